@@ -1,0 +1,31 @@
+"""The two error classes of steplens: one for bad input, one for bad command lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SteplensError(Exception):
+    """Anything steplens refuses to do, said in one sentence a user can act on.
+
+    Attributes:
+        exit_code: what the command line returns for it; 2 means bad input.
+    """
+
+    exit_code = 2
+
+
+class InputError(SteplensError):
+    """A file or folder cannot be used: says which one, what is wrong and what to do.
+
+    Args:
+        path: the file or folder at fault.
+        problem: what is wrong with it, without a full stop.
+        remedy: what the user can do about it; empty when there is nothing to do.
+    """
+
+    def __init__(self, path: str | Path, problem: str, remedy: str = "") -> None:
+        self.path = Path(path)
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{path}: {problem}" + (f". {remedy}" if remedy else ""))

@@ -1,0 +1,136 @@
+"""Names, permissions and atomic writes of a run directory; knows nothing of what the files hold.
+
+A run directory is what one recorded window of one process leaves on disk. Its layout::
+
+    <worker>_<timestamp>_ascend_pt/
+        KINETO/trace.json           raw result, saved by Kineto's C++ writer
+        KINETO/host_events.json     what Kineto does not see: garbage collections, collection health
+        KINETO/state.json           "recording" while the window is open, "collected" once raw data is safe
+        profiler_info[_<rank>].json configuration and clocks
+        profiler_metadata.json      user metadata, environment variables, base_time_ns
+        ASCEND_PROFILER_OUTPUT/     results, with analyse.done when every output that was due exists
+        logs/                       analysis logs
+        .steplens/                  Parquet cache of the tables
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+DIRECTORY_MODE = 0o750
+FILE_MODE = 0o640
+
+RUN_SUFFIX = "_ascend_pt"
+RAW_DIRECTORY = "KINETO"
+RAW_TRACE = "trace.json"
+HOST_EVENTS = "host_events.json"
+STATE_FILE = "state.json"
+OUTPUT_DIRECTORY = "ASCEND_PROFILER_OUTPUT"
+COMPLETION_MARKER = "analyse.done"
+STATUS_FILE = "analyse_status.json"
+LOG_DIRECTORY = "logs"
+CACHE_DIRECTORY = ".steplens"
+METADATA_FILE = "profiler_metadata.json"
+INFO_PREFIX = "profiler_info"
+
+STATE_RECORDING = "recording"
+STATE_COLLECTED = "collected"
+
+_WORKER_NAME_LIMIT = 225
+
+
+def run_directory_name(worker_name: str | None = None, *, now_ns: int | None = None) -> str:
+    """Name of a new run directory: ``<worker or hostname>_<pid>_<YYYYmmddHHMMSSmmm>_ascend_pt``.
+
+    Args:
+        worker_name: replaces the host name; cut to 225 characters.
+        now_ns: Unix time in ns, for tests; local time is used for the text.
+    """
+    now = time.time_ns() if now_ns is None else now_ns
+    stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000_000))
+    worker = (worker_name or socket.gethostname())[:_WORKER_NAME_LIMIT].replace(os.sep, "_")
+    return f"{worker}_{os.getpid()}_{stamp}{now // 1_000_000 % 1000:03d}{RUN_SUFFIX}"
+
+
+def make_directory(path: Path) -> Path:
+    """Create ``path`` and its missing parents with mode 0750, whatever the umask is."""
+    missing = []
+    current = path
+    while not current.exists():
+        missing.append(current)
+        current = current.parent
+    for directory in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode=DIRECTORY_MODE)
+            directory.chmod(DIRECTORY_MODE)
+    return path
+
+
+def create_run_directory(parent: Path, worker_name: str | None = None) -> Path:
+    """Create a new, empty run directory below ``parent``; two windows in one millisecond still differ."""
+    make_directory(parent)
+    while True:
+        path = parent / run_directory_name(worker_name)
+        try:
+            path.mkdir(mode=DIRECTORY_MODE)
+        except FileExistsError:
+            time.sleep(0.001)
+            continue
+        path.chmod(DIRECTORY_MODE)
+        return path
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary sibling of ``path``; on success fsync it, set mode 0640 and rename it to ``path``.
+
+    On any exception the temporary file is removed and ``path`` stays as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield temporary
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        temporary.chmod(FILE_MODE)
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` atomically, mode 0640."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
+    """Write ``value`` as JSON to ``path`` atomically, mode 0640."""
+    write_bytes(path, json.dumps(value, ensure_ascii=False, indent=indent).encode())
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes the current user may still write on the file system of ``path`` or its nearest existing parent."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def is_run_directory(path: Path) -> bool:
+    """Whether ``path`` looks like a run directory that steplens wrote (raw data may be missing)."""
+    return (path / RAW_DIRECTORY).is_dir()
+
+
+def find_run_directories(path: Path) -> list[Path]:
+    """``path`` itself if it is a run directory, else its direct children that are, sorted by name."""
+    if is_run_directory(path):
+        return [path]
+    return sorted(child for child in path.iterdir() if child.is_dir() and not child.is_symlink() and is_run_directory(child))
