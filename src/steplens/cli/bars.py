@@ -1,0 +1,77 @@
+"""Stacked bars of a step: one cell per slice of time, a colour per phase or, without colours, a letter."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+BLOCK = "█"
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """One phase of a bar.
+
+    Attributes:
+        column: the column of ``Run.steps()`` that holds it, in nanoseconds.
+        label: what the legend calls it.
+        letter: the cell when there are no colours.
+        style: the colour when there are.
+    """
+
+    column: str
+    label: str
+    letter: str
+    style: str
+
+
+#: what the host did: these five add up to the step
+PHASES = (
+    Segment("data_wait_ns", "data wait", "d", "red"),
+    Segment("forward_ns", "forward", "f", "blue"),
+    Segment("backward_ns", "backward", "b", "magenta"),
+    Segment("optimizer_ns", "optimizer", "o", "green"),
+    Segment("other_ns", "other", ".", "bright_black"),
+)
+
+#: what the device did: these three add up to the step
+DEVICE = (
+    Segment("computing_ns", "computing", "c", "cyan"),
+    Segment("communication_not_overlapped_ns", "communication not overlapped", "m", "yellow"),
+    Segment("free_ns", "free", "-", "bright_black"),
+)
+
+
+def cells(values: Sequence[float], whole: float, width: int) -> list[int]:
+    """How many cells each value gets of ``width`` cells that stand for ``whole``.
+
+    Ends are rounded, not lengths, so that the error of a bar is below one cell however many values it has.
+    """
+    ends = [0]
+    total = 0.0
+    for value in values:
+        total += max(value, 0.0)
+        ends.append(round(total / whole * width) if whole > 0 else 0)
+    return [min(end, width) - min(start, width) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def bar(row: Mapping[str, float | None], segments: Sequence[Segment], longest_ns: float, width: int, *, colour: bool) -> Text:
+    """The bar of one step, as long as the step is compared with the longest one."""
+    lengths = cells([float(row.get(segment.column) or 0) for segment in segments], longest_ns, width)
+    text = Text()
+    for segment, length in zip(segments, lengths, strict=True):
+        text.append((BLOCK if colour else segment.letter) * length, segment.style if colour else "")
+    return text
+
+
+def legend(segments: Sequence[Segment], shares: Sequence[str], *, colour: bool) -> Text:
+    """What the colours or letters mean, each with its share of all steps."""
+    text = Text()
+    for segment, share in zip(segments, shares, strict=True):
+        if text:
+            text.append("  ")
+        text.append(BLOCK if colour else segment.letter, segment.style if colour else "")
+        text.append(f" {segment.label} {share}".replace(" ", "\N{NO-BREAK SPACE}"))
+    return text

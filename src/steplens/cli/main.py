@@ -1,0 +1,71 @@
+"""The entry point: the sub-commands in one visible list, and what an error looks like."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from steplens.cli import analyse, doctor, run, summary
+from steplens.cli.text import clean
+from steplens.errors import SteplensError
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+# typer vendors click in newer versions and imports it in older ones; this is "a wrong command line" in both
+_COMMAND_LINE_ERROR: Any = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="steplens",
+    help="Profile deep-learning training, step by step, and see where each step's time went.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+run.register(app)
+analyse.register(app)
+summary.register(app)
+doctor.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0 success, 2 bad input, 130 interrupted.
+
+    Args:
+        arguments: the command line without the program's name; that of the process by default.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # names in a trace may hold characters the terminal's encoding lacks
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        code = app(args=None if arguments is None else list(arguments), prog_name="steplens", standalone_mode=False)
+        sys.stdout.flush()
+    except SteplensError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        return _broken_pipe()
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except _COMMAND_LINE_ERROR as error:
+        return _fail(error.format_message(), error.exit_code)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(f"steplens: {clean(message)}", file=sys.stderr)
+    return code
+
+
+def _broken_pipe() -> int:
+    """The reader of our output went away, as in ``steplens summary result | head``: stop without a word."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_BROKEN_PIPE

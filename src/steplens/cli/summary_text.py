@@ -1,0 +1,148 @@
+"""The summary as text: bars, tables and findings that fit the terminal, with or without colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from steplens.cli.bars import DEVICE, PHASES, bar, legend
+from steplens.cli.text import console, duration, plain, share, size
+
+if TYPE_CHECKING:
+    from steplens.cli.summary import Summary
+
+MAX_STEPS = 16
+MIN_BAR = 8
+NARROW = 70
+
+_SEVERITY_STYLE = {"error": "red", "warning": "yellow"}
+_KEYS = ("input_shapes", "module", "stack")
+
+
+def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
+    """Print the whole summary on stdout."""
+    out = console()
+    out.print(plain(found.path, "bold"), soft_wrap=True)
+    _show_steps(out, found.steps)
+    _show_operators(out, found, by)
+    _show_memory(out, found.memory)
+    _show_health(out, found.health)
+    out.print()
+    for command in next_commands:
+        out.print(Text("next: ", "dim") + plain(command), soft_wrap=True)
+
+
+def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
+    if not steps:
+        return
+    shown = _slowest(steps)
+    colour = out.color_system is not None and not out.no_color
+    total = sum(step["duration_ns"] for step in steps)
+    what = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
+    extra = f", the {len(shown)} slowest are shown" if len(shown) < len(steps) else ""
+    out.print()
+    out.print(plain(f"Steps: {what}, {duration(total / len(steps))} on average{extra}", "bold"))
+    labels = [_label(step, steps) for step in shown]
+    times = [duration(step["duration_ns"]) for step in shown]
+    left = max(map(len, labels)) + max(map(len, times)) + 2
+    width = max(out.width - left - 3, MIN_BAR)
+    longest = max(step["duration_ns"] for step in shown)
+    for step, label, time in zip(shown, labels, times, strict=True):
+        head = f"{label}{time.rjust(left - len(label))}  "
+        out.print(Text(head) + bar(step, PHASES, longest, width, colour=colour), no_wrap=True, overflow="crop")
+        out.print(Text("device".rjust(left) + "  ", "dim") + bar(step, DEVICE, longest, width, colour=colour), no_wrap=True, overflow="crop")
+    for name, segments in (("host  ", PHASES), ("device", DEVICE)):
+        shares = [share(sum(step[segment.column] or 0 for step in steps), total) for segment in segments]
+        out.print(_hanging(f"{name}  ", legend(segments, shares, colour=colour)))
+
+
+def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The slowest steps in the order in which they ran."""
+    if len(steps) <= MAX_STEPS:
+        return steps
+    limit = sorted((step["duration_ns"] for step in steps), reverse=True)[MAX_STEPS - 1]
+    return [step for step in steps if step["duration_ns"] >= limit][:MAX_STEPS]
+
+
+def _label(step: dict[str, Any], steps: list[dict[str, Any]]) -> str:
+    """``step 3``, with the rank and the window in front where they differ within the run."""
+    parts = [f"{column} {step[column]}" for column in ("rank", "window") if len({other.get(column) for other in steps}) > 1]
+    return " ".join([*parts, f"step {step['step']}"])
+
+
+def _hanging(head: str, body: Text) -> Table:
+    grid = Table.grid(padding=0)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    grid.add_row(Text(head, "dim"), body)
+    return grid
+
+
+def _show_operators(out: Console, found: Summary, by: str) -> None:
+    if not found.operators:
+        return
+    out.print()
+    total = max(sum(step["duration_ns"] for step in found.steps), 0)
+    device = any(row.get("device_total_ns") for row in found.operators)
+    wide = out.width >= NARROW
+    out.print(plain(f"Operators by self time: {len(found.operators)} of {found.operator_count}, by {by}", "bold"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("operator", no_wrap=True, overflow="ellipsis", min_width=10)
+    key = next((column for column in _KEYS if column in found.operators[0]), None)
+    if key is not None:
+        table.add_column(key.removeprefix("input_"), no_wrap=True, overflow="ellipsis", min_width=8)
+    for title in _titles(wide, bool(total), device):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in found.operators:
+        names = [plain(row["name"], "cyan")] + ([plain(row[key] or "")] if key is not None else [])
+        table.add_row(*names, *(plain(cell) for cell in _numbers(row, wide, total, device)))
+    out.print(table)
+
+
+def _titles(wide: bool, of_steps: bool, device: bool) -> list[str]:
+    titles = ["calls", "self"] if wide else ["self"]
+    if wide and of_steps:
+        titles.append("of steps")
+    if wide:
+        titles.append("total")
+    return [*titles, "device"] if device else titles
+
+
+def _numbers(row: dict[str, Any], wide: bool, total_ns: float, device: bool) -> list[str]:
+    numbers = [str(row["calls"]), duration(row["self_ns"])] if wide else [duration(row["self_ns"])]
+    if wide and total_ns:
+        numbers.append(share(row["self_ns"], total_ns))
+    if wide:
+        numbers.append(duration(row["total_ns"]))
+    return [*numbers, duration(row["device_self_ns"] or 0)] if device else numbers
+
+
+def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
+    if not memory:
+        return
+    out.print()
+    out.print(plain("Memory peak", "bold"))
+    for row in memory:
+        out.print(plain(f"{row.get('device', '')}: {size(row.get('peak_allocated_bytes') or 0)} allocated"))
+
+
+def _show_health(out: Console, health: list[dict[str, Any]]) -> None:
+    out.print()
+    if not health:
+        out.print(plain("Health: nothing doubtful about the data", "bold"))
+        return
+    out.print(plain("Health of the data", "bold"))
+    order = {"error": 0, "warning": 1}
+    for finding in sorted(health, key=lambda finding: order.get(str(finding["severity"]), 2)):
+        severity = str(finding["severity"])
+        count = f" ({finding['count']} times)" if (finding["count"] or 0) > 1 else ""
+        unsafe = f"; doubtful: {finding['unsafe']}" if finding["unsafe"] else ""
+        text = plain(severity, _SEVERITY_STYLE.get(severity, "dim")) + plain(f": {finding['message']}{count}{unsafe}")
+        out.print(Padding(text, (0, 0, 0, 2)))
+
+

@@ -1,0 +1,73 @@
+"""How things reach the terminal: names from traces as plain text, numbers with a fitting unit, JSON as one document."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+# control characters (escape sequences start with one), direction overrides, lone surrogates
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs"})
+
+
+def clean(text: str) -> str:
+    """Replace every character that could move the cursor, change colours or reverse the text; line ends become spaces."""
+    text = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_REPLACEMENT if unicodedata.category(character) in _UNPRINTABLE else character for character in text)
+
+
+def plain(text: object, style: str = "") -> Text:
+    """``text`` as a rich cell that is shown as it is: no markup, no control characters."""
+    return Text(clean(str(text)), style=style)
+
+
+def console() -> Console:
+    """A console on stdout; without a terminal it has no colour and is 80 columns (or ``COLUMNS``) wide."""
+    return Console(highlight=False, markup=False, emoji=False, legacy_windows=False)
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds with a unit that leaves one to three digits before the point."""
+    for limit, divisor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (120e9, 1e9, "s")):
+        if abs(ns) < limit:
+            return f"{ns / divisor:.0f} ns" if unit == "ns" else f"{ns / divisor:.2f} {unit}"
+    return f"{ns / 60e9:.1f} min"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def share(part: float, whole: float) -> str:
+    """``part`` of ``whole`` in per cent; a dash when there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole > 0 else "-"
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write one JSON document to stdout; numbers JSON does not know (NaN, infinity) become null."""
+    json.dump(_finite(document), sys.stdout, indent=2, default=str, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_finite(item) for item in value]
+    return value
