@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import enum
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from steplens.cli.text import console, plain
 
 
 class Export(str, enum.Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from rich.text import Text
@@ -54,7 +55,7 @@ def cells(values: Sequence[float], whole: float, width: int) -> list[int]:
     for value in values:
         total += max(value, 0.0)
         ends.append(round(total / whole * width) if whole > 0 else 0)
-    return [min(end, width) - min(start, width) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [min(end, width) - min(start, width) for start, end in itertools.pairwise(ends)]
 
 
 def bar(row: Mapping[str, float | None], segments: Sequence[Segment], longest_ns: float, width: int, *, colour: bool) -> Text:

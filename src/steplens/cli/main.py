@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
+    if not message:  # no command at all: the help has been printed
+        return code
     with contextlib.suppress(OSError):
         print(f"steplens: {clean(message)}", file=sys.stderr)
     return code

@@ -1,8 +1,9 @@
 """Steps of a script that knows nothing of steplens: one step ends when ``Optimizer.step`` of PyTorch returns.
 
-PyTorch's own post hook for ``Optimizer.step`` is called while the annotation ``Optimizer.step#...`` is still open, so a
-step that ended there would cut that annotation in two, and the last one of a window would never be closed. Therefore
-``Optimizer.profile_hook_step``, which adds the annotation, is extended: the step ends after it.
+PyTorch's own post hook for ``Optimizer.step`` is called while the annotation ``Optimizer.step#...`` is still open: a step
+that ended there would leave the annotation half in one step and half in the next, and a window that ended there would
+stop Kineto inside it. Therefore ``Optimizer.profile_hook_step``, which adds the annotation, is extended: the step ends
+after it.
 
 PyTorch is not imported here. The extension waits until the script imports it, so that environment variables the
 script sets before that still count.

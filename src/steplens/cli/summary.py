@@ -80,7 +80,7 @@ def summary(
 def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     steps = run.steps()
-    operators = run.operators(by=by).sort("self_ns", descending=True)  # type: ignore[arg-type]
+    operators = run.operators(by=by).sort("self_ns", descending=True)
     health = run.health().to_dicts()
     return Summary(
         path=str(path),

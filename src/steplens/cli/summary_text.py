@@ -54,8 +54,8 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
     longest = max(step["duration_ns"] for step in shown)
     for step, label, time in zip(shown, labels, times, strict=True):
         head = f"{label}{time.rjust(left - len(label))}  "
-        out.print(Text(head) + bar(step, PHASES, longest, width, colour=colour), no_wrap=True, overflow="crop")
-        out.print(Text("device".rjust(left) + "  ", "dim") + bar(step, DEVICE, longest, width, colour=colour), no_wrap=True, overflow="crop")
+        for start, segments in ((Text(head), PHASES), (Text("device".rjust(left) + "  ", "dim"), DEVICE)):
+            out.print(start + bar(step, segments, longest, width, colour=colour), no_wrap=True, overflow="crop")
     for name, segments in (("host  ", PHASES), ("device", DEVICE)):
         shares = [share(sum(step[segment.column] or 0 for step in steps), total) for segment in segments]
         out.print(_hanging(f"{name}  ", legend(segments, shares, colour=colour)))

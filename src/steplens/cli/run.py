@@ -1,0 +1,182 @@
+"""``steplens run``: profile a script that knows nothing of steplens.
+
+The options are generated from ``steplens.options``, so each argument of ``profile()`` and of what belongs to it is a
+flag of the same name. Nothing heavy is imported before the script runs.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from steplens import options
+from steplens.cli import recording, script, stepping
+from steplens.errors import SteplensError
+
+#: a window that suits a script nobody has prepared, where the options' own defaults record everything
+SCHEDULE_DEFAULTS = {"wait": 1, "warmup": 1, "active": 3, "repeat": 1}
+
+EXIT_INTERRUPTED = 130
+
+_PANELS = {
+    options.PROFILE: "What to record",
+    options.SCHEDULE: "When to record",
+    options.EXPERIMENTAL: "Extended options",
+    options.HANDLER: "Results",
+}
+_SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+class _RunCommand(TyperCommand):
+    """Everything after ``-m MODULE`` belongs to the module, as with ``python -m``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._end_options_after_module(args))
+
+    def _end_options_after_module(self, args: list[str]) -> list[str]:
+        takes_value = {name for parameter in self.params if not getattr(parameter, "is_flag", True) for name in parameter.opts}
+        position = 0
+        while position < len(args) and args[position].startswith("-") and args[position] != "--":
+            if args[position] == "-m":
+                return [*args[: position + 2], "--", *args[position + 2 :]]
+            position += 2 if args[position] in takes_value else 1
+        return args
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_command())
+
+
+def run(target: str | None, arguments: list[str], module: str | None, out: Path, values: Mapping[str, Any]) -> int:
+    """Run a script or module under the profiler and return its exit code.
+
+    Args:
+        target: the script, or None with ``module``.
+        arguments: what the script gets as ``sys.argv[1:]``.
+        module: the module to run instead of a script.
+        out: folder for the run directories.
+        values: options by name; a missing one was not given.
+    """
+    if module is not None and target is not None:
+        arguments = [target, *arguments]
+    name = module if module is not None else target
+    if name is None:
+        raise SteplensError("give a SCRIPT to run, or -m MODULE; see steplens run --help")
+    script.check_script(name, module is not None)
+
+    schedule = _chosen(options.SCHEDULE, values)
+    session = recording.Recording(
+        out=out.absolute(),
+        profile=_chosen(options.PROFILE, values),
+        schedule=schedule,
+        experimental=_chosen(options.EXPERIMENTAL, values),
+        worker_name=values.get("worker_name"),
+    )
+    steps = stepping.OptimizerSteps(session.on_step)
+    steps.install()
+    process = os.getpid()
+    ending: BaseException | None = None
+    try:
+        script.run_script(name, arguments, module is not None)
+    except BaseException as error:  # whatever ends the script ends this command in the same way, below
+        if os.getpid() != process:
+            raise
+        ending = error
+    session.stop()
+    code = _end(ending)
+    before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
+    directories = recording.report(session, steps.count, max(before, 1))
+    if directories:
+        complete = values.get("analyse_flag", True) and recording.analyse(directories, wait=not values.get("async_mode", False))
+        recording.say_next(out, directories, complete=complete)
+    if isinstance(ending, SystemExit):
+        raise ending
+    return code
+
+
+def _end(ending: BaseException | None) -> int:
+    """Show the script's exception as Python would, and return the exit code that goes with it."""
+    if ending is None or isinstance(ending, SystemExit):
+        return 0
+    ending = ending.with_traceback(script.strip(ending.__traceback__))
+    sys.excepthook(type(ending), ending, ending.__traceback__)
+    return EXIT_INTERRUPTED if isinstance(ending, KeyboardInterrupt) else script.EXIT_EXCEPTION
+
+
+def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {option.name: values[option.name] for option in options.options(group) if option.name in values}
+
+
+def _command() -> Any:
+    """The function typer makes the command from: its signature has one parameter per option of the table."""
+    parameters = [
+        _parameter("script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script to run.", show_default=False)),
+        _parameter("args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)),
+        _parameter("module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")),
+        _parameter("out", Path, typer.Option(Path("result"), help="Folder for the run directories.", rich_help_panel="Results")),
+    ]
+    own = {"dir_name"}  # --out
+    parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
+
+    def command(**values: Any) -> None:
+        given = {name: _plain(value) for name, value in values.items() if value is not None and value != []}
+        target, arguments = given.pop("script", None), given.pop("args", [])
+        raise typer.Exit(run(target, arguments, given.pop("module", None), given.pop("out"), given))
+
+    command.__doc__ = """Run SCRIPT unchanged and profile a few of its steps; its output and exit code stay its own.
+
+    A step ends when torch.optim.Optimizer.step returns; with several optimizers the first one counts.
+    """
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _option_parameter(option: options.Option) -> inspect.Parameter:
+    """One option as a parameter that is None unless it was given, so that defaults stay those of the table."""
+    flag = "--" + option.name.replace("_", "-")
+    names = [f"{flag}/--no-{flag[2:]}"] if option.default is True else [flag]
+    default = SCHEDULE_DEFAULTS.get(option.name, option.default) if option.group == options.SCHEDULE else None
+    annotation = _annotation(option)
+    text = option.help + (" Needs an NPU." if option.needs_npu else "")
+    if default is None and option.default not in (None, False):
+        text += f" [default: {_shown(option)}]"
+    text = text.replace("[", r"\[")
+    info = typer.Option(default, *names, help=text, rich_help_panel=_PANELS[option.group], show_default=default is not None)
+    return _parameter(option.name, annotation if default is not None else annotation | None, info)
+
+
+def _annotation(option: options.Option) -> Any:
+    """The type typer parses the option with."""
+    make: Any = enum.Enum  # the functional form with a computed name, which type checkers do not follow
+    choices = {choice: choice for choice in option.choices}
+    item: Any = make(option.name, choices, type=str) if choices else _SCALARS.get(option.type, str)
+    return list.__class_getitem__(item) if option.type in ("enums", "strings") else item
+
+
+def _shown(option: options.Option) -> str:
+    """The default as it would be given: a choice may be the name of an enum's member or its value."""
+    if option.default is True:
+        return "on"
+    name = getattr(option.default, "name", None)
+    return name if name in option.choices else str(option.default)
+
+
+def _plain(value: Any) -> Any:
+    """Enum members of the command line as the strings the options accept."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    return [_plain(item) for item in value] if isinstance(value, list) else value
