@@ -1,0 +1,80 @@
+"""Where the host and device time of operator calls went, by name, input shape, call stack or module."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import polars as pl
+
+from steplens.trace.schema import SCOPE_MODULE
+from steplens.trace.trace import Trace
+
+Grouping = Literal["name", "shape", "stack", "module"]
+
+_KEYS: dict[str, list[str]] = {"name": ["name"], "shape": ["name", "input_shapes"], "stack": ["name", "stack"], "module": ["module"]}
+_SUMS = ("self_ns", "total_ns", "device_self_ns", "device_total_ns")
+
+
+def operators(trace: Trace, by: Grouping = "name") -> pl.DataFrame:
+    """Operator calls in groups, the one with the most self time first.
+
+    Columns: the group (``name`` and ``input_shapes`` or ``stack``; for modules ``name`` is the module path), ``calls``,
+    and in ns, from the operator ranges of the source:
+
+    * ``self_ns``: duration minus that of the direct children on the same thread;
+    * ``total_ns``: duration, so nested calls of one group count more than once, as in PyTorch's own sums;
+    * ``device_self_ns``, ``device_total_ns``: device tasks that the calls launched themselves / with all below them.
+
+    For modules, ``self_ns`` is the self time of all calls whose innermost module it is, backward calls included, and
+    ``total_ns`` that of the module and the modules inside it; ``calls`` counts forward calls.
+
+    Args:
+        trace: one rank.
+        by: what makes a group.
+
+    Raises:
+        ValueError: ``by`` is none of the four.
+    """
+    if by not in _KEYS:
+        raise ValueError(f'operators(by={by!r}): by must be "name", "shape", "stack" or "module"')
+    if by == "module":
+        return _modules(trace)
+    keys = _KEYS[by]
+    return (
+        trace.required("ops")
+        .filter(pl.col("scope") != SCOPE_MODULE)
+        .select(*keys, "self_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("total_ns"), "device_self_ns", "device_total_ns")
+        .group_by(keys)
+        .agg(pl.len().cast(pl.Int64).alias("calls"), pl.col(*_SUMS).sum())
+        .with_columns(pl.col(*keys).cast(pl.String))
+        .sort(["self_ns", *keys], descending=[True, *([False] * len(keys))])
+        .collect()
+    )
+
+
+def _modules(trace: Trace) -> pl.DataFrame:
+    own = (
+        trace.required("ops")
+        .filter(pl.col("module").is_not_null())
+        .group_by("module")
+        .agg(
+            (pl.col("scope") == SCOPE_MODULE).sum().cast(pl.Int64).alias("calls"),
+            pl.col("self_ns", "device_self_ns").sum(),
+        )
+        .select(pl.col("module").cast(pl.String).alias("name"), "calls", "self_ns", "device_self_ns")
+        .collect()
+    )
+    # the total of a module adds up the modules whose path lies below its own
+    below = (
+        own.with_columns(pl.col("name").str.split(".").alias("parts"))
+        .with_columns(pl.int_ranges(1, pl.col("parts").list.len() + 1).alias("length"))
+        .explode("length")
+        .with_columns(pl.col("parts").list.head(pl.col("length")).list.join(".").alias("above"))
+        .group_by("above")
+        .agg(pl.col("self_ns").sum().alias("total_ns"), pl.col("device_self_ns").sum().alias("device_total_ns"))
+    )
+    return (
+        own.join(below, left_on="name", right_on="above", how="left")
+        .select("name", "calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
+        .sort("self_ns", "name", descending=[True, False])
+    )

@@ -1,0 +1,268 @@
+"""Cuts a Chrome/Kineto JSON file into bounded pieces at event boundaries, without parsing the events.
+
+Accepted are ``{"traceEvents": [...], ...}`` and a bare array, plain or gzip, of any size: memory stays at a few pieces.
+What follows the last complete event of a file that breaks off is dropped and reported, never guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+import msgspec
+import numpy as np
+
+from steplens.errors import InputError
+
+PIECE_BYTES = 16 << 20
+#: an event larger than this is not an event; the limit keeps a hostile file from filling the memory
+EVENT_LIMIT_BYTES = 256 << 20
+HEADER_LIMIT_BYTES = 64 << 20
+
+# Kineto writes every event with this line structure, and a JSON string cannot contain a raw line break, so the
+# sequence is a boundary between two events and nothing else.
+_KINETO_BOUNDARY = b"},\n  {"
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+
+
+class Source(Protocol):
+    """Anything bytes can be read from, up to a size, empty at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class JsonEventFile:
+    """The events of one trace file as pieces of JSON array text.
+
+    Iterate once; ``header``, ``footer`` and ``truncated`` are complete afterwards.
+
+    Attributes:
+        header: members of the top object before ``traceEvents``.
+        footer: members behind it.
+        truncated: the file ends inside the event array.
+        lost_bytes: bytes behind the last complete event of a truncated file.
+    """
+
+    def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES, byte_range: tuple[int, int] | None = None) -> None:
+        """Prepare to read ``path``.
+
+        Args:
+            path: the file.
+            piece_bytes: size of the pieces, about.
+            byte_range: read only the whole events in ``[from, to)`` of a plain file in Kineto's layout; both ends are
+                event boundaries from ``kineto_split``, and no header or footer is looked for.
+        """
+        self.path = path
+        self.header: dict[str, Any] = {}
+        self.footer: dict[str, Any] = {}
+        self.truncated = False
+        self.lost_bytes = 0
+        self._piece_bytes = piece_bytes
+        self._range = byte_range
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with _open(self.path) as handle:
+                if self._range is not None:
+                    cast("IO[bytes]", handle).seek(self._range[0])
+                    yield from self._pieces(_Limited(handle, self._range[1] - self._range[0]), b"", line_layout=True, partial=True)
+                else:
+                    first = self._start(handle)
+                    yield from self._pieces(handle, first, line_layout=_KINETO_BOUNDARY in first[: 1 << 20], partial=False)
+        except zlib.error as error:
+            raise InputError(self.path, f"is not a readable gzip file ({error})", "Copy or export it again") from error
+        except OSError as error:
+            raise InputError(self.path, f"cannot be read ({error.strerror or error})") from error
+
+    def _start(self, handle: Source) -> bytes:
+        """Read and decode the header; return what was read behind the opening bracket of the events."""
+        data = handle.read(self._piece_bytes)
+        text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if not text:
+            raise InputError(self.path, "is empty", "Record the trace again")
+        if text[:1] == b"[":
+            return text[1:]
+        if text[:1] != b"{":
+            raise InputError(self.path, "is not a JSON trace", "steplens reads Kineto and Chrome trace JSON, plain or .gz")
+        while (found := _EVENTS_KEY.search(text)) is None:
+            more = handle.read(self._piece_bytes)
+            if not more or len(text) > HEADER_LIMIT_BYTES:
+                raise InputError(self.path, 'holds no "traceEvents", so it is not a trace', "Give a Kineto or Chrome trace")
+            text += more
+        self.header = _members(text[: found.start()].rstrip(b", \t\r\n") + b"}")
+        return text[found.end() :]
+
+    def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[bytes]:
+        carry = first
+        while True:
+            more = handle.read(self._piece_bytes)
+            if not more:
+                break
+            data = carry + more if carry else more
+            cut = data.rfind(_KINETO_BOUNDARY) + 1 if line_layout else 0
+            if not cut:
+                ends, closed = event_ends(data)
+                if closed is not None:
+                    # the array ends inside this piece; the rest of the file is the footer
+                    yield from self._finish(data[:closed], data[closed + 1 :] + _rest(handle))
+                    return
+                cut = ends[-1] if len(ends) else 0
+            if cut:
+                yield _array(data[:cut])
+                carry = data[cut:].lstrip(b", \t\r\n") if not line_layout else data[cut + 1 :]
+            else:
+                carry = data
+                if len(carry) > EVENT_LIMIT_BYTES:
+                    raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
+        if partial:
+            if carry.strip(b", \t\r\n"):
+                yield _array(carry)
+            return
+        ends, closed = event_ends(carry)
+        if closed is not None:
+            yield from self._finish(carry[:closed], carry[closed + 1 :])
+            return
+        self.truncated = True
+        cut = ends[-1] if len(ends) else 0
+        self.lost_bytes += len(carry) - cut
+        if cut:
+            yield _array(carry[:cut])
+
+    def _finish(self, events: bytes, tail: bytes) -> Iterator[bytes]:
+        """Yield the last events and decode the footer."""
+        if events.strip(b", \t\r\n"):
+            yield _array(events)
+        tail = tail.strip(b", \t\r\n")
+        if tail and tail != b"}":
+            self.footer = _members(b"{" + tail)
+
+
+class _Limited:
+    """A view of the next ``size`` bytes of a file."""
+
+    def __init__(self, handle: Source, size: int) -> None:
+        self._handle = handle
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        data = self._handle.read(min(size, self._left))
+        self._left -= len(data)
+        return data
+
+
+def kineto_split(path: Path) -> tuple[int, int] | None:
+    """Two byte offsets in the middle of a plain Kineto file: the end of one event and the start of the next.
+
+    None where the layout is not Kineto's, the file is compressed, or no boundary lies near the middle.
+    """
+    if path.suffix == ".gz":
+        return None
+    with path.open("rb") as handle:
+        if _KINETO_BOUNDARY not in handle.read(1 << 16):
+            return None
+        middle = path.stat().st_size // 2
+        handle.seek(middle)
+        found = handle.read(1 << 20).find(_KINETO_BOUNDARY)
+    return None if found < 0 else (middle + found + 1, middle + found + 2)
+
+
+def event_ends(data: bytes) -> tuple[list[int], int | None]:
+    """Offsets behind the complete events of ``data``, which starts between two events.
+
+    A vectorised scan of strings and brackets: exact for any JSON, whatever its white space.
+
+    Returns:
+        The offsets, and the offset of the bracket that closes the event array, or None while it is open.
+    """
+    array = np.frombuffer(data, dtype=np.uint8)
+    if len(array) == 0:
+        return [], None
+    quote = array == _QUOTE
+    backslashes = np.flatnonzero(array == _BACKSLASH)
+    if len(backslashes):
+        # a quote is escaped when an odd run of backslashes ends right before it
+        run_first = np.r_[True, np.diff(backslashes) != 1]
+        position = np.arange(len(backslashes))
+        in_run = position - np.maximum.accumulate(np.where(run_first, position, 0))
+        odd_ends = backslashes[in_run % 2 == 0] + 1
+        odd_ends = odd_ends[odd_ends < len(array)]
+        quote[odd_ends] = False
+    outside = (np.cumsum(quote, dtype=np.int32) & 1) == 0
+    opening = outside & ((array == ord("{")) | (array == ord("[")))
+    closing = outside & ((array == ord("}")) | (array == ord("]")))
+    brackets = np.flatnonzero(opening | closing)
+    depth = np.cumsum(np.where(opening[brackets], 1, -1))
+    below = np.flatnonzero(depth < 0)
+    closed = None
+    if len(below):
+        closed = int(brackets[below[0]])
+        brackets, depth = brackets[: below[0]], depth[: below[0]]
+    ends = brackets[(depth == 0) & closing[brackets]] + 1
+    return ends.tolist(), closed
+
+
+def _array(events: bytes) -> bytes:
+    return b"[" + events.strip(b", \t\r\n") + b"]"
+
+
+def _members(text: bytes) -> dict[str, Any]:
+    """Members of a JSON object; an empty dictionary where it is damaged, since events matter more than the header."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+class _GzipStream:
+    """Decompressed bytes of a gzip file; what precedes a cut or damage is still delivered, unlike with ``gzip.open``."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle = handle
+        self._inflate = zlib.decompressobj(wbits=31)
+        self._input = b""
+
+    def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0:
+            if self._inflate.eof:
+                # another member may follow
+                self._input = self._inflate.unused_data or self._handle.read(1 << 16)
+                if not self._input.startswith(b"\x1f\x8b"):
+                    break
+                self._inflate = zlib.decompressobj(wbits=31)
+            self._input = self._input or self._handle.read(1 << 20)
+            if not self._input:
+                break
+            try:
+                part = self._inflate.decompress(self._input, size)
+            except zlib.error:
+                if not parts:
+                    raise
+                break
+            self._input = self._inflate.unconsumed_tail
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Source]:
+    with path.open("rb") as handle:
+        compressed = handle.read(2) == b"\x1f\x8b"
+        handle.seek(0)
+        yield _GzipStream(handle) if compressed else handle
+
+
+def _rest(handle: Source) -> bytes:
+    parts = []
+    total = 0
+    while (part := handle.read(PIECE_BYTES)) and total < HEADER_LIMIT_BYTES:
+        parts.append(part)
+        total += len(part)
+    return b"".join(parts)

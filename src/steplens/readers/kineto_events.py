@@ -1,0 +1,397 @@
+"""Kineto events from JSON text to columns: one pass of msgspec over typed structs, no dictionary per event.
+
+The fast path trusts the types that Kineto writes. A piece that does not fit it (another tool's trace, a damaged
+event) goes through a tolerant path, event by event; what cannot be read even so is counted, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import msgspec
+import polars as pl
+from msgspec import Raw
+
+from steplens.readers.json_events import JsonEventFile, event_ends
+
+_NO_TEXT = Raw(b"")
+
+
+class DurationArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "external_id": "External id",
+        "sequence": "Sequence number",
+        "forward_tid": "Fwd thread id",
+        "input_types": "Input type",
+        "input_shapes": "Input Dims",
+        "python_id": "Python id",
+        "python_parent": "Python parent id",
+        "python_module": "Python module id",
+        "collective": "Collective name",
+        "elements": "In msg nelems",
+        "dtype": "dtype",
+        "group": "Process Group Name",
+        "group_size": "Group size",
+        "source": "Src Rank",
+        "destination": "Dst Rank",
+        "queued": "queued",
+    },
+):
+    """The members of ``args`` that steplens uses from an event with a duration."""
+
+    external_id: int | None = None
+    sequence: int | None = None
+    forward_tid: int | None = None
+    input_types: Raw = _NO_TEXT
+    input_shapes: Raw = _NO_TEXT
+    flops: int | float | None = None
+    python_id: int | None = None
+    python_parent: int | None = None
+    python_module: int | None = None
+    correlation: int | None = None
+    device: int | str | None = None
+    stream: int | str | None = None
+    bytes: int | None = None
+    collective: str | None = None
+    elements: int | None = None
+    dtype: str | None = None
+    group: str | None = None
+    group_size: int | None = None
+    source: int | None = None
+    destination: int | None = None
+
+
+class MemoryArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "reserved": "Total Reserved",
+        "allocated": "Total Allocated",
+        "bytes": "Bytes",
+        "device": "Device Id",
+        "device_type": "Device Type",
+        "address": "Addr",
+    },
+):
+    """The members of ``args`` of an allocator event."""
+
+    address: int | None = None
+    bytes: int | None = None
+    allocated: int | None = None
+    reserved: int | None = None
+    device: int | None = None
+    device_type: int | None = None
+
+
+class MetadataArgs(msgspec.Struct, gc=False):
+    """The member of ``args`` that names a process or thread."""
+
+    name: str | int | float | None = None
+
+
+class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """A complete event: a call, a device task, a Python frame."""
+
+    name: str = ""
+    cat: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+    dur: float = 0.0
+    args: DurationArgs | None = None
+
+
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """An instant event: an allocation, a mark."""
+
+    name: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+    args: MemoryArgs | None = None
+
+
+class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """A metadata event: the name of a process or thread."""
+
+    name: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    args: MetadataArgs | None = None
+
+
+class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+    """Where an arrow starts."""
+
+    cat: str = ""
+    id: int | str | None = None
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+
+
+class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+    """Where an arrow ends."""
+
+    cat: str = ""
+    id: int | str | None = None
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+
+
+Event = Duration | Instant | Metadata | FlowStart | FlowEnd
+_DECODER = msgspec.json.Decoder(list[Event])
+_ONE_DECODER = msgspec.json.Decoder(Event)
+
+_DURATION_SCHEMA: dict[str, Any] = {
+    "name": pl.String,
+    "cat": pl.String,
+    "pid": pl.Int64,
+    "tid": pl.Int64,
+    "ts": pl.Float64,
+    "dur": pl.Float64,
+}
+_INTEGER_ARGS = ("external_id", "sequence", "forward_tid")
+_OPTIONAL_INTEGER_ARGS = (
+    "python_id",
+    "python_parent",
+    "python_module",
+    "correlation",
+    "device",
+    "stream",
+    "bytes",
+    "elements",
+    "group_size",
+    "source",
+    "destination",
+)
+_OPTIONAL_TEXT_ARGS = ("collective", "dtype", "group")
+_RAW_ARGS = ("input_shapes", "input_types")
+_FLOW_COLUMNS = {"cat": pl.String, "id": pl.Int64, "pid": pl.Int64, "tid": pl.Int64, "ts": pl.Float64}
+_MEMORY_ARGS = ("address", "bytes", "allocated", "reserved", "device", "device_type")
+
+
+class EventColumns:
+    """All events of a file as a few frames of raw columns; ``ts`` and ``dur`` are still the file's microseconds.
+
+    Attributes:
+        skipped: events that could not be read, and events of kinds that carry nothing for a profile.
+        damaged: events that were not valid JSON or not an event.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ("durations", "memory", "flow_starts", "flow_ends")
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[pl.DataFrame]] = {kind: [] for kind in self.kinds}
+        self.thread_names: dict[tuple[int, int], str] = {}
+        self.process_names: dict[int, str] = {}
+        self.instants: list[tuple[str, float]] = []
+        self.count = 0
+        self.skipped = 0
+        self.damaged = 0
+
+    def frame(self, kind: str) -> pl.DataFrame:
+        """All events of one kind, in file order."""
+        parts = self.parts[kind]
+        return pl.concat(parts, how="diagonal_relaxed", rechunk=True) if parts else pl.DataFrame()
+
+    def read(self, file: JsonEventFile) -> None:
+        """Add every event of ``file``."""
+        for piece in file:
+            self.add(piece)
+
+    def add(self, piece: bytes) -> None:
+        """Add the events of one piece of JSON array text."""
+        try:
+            events = _DECODER.decode(piece)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            events = list(self._tolerant(piece))
+        self.count += len(events)
+        self._sort_in(events)
+
+    def _sort_in(self, events: list[Event]) -> None:
+        durations: list[Duration] = []
+        memory: list[Instant] = []
+        starts: list[FlowStart] = []
+        ends: list[FlowEnd] = []
+        take = {Duration: durations.append, FlowStart: starts.append, FlowEnd: ends.append, Metadata: self._metadata}
+        for event in events:
+            kind = type(event)
+            if kind is Instant:
+                if event.args is not None and event.args.bytes is not None:  # type: ignore[union-attr]
+                    memory.append(event)  # type: ignore[arg-type]
+                else:
+                    self.instants.append((event.name, event.ts))  # type: ignore[union-attr]
+            else:
+                take[kind](event)  # type: ignore[operator]
+        if durations:
+            self.parts["durations"].append(_duration_frame(durations))
+        if memory:
+            self.parts["memory"].append(_memory_frame(memory))
+        for kind_name, flows in (("flow_starts", starts), ("flow_ends", ends)):
+            if flows:
+                columns = {name: _integers(flows, name) if kind is pl.Int64 else [getattr(f, name) for f in flows] for name, kind in _FLOW_COLUMNS.items()}
+                self.parts[kind_name].append(pl.DataFrame(columns, schema=_FLOW_COLUMNS, strict=False))
+
+    def _metadata(self, event: Metadata) -> None:
+        if event.args is None or not isinstance(event.args.name, str) or not isinstance(event.pid, int):
+            return
+        if event.name == "process_name":
+            self.process_names[event.pid] = event.args.name
+        elif event.name == "thread_name" and isinstance(event.tid, int):
+            self.thread_names[event.pid, event.tid] = event.args.name
+
+    def _tolerant(self, piece: bytes) -> Iterable[Event]:
+        """Read event by event, mending what other tools write differently."""
+        body = piece[1:-1]
+        ends, _ = event_ends(body)
+        start = 0
+        for end in ends:
+            text = body[start:end].lstrip(b", \t\r\n")
+            start = end
+            try:
+                yield _ONE_DECODER.decode(text)
+                continue
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass
+            try:
+                # invalid UTF-8 and raw control characters occur in symbol names of other runtimes
+                clean = text.decode("utf-8", "replace").translate(_NO_CONTROLS)
+                value = msgspec.json.decode(clean)
+            except msgspec.DecodeError:
+                self.damaged += 1
+                continue
+            event = _mended(value)
+            if event is None:
+                self.skipped += 1
+            else:
+                yield event
+        if body[start:].strip(b", \t\r\n"):
+            self.damaged += 1
+
+
+_NO_CONTROLS = {code: " " for code in range(32)}
+
+
+def _mended(value: Any) -> Event | None:
+    """The event in a decoded JSON value whose members have unexpected types; None where it is nothing for a profile."""
+    if not isinstance(value, dict) or value.get("ph") not in ("X", "i", "I", "M", "s", "f"):
+        return None
+    kind = "i" if value["ph"] == "I" else value["ph"]
+    value = {**value, "ph": kind}
+    for key in ("ts", "dur"):
+        if isinstance(value.get(key), str):
+            try:
+                value[key] = float(value[key])
+            except ValueError:
+                return None
+        elif key in value and not isinstance(value[key], (int, float)):
+            value.pop(key)
+    for key in ("pid", "tid", "id"):
+        if key in value and not isinstance(value[key], (int, str)):
+            value.pop(key)
+    for key in ("name", "cat"):
+        if key in value:
+            value[key] = str(value[key])
+    args = value.get("args")
+    value["args"] = {key: item for key, item in args.items() if _fits(key, item)} if isinstance(args, dict) else None
+    try:
+        return msgspec.convert(msgspec.json.decode(msgspec.json.encode(value)), Event) if kind in "siMf" else _ONE_DECODER.decode(msgspec.json.encode(value))
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return None
+
+
+_INTEGER_KEYS = {
+    *("External id", "Sequence number", "Fwd thread id", "Python id", "Python parent id", "Python module id"),
+    *("correlation", "bytes", "In msg nelems", "Group size", "Src Rank", "Dst Rank"),
+    *("Total Reserved", "Total Allocated", "Bytes", "Device Id", "Device Type", "Addr"),
+}
+_TEXT_KEYS = {"Collective name", "dtype", "Process Group Name"}
+
+
+def _fits(key: str, item: Any) -> bool:
+    """Whether the value of a used ``args`` member has the type the columns need; unused members always fit."""
+    if key in _INTEGER_KEYS:
+        return isinstance(item, int) and not isinstance(item, bool)
+    if key in _TEXT_KEYS:
+        return isinstance(item, str)
+    if key in ("device", "stream"):
+        return isinstance(item, (int, str))
+    if key == "flops":
+        return isinstance(item, (int, float))
+    if key == "name":
+        return isinstance(item, (str, int, float))
+    return True
+
+
+def _integers(items: list[Any], name: str) -> list[int | None]:
+    """One attribute of all items; text numbers become numbers, other text becomes None."""
+    values = [getattr(item, name) for item in items]
+    return [_integer(value) if value.__class__ is str else value for value in values]
+
+
+def _integer(value: str) -> int | None:
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def _series(name: str, values: list[Any], dtype: Any) -> pl.Series:
+    """A column; integers beyond 64 bits (hostile or wrapped) become null instead of an error."""
+    try:
+        return pl.Series(name, values, dtype=dtype)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, values, dtype=dtype, strict=False)
+
+
+_NO_ARGS = DurationArgs()
+
+
+def _duration_frame(events: list[Duration]) -> pl.DataFrame:
+    all_args = [event.args or _NO_ARGS for event in events]
+    get: Callable[[str], list[Any]] = lambda name: [getattr(item, name) for item in all_args]  # noqa: E731
+    columns = [
+        pl.Series("name", [event.name for event in events], dtype=pl.String).cast(pl.Categorical),
+        pl.Series("cat", [event.cat for event in events], dtype=pl.String).cast(pl.Categorical),
+        _series("pid", _integers(events, "pid"), pl.Int64),
+        _series("tid", _integers(events, "tid"), pl.Int64),
+        pl.Series("ts", [event.ts for event in events], dtype=pl.Float64),
+        pl.Series("dur", [event.dur for event in events], dtype=pl.Float64),
+    ]
+    columns += [_series(name, get(name), pl.Int64) for name in _INTEGER_ARGS]
+    for name in _RAW_ARGS:
+        texts = [bytes(value) for value in get(name)]
+        if any(texts):
+            column = pl.Series(name, texts, dtype=pl.Binary).cast(pl.String).cast(pl.Categorical)
+            columns.append(column)
+    # the rest is absent from most traces, and a column of nulls costs as much as one of values
+    for name in _OPTIONAL_INTEGER_ARGS:
+        values = get(name)
+        if values.count(None) != len(values):
+            if name in ("device", "stream"):
+                values = [_integer(value) if value.__class__ is str else value for value in values]
+            columns.append(_series(name, values, pl.Int64))
+    flops = get("flops")
+    if flops.count(None) != len(flops):
+        columns.append(_series("flops", [None if value is None else int(value) for value in flops], pl.Int64))
+    for name in _OPTIONAL_TEXT_ARGS:
+        values = get(name)
+        if values.count(None) != len(values):
+            columns.append(pl.Series(name, values, dtype=pl.String).cast(pl.Categorical))
+    return pl.DataFrame(columns)
+
+
+def _memory_frame(events: list[Instant]) -> pl.DataFrame:
+    columns = [
+        _series("pid", _integers(events, "pid"), pl.Int64),
+        _series("tid", _integers(events, "tid"), pl.Int64),
+        pl.Series("ts", [event.ts for event in events], dtype=pl.Float64),
+    ]
+    all_args = [event.args for event in events]
+    columns += [_series(name, [getattr(item, name) for item in all_args], pl.Int64) for name in _MEMORY_ARGS]
+    return pl.DataFrame(columns)

@@ -1,0 +1,101 @@
+"""Reads a run directory that steplens wrote: Kineto's raw trace plus what steplens recorded beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers import kineto
+from steplens.trace.health import HealthLog
+from steplens.trace.trace import Trace
+
+_SIDE_FILE_LIMIT = 64 << 20
+
+
+def detect(path: Path) -> bool:
+    """Whether ``path`` is a run directory."""
+    return path.is_dir() and rundir.is_run_directory(path)
+
+
+def sources(path: Path) -> list[Path]:
+    """The files of a run directory that decide what its tables hold."""
+    raw = path / rundir.RAW_DIRECTORY
+    named = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
+    return [*(file for file in named if file.is_file()), *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
+
+
+def read(path: Path) -> Trace:
+    """Read one run directory.
+
+    Raises:
+        InputError: the directory has no raw trace: its window was open when the process ended, or saving failed.
+    """
+    health = HealthLog()
+    state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
+    for finding in state.get("health", []):
+        if isinstance(finding, dict):
+            health.add(
+                *(str(finding.get(key, "")) for key in ("check", "severity")),
+                finding["count"] if isinstance(finding.get("count"), int) else 1,
+                *(str(finding.get(key, "")) for key in ("message", "unsafe")),
+            )
+    raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+    if not raw_trace.is_file():
+        raise InputError(path, lost_window(state), "Other windows of the same process are complete; record this one again")
+    extra: dict[str, pl.DataFrame] = {"meta": _meta(path, state, health)}
+    host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
+    collections = [row for row in host.get("gc", []) if isinstance(row, list) and len(row) == 5]
+    if collections:
+        schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
+        extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row", strict=False)
+    return kineto.read(raw_trace, extra=extra, health=health)
+
+
+def lost_window(state: dict[str, Any]) -> str:
+    """What to say of a window without raw data."""
+    if state.get("state") == rundir.STATE_RECORDING:
+        first = state.get("first_step")
+        window = f"the window that began at step {first}" if isinstance(first, int) else "its window"
+        return f"holds no trace: {window} was still open when the process ended (pid {state.get('pid')}), so its data is lost"
+    return "holds no trace: saving it failed (see its state.json and the log of the run)"
+
+
+def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
+    """The object in a small JSON file; empty when the file is missing, and a finding when it is damaged."""
+    try:
+        if path.stat().st_size > _SIDE_FILE_LIMIT:
+            raise ValueError("larger than a file of its kind can be")
+        value = json.loads(path.read_bytes())
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        if health is not None:
+            health.add("damaged_side_file", "warning", 1, f"{path.name} cannot be used ({error})", "what only this file records")
+        return {}
+    return value
+
+
+def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
+    values: dict[str, Any] = dict(read_json(path / rundir.METADATA_FILE, health))
+    info_files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
+    info = read_json(info_files[0], health) if info_files else {}
+    if not info:
+        health.add("missing_profiler_info", "warning", 1, "profiler_info.json is missing, so the options of the run are unknown", "which outputs are due")
+    for key in ("config", "torch_version", "steplens_version", "start_info", "end_info"):
+        if key in info:
+            values[key] = info[key]
+    rank = info.get("rank_id", state.get("rank"))
+    if isinstance(rank, int):
+        values["rank"] = rank
+    if isinstance(state.get("pid"), int):
+        values["pid"] = state["pid"]
+    # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
+    values.pop("base_time_ns", None)
+    return kineto.meta_frame(values)

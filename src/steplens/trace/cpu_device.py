@@ -1,0 +1,72 @@
+"""The CPU as a device: which operator calls are its device work when a run has no accelerator.
+
+A *task* is an operator call that does its work itself: it calls no other operator, or its own (self) time is at
+least half of its duration. ``aten::addmm`` is one (it multiplies itself, after expanding the bias through other
+operators); ``aten::linear`` is not (it only dispatches). Of nested tasks the outermost counts and owns what it calls,
+so the tasks of a thread never overlap, their lengths add up, and a call is one task. Time that dispatching operators
+spend themselves is host time, as it is on an accelerator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.nesting import Int64Array, Nesting
+from steplens.trace.schema import CORE_CPU, NAME, SCOPE_BACKWARD, SCOPE_FUNCTION
+
+_ENGINE_PREFIX = "autograd::engine::"
+_COMMUNICATION = r"^(gloo|mpi|ucc):"
+
+
+def cpu_tasks(ops: pl.DataFrame, nesting: Nesting, self_ns: Int64Array) -> pl.DataFrame:
+    """The CPU's device tasks, as rows of ``kernels`` sorted by (stream, start): device 0, stream = thread id.
+
+    Args:
+        ops: linked calls, sorted by (pid, tid, start_ns, -end_ns).
+        nesting: their nesting.
+        self_ns: their self times, ns.
+    """
+    start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    # user ranges, the engine's wrappers and communication are not computation
+    name = ops["name"].cast(pl.String)
+    computes = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & ~name.str.starts_with(_ENGINE_PREFIX)
+    computes &= ~name.str.contains(_COMMUNICATION) & ~name.str.starts_with("c10d::") & (name != "record_param_comms")
+    leaf = nesting.subtree_end == np.arange(1, len(start) + 1)
+    candidate = computes.to_numpy() & (leaf | (2 * self_ns >= end - start))
+    rows = np.flatnonzero(candidate)
+    # a candidate below another candidate belongs to it: descendants are contiguous, so a running maximum finds them
+    reach = np.maximum.accumulate(nesting.subtree_end[rows]) if len(rows) else rows
+    outermost = np.r_[True, rows[1:] >= reach[:-1]] if len(rows) else np.empty(0, dtype=bool)
+    rows = rows[outermost]
+    tasks = ops[rows]
+    columns = [column for column in ("input_shapes", "input_types") if column in ops.columns]
+    return tasks.select(
+        id=pl.int_range(pl.len(), dtype=pl.Int32),
+        name="name",
+        type=pl.col("name").cast(pl.String).str.split("::").list.last().cast(NAME),
+        core=pl.lit(CORE_CPU, dtype=NAME),
+        device=pl.lit(0, dtype=pl.Int32),
+        stream="tid",
+        start_ns="start_ns",
+        end_ns="end_ns",
+        op="id",
+        step="step",
+        **{column: pl.col(column) for column in columns},
+    )
+
+
+def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
+    """Collectives and point-to-point operations that the CPU runs itself (gloo, MPI, UCC), as ``communication`` rows."""
+    name = pl.col("name").cast(pl.String)
+    return ops.filter(name.str.contains(_COMMUNICATION)).select(
+        name="name",
+        kind=pl.when(name.str.contains("recv")).then(pl.lit("receive")).when(name.str.contains("send")).then(pl.lit("send")).otherwise(pl.lit("collective")).cast(NAME),
+        group=pl.lit("default_group", dtype=NAME),
+        start_ns="start_ns",
+        end_ns="end_ns",
+        device=pl.lit(0, dtype=pl.Int32),
+        stream="tid",
+        op="id",
+        step="step",
+    )

@@ -1,0 +1,147 @@
+"""Call nesting from start and end times alone: parent, depth, self time and subtree, per thread.
+
+Input is always sorted by (lane, start, -end): one lane is one (pid, tid). Everything is numpy over whole
+columns; no Python object per event exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """Who encloses whom, one entry per call in input order.
+
+    Attributes:
+        parent: index of the innermost enclosing call on the same lane, -1 for a root.
+        depth: number of enclosing calls.
+        subtree_end: index behind the last descendant, so ``[i, subtree_end[i])`` is the call and all below it.
+    """
+
+    parent: Int64Array
+    depth: Int64Array
+    subtree_end: Int64Array
+
+
+def nest(lane: Int64Array, start: Int64Array, end: Int64Array) -> Nesting:
+    """Find the innermost enclosing call of every call.
+
+    Call j encloses call i when j comes before i on the same lane, ``end[j] >= end[i]`` and ``end[j] > start[i]``
+    (PyTorch's own rule). A call that only overlaps another is not its child; it hangs below the nearest call that
+    encloses it entirely (health counts such calls).
+
+    Pointer jumping instead of a stack: every call first suspects its predecessor; a suspect that ends too early is
+    replaced by its own suspect. All calls between a call and its suspect end before the suspect does, which keeps
+    this correct while suspects move, and makes the number of rounds logarithmic in the longest run of siblings.
+
+    Args:
+        lane: dense lane number, non-decreasing, shape (n,).
+        start: start times, non-decreasing within a lane, shape (n,).
+        end: end times, shape (n,).
+    """
+    count = len(start)
+    if count == 0:
+        empty = np.empty(0, dtype=np.int64)
+        return Nesting(empty, empty.copy(), empty.copy())
+    lane_start = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1]])
+    first = np.repeat(lane_start, np.diff(np.r_[lane_start, count]))
+    suspect = np.arange(-1, count - 1, dtype=np.int64)
+    open_ = np.flatnonzero(suspect >= first)
+    while len(open_):
+        candidate = suspect[open_]
+        too_early = (end[candidate] < end[open_]) | (end[candidate] <= start[open_])
+        open_ = open_[too_early]
+        suspect[open_] = suspect[suspect[open_]]
+        open_ = open_[suspect[open_] >= first[open_]]
+    parent = np.where(suspect >= first, suspect, -1)
+    return Nesting(parent, _depth(parent), _subtree_end(parent))
+
+
+def _depth(parent: Int64Array) -> Int64Array:
+    """Depth by doubling: every call adds the depth its current ancestor has collected so far."""
+    depth = (parent >= 0).astype(np.int64)
+    ancestor = parent.copy()
+    active = np.flatnonzero(ancestor >= 0)
+    while len(active):
+        above = ancestor[active]
+        step_depth, step_ancestor = depth[above], ancestor[above]
+        depth[active] += step_depth
+        ancestor[active] = step_ancestor
+        active = active[step_ancestor >= 0]
+    return depth
+
+
+def _subtree_end(parent: Int64Array) -> Int64Array:
+    """Index behind the last descendant; relies on descendants being contiguous in the input order."""
+    count = len(parent)
+    subtree_end = np.arange(1, count + 1, dtype=np.int64)
+    children = np.flatnonzero(parent >= 0)
+    # the last descendant of a call is the deepest chain of last children: propagate maxima until nothing moves
+    current = parent[children]
+    reach = subtree_end[children]
+    while len(children):
+        np.maximum.at(subtree_end, current, reach)
+        current = parent[current]
+        keep = current >= 0
+        children, current, reach = children[keep], current[keep], reach[keep]
+    return subtree_end
+
+
+def child_sums(parent: Int64Array, value: Int64Array) -> Int64Array:
+    """Sum of ``value`` over the direct children of every call, exact in int64."""
+    result = np.zeros(len(parent), dtype=np.int64)
+    has_parent = parent >= 0
+    np.add.at(result, parent[has_parent], value[has_parent])
+    return result
+
+
+def subtree_sums(subtree_end: Int64Array, value: Int64Array) -> Int64Array:
+    """Sum of ``value`` over every call and all its descendants, exact in int64."""
+    total = np.concatenate(([0], np.cumsum(value, dtype=np.int64)))
+    return total[subtree_end] - total[:-1]
+
+
+def lanes(*columns: Int64Array) -> Int64Array:
+    """Dense lane numbers of rows that are sorted by ``columns`` (pid, tid): 0 for the first lane, and so on."""
+    count = len(columns[0])
+    changed = np.zeros(count, dtype=bool)
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.cumsum(changed, dtype=np.int64)
+
+
+def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int64Array) -> Int64Array:
+    """The innermost call of one lane that is running at each time, -1 where none is.
+
+    Args:
+        start: start times of the lane's calls, sorted, shape (n,).
+        end: end times, shape (n,).
+        parent: index of the enclosing call within the lane, -1 for a root, shape (n,).
+        time: any times, shape (m,). A call runs from its start to its end, both included.
+    """
+    found = np.searchsorted(start, time, side="right").astype(np.int64) - 1
+    active = np.flatnonzero(found >= 0)
+    while len(active):
+        active = active[end[found[active]] < time[active]]
+        found[active] = parent[found[active]]
+        active = active[found[active] >= 0]
+    return found
+
+
+def inherit(parent: Int64Array, depth: Int64Array, own: Int64Array) -> Int64Array:
+    """Value of the nearest call at or above each call that has one (``own >= 0``); -1 where none has."""
+    result = own.copy()
+    # parents come before their children in depth order, so one pass per level settles everything
+    order = np.argsort(depth, kind="stable")
+    level_end = np.cumsum(np.bincount(depth)) if len(depth) else np.empty(0, np.int64)
+    for low, high in zip(level_end[:-1], level_end[1:], strict=True):
+        rows = order[low:high]
+        rows = rows[result[rows] < 0]
+        result[rows] = result[parent[rows]]
+    return result

@@ -1,0 +1,136 @@
+"""``Run``: one or more traces opened together, with the questions a user asks of them.
+
+This is the facade for notebooks and commands: it alone reaches to the readers on its left and the analyses on its right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from steplens.errors import InputError
+from steplens.trace.schema import SCHEMA
+from steplens.trace.trace import Trace
+
+
+class Run:
+    """What ``steplens.open`` returns: the traces of one path.
+
+    Attributes:
+        path: what was opened.
+        traces: one per run directory or file, in order of name.
+        unreadable: what lies in a folder and could not be read, path and reason.
+    """
+
+    def __init__(self, path: Path, traces: list[tuple[Path, Trace]], unreadable: list[InputError]) -> None:
+        self.path = path
+        self.sources = [source for source, _ in traces]
+        self.traces = [trace for _, trace in traces]
+        self.unreadable = unreadable
+
+    def trace(self, rank: int | None = None) -> Trace:
+        """The tables of one rank.
+
+        Args:
+            rank: which; None is the first trace.
+
+        Raises:
+            InputError: no trace is of that rank.
+        """
+        if rank is None:
+            return self.traces[0]
+        for trace in self.traces:
+            if trace.rank == rank:
+                return trace
+        raise InputError(self.path, f"holds no rank {rank}; its ranks are {sorted({trace.rank for trace in self.traces})}")
+
+    def steps(self) -> pl.DataFrame:
+        """Times of every step; see ``analysis.steps.step_times``. Several traces add the columns ``rank`` and ``window``."""
+        from steplens.analysis.steps import step_times
+
+        return self._each(step_times)
+
+    def operators(self, by: str = "name") -> pl.DataFrame:
+        """Operator calls in groups; see ``analysis.operators.operators``. Several traces are added up."""
+        from steplens.analysis.operators import operators
+
+        if len(self.traces) == 1:
+            return operators(self.traces[0], by)  # type: ignore[arg-type]
+        frame = pl.concat([operators(trace, by) for trace in self.traces])  # type: ignore[arg-type]
+        sums = ["calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns"]
+        keys = [column for column in frame.columns if column not in sums]
+        return frame.group_by(keys).agg(pl.col(*sums).sum()).sort(["self_ns", *keys], descending=[True, *([False] * len(keys))])
+
+    def memory(self) -> pl.DataFrame:
+        """Peak memory per device; see ``analysis.memory.memory_summary``."""
+        from steplens.analysis.memory import memory_summary
+
+        return self._each(memory_summary)
+
+    def health(self) -> pl.DataFrame:
+        """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
+        frames = []
+        for source, trace in zip(self.sources, self.traces, strict=True):
+            frame = trace.health
+            if frame is not None:
+                frames.append(frame.with_columns(source=pl.lit(str(source))))
+        for error in self.unreadable:
+            row = {"check": ["unreadable"], "severity": ["error"], "count": [1], "message": [error.problem], "unsafe": ["everything of this part"]}
+            frames.append(pl.DataFrame(row, schema=SCHEMA["health"]).with_columns(source=pl.lit(str(error.path))))
+        return pl.concat(frames) if frames else pl.DataFrame(schema={**SCHEMA["health"], "source": pl.String()})
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Answer a SQL query over the tables (``ops``, ``kernels``, ``steps`` ...); several traces add a ``rank`` column.
+
+        Raises:
+            InputError: the query is wrong; the message says where.
+        """
+        context = pl.SQLContext()
+        for name in SCHEMA:
+            frames = [(trace.rank, frame) for trace in self.traces if (frame := trace.lazy(name)) is not None]
+            if len(self.traces) == 1 and frames:
+                context.register(name, frames[0][1])
+            elif frames:
+                context.register(name, pl.concat([frame.with_columns(rank=pl.lit(rank)) for rank, frame in frames]))
+        try:
+            return context.execute(query, eager=True)
+        except pl.exceptions.PolarsError as error:
+            raise InputError(self.path, f"cannot answer the query: {error}") from error
+
+    def _each(self, analysis: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
+        if len(self.traces) == 1:
+            return analysis(self.traces[0])
+        frames = [
+            analysis(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(source.name))
+            for source, trace in zip(self.sources, self.traces, strict=True)
+        ]
+        return pl.concat(frames)
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open a run directory, a folder of them, or a trace file that steplens did not write.
+
+    Args:
+        path: what to open. A folder in which some windows cannot be read opens with the rest; ``health()`` names them.
+
+    Raises:
+        InputError: nothing at ``path`` can be read; the message says why and what to do.
+    """
+    from steplens.readers.detect import find_traces, load_trace
+
+    top = Path(path)
+    traces: list[tuple[Path, Trace]] = []
+    unreadable: list[InputError] = []
+    for source in find_traces(top):
+        try:
+            traces.append((source, load_trace(source)))
+        except InputError as error:
+            unreadable.append(error)
+    if not traces:
+        if len(unreadable) == 1:
+            raise unreadable[0]
+        raise InputError(top, f"holds {len(unreadable)} runs and none can be read; the first: {unreadable[0].problem}")
+    return Run(top, traces, unreadable)

@@ -1,0 +1,100 @@
+"""The Parquet cache of a trace: opening a run a second time costs milliseconds.
+
+It lies beside the data, in ``.steplens/``, one zstd file per table and a manifest with the schema version and the name,
+size and modification time of every raw file. A cache that does not match all of them is rebuilt, never trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import rundir
+from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
+from steplens.trace.trace import Trace
+
+_MANIFEST = "manifest.json"
+_COMPRESSION_LEVEL = 1
+
+
+def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace:
+    """The trace in ``cache`` if it is of exactly these sources, else a new one, cached where that is possible.
+
+    Args:
+        cache: directory of this trace's cache; need not exist.
+        sources: the raw files the trace depends on.
+        build: reads the raw files.
+    """
+    key = _key(sources)
+    found = _load(cache, key)
+    if found is not None:
+        return found
+    trace = build()
+    # a read-only or full disk makes the next opening slower, and nothing else
+    with contextlib.suppress(OSError, pl.exceptions.ComputeError):
+        if _key(sources) == key:
+            _save(trace, cache, key)
+            return _load(cache, key) or trace
+    return trace
+
+
+def _key(sources: Sequence[Path]) -> dict[str, Any]:
+    files = []
+    for path in sources:
+        status = path.stat()
+        files.append([path.name, status.st_size, status.st_mtime_ns])
+    return {"schema_version": SCHEMA_VERSION, "polars": pl.__version__, "sources": sorted(files)}
+
+
+def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
+    try:
+        if cache.is_symlink() or cache.parent.is_symlink():
+            return None
+        manifest = json.loads((cache / _MANIFEST).read_bytes())
+        if manifest["key"] != key:
+            return None
+        tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
+        for name, size in manifest["tables"].items():
+            file = cache / f"{name}.parquet"
+            if name not in SCHEMA or file.is_symlink() or file.stat().st_size != size:
+                return None
+            frame = pl.scan_parquet(file)
+            if frame.collect_schema().names() != list(SCHEMA[name]):
+                return None
+            tables[name] = frame
+        return Trace(Path(manifest["source"]), tables)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+        return None
+
+
+def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
+    if cache.is_symlink() or cache.parent.is_symlink():
+        return
+    rundir.make_directory(cache.parent)
+    temporary = Path(tempfile.mkdtemp(prefix=".partial-", dir=cache.parent))
+    try:
+        sizes = {}
+        for name in trace:
+            file = temporary / f"{name}.parquet"
+            frame = trace.table(name)
+            assert frame is not None
+            frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
+            file.chmod(rundir.FILE_MODE)
+            sizes[name] = file.stat().st_size
+        rundir.write_json(temporary / _MANIFEST, {"key": key, "source": str(trace.source), "tables": sizes})
+        temporary.chmod(rundir.DIRECTORY_MODE)
+        if cache.exists():
+            old = Path(tempfile.mkdtemp(prefix=".old-", dir=cache.parent))
+            os.replace(cache, old / "cache")
+            shutil.rmtree(old, ignore_errors=True)
+        os.replace(temporary, cache)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
