@@ -1,0 +1,73 @@
+"""What kinds of device tasks ran, and how long they took."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.nesting import Int64Array, nest, subtree_sums
+from steplens.trace.trace import Trace
+
+
+def op_statistic(trace: Trace) -> pl.DataFrame:
+    """Device tasks added up per type and core, longest total first.
+
+    Source: the ``kernels`` table; durations are those of the device clock, in ns. Tasks that run at the same time on
+    two streams both count, so the total may exceed the elapsed time.
+
+    Returns:
+        type, core, count, total_ns, min_ns, mean_ns (rounded to the nearest ns), max_ns and ratio_percent (share of
+        the total of all rows, 0 when nothing took any time).
+    """
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    rows = (
+        trace.required("kernels")
+        .group_by(pl.col("type"), pl.col("core"))
+        .agg(
+            count=pl.len().cast(pl.Int64),
+            total_ns=duration.sum(),
+            min_ns=duration.min(),
+            max_ns=duration.max(),
+        )
+        .collect()
+    )
+    total = int(rows["total_ns"].sum() or 0)
+    return (
+        rows.with_columns(
+            pl.col("type").cast(pl.String),
+            pl.col("core").cast(pl.String),
+            mean_ns=(2 * pl.col("total_ns") + pl.col("count")) // (2 * pl.col("count")),
+            ratio_percent=pl.col("total_ns") * 100 / total if total else pl.lit(0.0),
+        )
+        .sort("total_ns", "type", "core", descending=[True, False, False])
+        .select("type", "core", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "ratio_percent")
+    )
+
+
+def core_self_ns(trace: Trace, core: str) -> Int64Array | None:
+    """Device time (ns) that each operator call itself launched on one kind of core; None when nothing ran there.
+
+    Entry i belongs to row i of ``ops``; tasks without a known call count nowhere.
+    """
+    tasks = (
+        trace.required("kernels")
+        .filter((pl.col("core").cast(pl.String) == core) & (pl.col("op") >= 0))
+        .select("op", duration=pl.col("end_ns") - pl.col("start_ns"))
+        .collect()
+    )
+    if tasks.is_empty():
+        return None
+    count = trace.required("ops").select(pl.len()).collect().item()
+    result = np.zeros(count, dtype=np.int64)
+    op = tasks["op"].to_numpy()
+    known = op < count
+    np.add.at(result, op[known], tasks["duration"].to_numpy()[known])
+    return result
+
+
+def subtree_total_ns(trace: Trace, self_ns: Int64Array) -> Int64Array:
+    """Sum of ``self_ns`` (one entry per row of ``ops``) over each call and everything below it."""
+    ops = trace.required("ops").select("pid", "tid", "start_ns", "end_ns").collect()
+    lane = ops.select(pl.struct("pid", "tid").rle_id().cast(pl.Int64)).to_series().to_numpy()
+    nesting = nest(lane, ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    return subtree_sums(nesting.subtree_end, self_ns)

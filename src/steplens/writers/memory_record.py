@@ -1,0 +1,81 @@
+"""memory_record.csv: the totals of each allocator after every one of its events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from steplens.writers.memory_rows import device_tag, device_types, megabytes, stream_pointer
+from steplens.writers.output import Output
+from steplens.writers.text import microseconds_text, write_csv
+
+PTA = "PTA"
+GE = "GE"
+PTA_AND_GE = "PTA+GE"
+_TOTALS = ("allocated", "reserved", "active")
+
+
+def write(output: Output, path: Path) -> None:
+    """Write memory_record.csv: times µs after the time base, sizes in MB of 2**20 bytes.
+
+    PTA (the framework's allocator) and GE (the graph engine's) share a device, so each of their rows is followed by a
+    ``PTA+GE`` row that adds the last totals of the other side. Other components have rows of their own only.
+    """
+    wanted = device_types(output)
+    events = (
+        output.trace.required("memory")
+        .filter(pl.col("device_type").cast(pl.String).is_in(wanted))
+        .select("time_ns", *_TOTALS, "device_type", "device", "stream", "component")
+        .sort("time_ns", maintain_order=True)
+        .with_columns(pl.col("component").cast(pl.String).fill_null(PTA))
+        .collect()
+    )
+    rows = events.select(
+        "component",
+        "time_ns",
+        *_TOTALS,
+        pl.lit(device_tag(events)).alias("tag"),
+        stream_pointer(events).alias("stream"),
+    )
+    rows = _with_sums(rows)
+    write_csv(
+        rows.select(
+            pl.col("component").alias("Component"),
+            microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
+            megabytes(pl.col("allocated")).alias("Total Allocated(MB)"),
+            megabytes(pl.col("reserved")).alias("Total Reserved(MB)"),
+            megabytes(pl.col("active")).alias("Total Active(MB)"),
+            pl.col("stream").alias("Stream Ptr"),
+            pl.col("tag").alias("Device Type"),
+        ),
+        path,
+    )
+
+
+def _with_sums(rows: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with a ``PTA+GE`` row behind each row of either."""
+    sums = rows
+    if (rows["component"] == GE).any():
+        sums = rows.with_columns(_sum_of_sides(column) for column in _TOTALS).with_columns(
+            pl.coalesce("stream", _last_of(GE, "stream"), _last_of(PTA, "stream"))
+        )
+    order = np.arange(rows.height)
+    summed = rows["component"].is_in([PTA, GE]).to_numpy()
+    both = pl.concat([rows, sums.filter(pl.Series(summed)).with_columns(component=pl.lit(PTA_AND_GE))])
+    # Row i keeps its place, its sum comes right behind it.
+    place = np.argsort(np.concatenate((order, order[summed])), kind="stable")
+    return both.select(pl.all().gather(pl.Series(place)))
+
+
+def _sum_of_sides(column: str) -> pl.Expr:
+    """The last value of both allocators of the device; null only while neither has one."""
+    sides = [_last_of(side, column) for side in (PTA, GE)]
+    known = pl.any_horizontal(side.is_not_null() for side in sides)
+    total = pl.sum_horizontal(side.fill_null(0) for side in sides)
+    return pl.when(known).then(total).alias(column)
+
+
+def _last_of(component: str, column: str) -> pl.Expr:
+    return pl.when(pl.col("component") == component).then(pl.col(column)).forward_fill().over("tag")

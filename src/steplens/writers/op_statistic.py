@@ -1,0 +1,31 @@
+"""op_statistic.csv: device tasks added up per type and core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.analysis.kernels import op_statistic
+from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.text import NOT_AVAILABLE, microseconds, names, write_csv
+
+
+def write(output: Output, path: Path) -> None:
+    """Write op_statistic.csv (times in µs), longest total first."""
+    rows = op_statistic(output.trace)
+    if rows.is_empty():
+        raise NothingToWriteError("no device tasks were recorded")
+    write_csv(
+        rows.select(
+            names(rows["type"], NOT_AVAILABLE).alias("OP Type"),
+            names(rows["core"], NOT_AVAILABLE).alias("Core Type"),
+            pl.col("count").alias("Count"),
+            microseconds(pl.col("total_ns")).alias("Total Time(us)"),
+            microseconds(pl.col("min_ns")).alias("Min Time(us)"),
+            microseconds(pl.col("mean_ns")).alias("Avg Time(us)"),
+            microseconds(pl.col("max_ns")).alias("Max Time(us)"),
+            pl.col("ratio_percent").round(3).cast(pl.Decimal(38, 3)).alias("Ratio(%)"),
+        ),
+        path,
+    )

@@ -1,0 +1,90 @@
+"""What every writer is given: the trace, the time base and the settings of the run; and how it says "nothing to write"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+
+#: the common time base of a result is a multiple of this (Kineto's own rule), ns
+TIME_BASE_UNIT_NS = 7_889_238 * 1_000_000_000
+
+TIME_BASE_KEY = "base_time_ns"
+
+LEVEL_NONE = "Level_none"
+LEVEL0 = "Level0"
+LEVEL1 = "Level1"
+LEVEL2 = "Level2"
+
+_START_COLUMNS = {
+    "ops": "start_ns",
+    "python": "start_ns",
+    "api": "start_ns",
+    "kernels": "start_ns",
+    "communication": "start_ns",
+    "steps": "start_ns",
+    "gc": "start_ns",
+    "marks": "start_ns",
+    "memory": "time_ns",
+}
+
+
+class NothingToWriteError(Exception):
+    """The source of an output is missing or empty; the text says why. The output counts as skipped, not as failed."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result being written.
+
+    Attributes:
+        trace: the tables of the rank.
+        base_ns: Unix ns that every time of a text output is relative to.
+        level: profiler level the run was collected with ("Level_none", "Level0", "Level1", "Level2").
+    """
+
+    trace: Trace
+    base_ns: int
+    level: str = LEVEL0
+
+
+def first_event_ns(trace: Trace) -> int | None:
+    """Unix ns of the earliest event of the trace; None when it has no event."""
+    starts = [
+        trace.required(table).select(pl.col(column).min()).collect().item() for table, column in _START_COLUMNS.items() if table in trace
+    ]
+    return min((start for start in starts if start is not None), default=None)
+
+
+def time_base_ns(trace: Trace, recorded: object = None) -> int:
+    """Unix ns that the times of the text outputs are relative to.
+
+    The largest multiple of 7,889,238 s that is not after the run's first event: every rank of a job gets the same one,
+    and what remains keeps ns exact in a double. A base recorded at collection is used when it is not after that event.
+
+    Args:
+        trace: the tables of the rank.
+        recorded: ``base_time_ns`` of ``profiler_metadata.json``; anything but a usable integer is ignored.
+    """
+    first = first_event_ns(trace)
+    for candidate in (recorded, trace.meta_values().get(TIME_BASE_KEY)):
+        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate >= 0:
+            if first is None or 0 <= first - candidate < 2**53:
+                return candidate
+    return first // TIME_BASE_UNIT_NS * TIME_BASE_UNIT_NS if first is not None else 0
+
+
+def step_exists(trace: Trace) -> bool:
+    """Whether the run has steps, so that kernel rows carry a step id."""
+    return bool(trace.required("steps").select(pl.len()).collect().item())
+
+
+def main_pid(trace: Trace) -> int:
+    """The recorded process: the one that steps, else the one with most operator calls; 0 when the trace has neither."""
+    for table in ("steps", "ops", "python", "gc"):
+        pids = trace.required(table).group_by("pid").len().sort("len", "pid", descending=[True, False]).collect()
+        if pids.height and pids["pid"][0] is not None:
+            return int(pids["pid"][0])
+    return 0

@@ -1,0 +1,108 @@
+"""How numbers, names and rows become text: shared by every CSV and JSON writer.
+
+Everything here works on whole columns. Times stay integers of ns until they are printed as decimals, so no digit ever
+goes through a float; names are rendered once per distinct value, because a run repeats a few hundred of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import polars as pl
+
+NOT_AVAILABLE = "N/A"
+
+#: rows per ``write_csv`` call of a JSON writer; keeps the text that is being built in memory below about 60 MB
+ROWS_PER_CHUNK = 200_000
+
+#: a spreadsheet treats a cell that starts with one of these as a formula
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+_THOUSANDTH = pl.lit(Decimal("0.001")).cast(pl.Decimal(38, 3))
+
+
+def microseconds(ns: pl.Expr) -> pl.Expr:
+    """Integer ns as an exact decimal of µs; printed with exactly three digits after the point."""
+    return ns.cast(pl.Decimal(38, 0)) * _THOUSANDTH
+
+
+def microseconds_text(ns: pl.Expr) -> pl.Expr:
+    """Like ``microseconds``, followed by a TAB, which keeps the value text in spreadsheets; null stays null."""
+    return microseconds(ns).cast(pl.String) + "\t"
+
+
+def render_distinct(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> pl.Series:
+    """``values`` as text with ``render`` applied once per distinct value.
+
+    Args:
+        values: a Categorical or String column.
+        render: one value to its text; None counts as missing.
+        missing: text of null and missing values; None keeps them null.
+    """
+    values = values if values.dtype == pl.Categorical() else values.cast(pl.Categorical())
+    distinct = values.drop_nulls().unique()
+    if distinct.is_empty():
+        return pl.Series(values.name, [missing], dtype=pl.String).new_from_index(0, len(values))
+    codes = distinct.to_physical().to_numpy()
+    # The codes of a Categorical are positions in a pool that all columns share: renumber them from 0.
+    position = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
+    position[codes] = np.arange(len(codes), dtype=np.uint32)
+    rendered = [missing if text is None else text for text in map(render, distinct.cast(pl.String).to_list())]
+    # The last text is the one that null rows point at.
+    texts = pl.Series(values.name, [*rendered, missing], dtype=pl.String)
+    unknown = values.is_null()
+    if unknown.any():
+        index = np.where(unknown.to_numpy(), len(codes), position[values.to_physical().fill_null(int(codes[0])).to_numpy()])
+    else:
+        index = position[values.to_physical().to_numpy()]
+    return texts.gather(pl.Series(index, dtype=pl.UInt32))
+
+
+def guard(text: str) -> str | None:
+    """A cell of text that somebody else chose: a leading quote where a spreadsheet would see a formula; "" is null."""
+    if text.startswith(_FORMULA_STARTS):
+        return "'" + text
+    return text or None
+
+
+def names(values: pl.Series, missing: str | None = None) -> pl.Series:
+    """A column of names as guarded CSV cells; see ``render_distinct``."""
+    return render_distinct(values, guard, missing)
+
+
+def joined(text: str, separator: str = ";\r\n") -> str:
+    """A ``;`` list (shapes, types, stack) as the reference lays it out: one element per line."""
+    return text.replace(";", separator)
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write ``frame`` with the conventions of the contract: comma, CRLF, quotes only where needed, null as nothing."""
+    frame.write_csv(path, line_terminator="\r\n", quote_style="necessary", null_value="")
+
+
+def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[str | pl.Expr | pl.Series]) -> None:
+    """Write one line per row of ``frame``: the cells in order, with a space between any two.
+
+    A JSON object may hold spaces between its parts, so the CSV serialiser (which prints integers, decimals and text
+    without a Python object per row) writes JSON here: text cells hold the braces, keys and quoted strings.
+
+    Args:
+        handle: open binary file.
+        frame: what the expressions refer to.
+        cells: literal text, an expression, or a column as long as ``frame``; null numbers become ``null``.
+    """
+    if frame.is_empty():
+        return
+    columns = []
+    for number, cell in enumerate(cells):
+        expression = pl.lit(cell) if isinstance(cell, (str, pl.Series)) else cell
+        columns.append(expression.alias(str(number)))
+    rows = frame.select(columns)
+    for start in range(0, rows.height, ROWS_PER_CHUNK):
+        rows.slice(start, ROWS_PER_CHUNK).write_csv(
+            handle, include_header=False, separator=" ", quote_style="never", null_value="null"
+        )
