@@ -1,0 +1,86 @@
+"""steplens: where the time of a training step goes, why, and what to change.
+
+Public names are loaded on first use, so ``import steplens`` imports neither a framework nor polars.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from steplens.collect.actions import ProfilerAction as ProfilerAction
+    from steplens.collect.experimental import _ExperimentalConfig as _ExperimentalConfig
+    from steplens.collect.handler import tensorboard_trace_handler as tensorboard_trace_handler
+    from steplens.collect.profiler import _KinetoProfile as _KinetoProfile
+    from steplens.collect.profiler import profile as profile
+    from steplens.collect.schedule import schedule as schedule
+    from steplens.collect.support import supported_activities as supported_activities
+    from steplens.collect.support import supported_ai_core_metrics as supported_ai_core_metrics
+    from steplens.collect.support import supported_export_type as supported_export_type
+    from steplens.collect.support import supported_profiler_level as supported_profiler_level
+    from steplens.offline import analyse as analyse
+    from steplens.options import AiCMetrics as AiCMetrics
+    from steplens.options import ExportType as ExportType
+    from steplens.options import HostSystem as HostSystem
+    from steplens.options import ProfilerActivity as ProfilerActivity
+    from steplens.options import ProfilerLevel as ProfilerLevel
+    from steplens.trace.run import open_run as open
+
+#: public name -> the module that defines it, or module:name where it is called differently there
+_EXPORTS = {
+    "AiCMetrics": "steplens.options",
+    "ExportType": "steplens.options",
+    "HostSystem": "steplens.options",
+    "ProfilerAction": "steplens.collect.actions",
+    "ProfilerActivity": "steplens.options",
+    "ProfilerLevel": "steplens.options",
+    "_ExperimentalConfig": "steplens.collect.experimental",
+    "_KinetoProfile": "steplens.collect.profiler",
+    "analyse": "steplens.offline",
+    "open": "steplens.trace.run:open_run",
+    "profile": "steplens.collect.profiler",
+    "schedule": "steplens.collect.schedule",
+    "supported_activities": "steplens.collect.support",
+    "supported_ai_core_metrics": "steplens.collect.support",
+    "supported_export_type": "steplens.collect.support",
+    "supported_profiler_level": "steplens.collect.support",
+    "tensorboard_trace_handler": "steplens.collect.handler",
+}
+
+# spelled out for type checkers; a test compares it with the table
+__all__ = [
+    "AiCMetrics",
+    "ExportType",
+    "HostSystem",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "ProfilerLevel",
+    "_ExperimentalConfig",
+    "_KinetoProfile",
+    "analyse",
+    "open",
+    "profile",
+    "schedule",
+    "supported_activities",
+    "supported_ai_core_metrics",
+    "supported_export_type",
+    "supported_profiler_level",
+    "tensorboard_trace_handler",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module, _, attribute = _EXPORTS[name].partition(":")
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = getattr(importlib.import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

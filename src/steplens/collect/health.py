@@ -1,0 +1,51 @@
+"""Findings about the collected data itself: what was not collected, lost or failed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+INFO = "info"
+WARNING = "warning"
+ERROR = "error"
+
+
+class Health:
+    """The findings of one profiler object.
+
+    Findings about its configuration belong to every window; the others belong to the window that was
+    open, or to the next one if none was.
+    """
+
+    def __init__(self) -> None:
+        self._configuration: list[dict[str, Any]] = []
+        self._window: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def add(
+        self, check: str, severity: str, message: str, *, unsafe: str = "", count: int = 1, configuration: bool = False
+    ) -> None:
+        """Add a finding; a repeated one only counts up.
+
+        Args:
+            check: name of what was checked, for programs.
+            severity: ``info``, ``warning`` or ``error``.
+            message: what was found, for people.
+            unsafe: which results it makes doubtful.
+            count: how many events it stands for.
+            configuration: it holds for every window of the object.
+        """
+        findings = self._configuration if configuration else self._window
+        with self._lock:
+            for finding in findings:
+                if finding["check"] == check and finding["message"] == message:
+                    finding["count"] += count
+                    return
+            findings.append({"check": check, "severity": severity, "count": count, "message": message, "unsafe": unsafe})
+
+    def take(self) -> list[dict[str, Any]]:
+        """All findings for a window that closes; the next window starts without those of this one."""
+        with self._lock:
+            findings = [dict(finding) for finding in self._configuration] + self._window
+            self._window = []
+        return findings

@@ -1,0 +1,425 @@
+"""One recording session after the other with Kineto, PyTorch's own tracer, each into its own run directory.
+
+Kineto records in C++ and saves in C++; its result is never turned into Python objects, which would cost
+many times the recording itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect import clock, log, metadata
+from steplens.collect.experimental import _ExperimentalConfig
+from steplens.collect.gc_detector import GcDetector
+from steplens.collect.health import ERROR, WARNING, Health
+from steplens.collect.modules import ModuleHooks
+from steplens.options import ProfilerActivity
+
+#: A window that did not end well: its raw data is not complete on disk.
+STATE_FAILED = "failed"
+
+#: Free space that a save should find when nothing better is known.
+_LEAST_FREE_BYTES = 16 << 20
+
+#: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
+_TRACE_END = b'"traceName"'
+_TRACE_END_BYTES = 16 << 10
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record.
+
+    Attributes:
+        activities: what Kineto observes.
+        record_shapes: shapes and types of operator inputs.
+        profile_memory: allocations and releases of tensor memory.
+        with_stack: Python calls.
+        with_flops: floating point operations.
+        with_modules: module calls.
+        experimental: extended options.
+        schedule: the attributes of the schedule, for the record; None without one.
+    """
+
+    activities: tuple[ProfilerActivity, ...]
+    record_shapes: bool
+    profile_memory: bool
+    with_stack: bool
+    with_flops: bool
+    with_modules: bool
+    experimental: _ExperimentalConfig
+    schedule: Mapping[str, Any] | None
+
+    def recorded(self) -> dict[str, Any]:
+        """The configuration as ``profiler_info.json`` holds it."""
+        return {
+            "common_config": {
+                "activities": [str(item) for item in self.activities],
+                "schedule": self.schedule,
+                "record_shapes": self.record_shapes,
+                "profile_memory": self.profile_memory,
+                "with_stack": self.with_stack,
+                "with_flops": self.with_flops,
+                "with_modules": self.with_modules,
+            },
+            "experimental_config": self.experimental.recorded(),
+        }
+
+
+@dataclass
+class Window:
+    """One recorded span of steps and its run directory."""
+
+    run_directory: Path
+    first_step: int
+    start_ns: int
+    start_monotonic_ns: int
+    trace_id: str
+    rank: int
+    owner: int
+    process: int
+    kineto: Any = None
+    recording: bool = False
+    started: bool = False
+    failed: bool = False
+    last_step: int | None = None
+    end_ns: int = 0
+    end_monotonic_ns: int = 0
+    modules: ModuleHooks | None = None
+    gc: GcDetector | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class KinetoSession:
+    """Opens and closes windows. Its methods are the calls of the action table; they raise, the caller reports.
+
+    Args:
+        recording: what to record.
+        parent: returns the folder for run directories; asked when a window opens.
+        worker_name: first part of a run directory's name.
+        user_metadata: what the user adds to every window.
+        new_trace_id: returns the id of a new window.
+        health: gets what goes wrong.
+        all_threads: asked when a window opens: record every thread of the process, not only the one that starts.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        parent: Callable[[], Path],
+        worker_name: str | None,
+        user_metadata: metadata.UserMetadata,
+        new_trace_id: Callable[[], str],
+        health: Health,
+        all_threads: Callable[[], bool],
+    ) -> None:
+        self._recording = recording
+        self._parent = parent
+        self._worker_name = worker_name
+        self._user_metadata = user_metadata
+        self._new_trace_id = new_trace_id
+        self._health = health
+        self._all_threads = all_threads
+        self._expected_bytes = _LEAST_FREE_BYTES
+        #: the step that runs, and the last one that has ended or been cut short
+        self.step = 0
+        self.ended_step = 0
+        self.window: Window | None = None
+        #: the last window that was closed
+        self.closed: Window | None = None
+
+    # --- the calls of the action table
+
+    def init_trace(self) -> None:
+        """Open a window: create its run directory and say in it that the window is open."""
+        self.window = self.closed = None
+        now = clock.now_ns()
+        window = Window(
+            run_directory=rundir.create_run_directory(self._parent(), self._worker_name),
+            first_step=self.step,
+            start_ns=now,
+            start_monotonic_ns=clock.monotonic_ns(),
+            trace_id=self._new_trace_id(),
+            rank=metadata.rank(),
+            owner=threading.get_ident(),
+            process=os.getpid(),
+        )
+        rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
+        self._write_state(window, rundir.STATE_RECORDING, [])
+        self.window = window
+
+    def warmup_trace(self) -> None:
+        """Let Kineto allocate its buffers and start its devices, without keeping what they deliver."""
+        window = self.window
+        if window is None:
+            return
+        window.failed = True
+        # Kineto silently gives up the session that is already running.
+        if another_is_recording():
+            raise RuntimeError("another profiler is recording in this process; nothing is recorded in this window")
+        begin = clock.monotonic_ns()
+        window.kineto = self._new_kineto(window)
+        window.kineto._prepare_trace()
+        window.counters["prepare_ns"] = clock.monotonic_ns() - begin
+        window.failed = False
+
+    def start_trace(self) -> None:
+        """Begin to record."""
+        window = self.window
+        # What failed before has been reported; the training goes on without this window.
+        if window is None or window.failed:
+            return
+        if window.kineto is None:
+            self.warmup_trace()
+        if self.step != window.first_step:
+            window.first_step = self.step
+            self._write_state(window, rundir.STATE_RECORDING, [])
+        # The window begins here, not where warmup began.
+        window.owner = threading.get_ident()
+        window.start_ns = clock.now_ns()
+        window.start_monotonic_ns = clock.monotonic_ns()
+        window.kineto._start_trace()
+        window.recording = window.started = True
+        window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns
+        self._describe_in_trace()
+        on_cpu = ProfilerActivity.CPU in self._recording.activities
+        threshold = self._recording.experimental.gc_detect_threshold
+        if threshold is not None and on_cpu:
+            window.gc = GcDetector(threshold)
+            window.gc.start()
+        if self._recording.with_modules and on_cpu:
+            window.modules = ModuleHooks(self._modules_failed)
+            window.modules.install()
+
+    def stop_trace(self) -> None:
+        """End recording; the data is in memory still."""
+        window = self.window
+        if window is None or not window.recording:
+            return
+        window.recording = False
+        window.last_step = self.ended_step
+        if window.modules is not None:
+            window.modules.remove()
+        if window.gc is not None:
+            window.gc.stop()
+        window.end_ns = clock.now_ns()
+        window.end_monotonic_ns = clock.monotonic_ns()
+        window.kineto.__exit__(None, None, None)
+        window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
+
+    def finalize_trace(self) -> None:
+        """Write everything to the run directory and close the window."""
+        window, self.window = self.window, None
+        if window is None:
+            return
+        self.closed = window
+        if not window.started:
+            self._cancel_warmup(window)
+            self._write_state(window, STATE_FAILED, self._health.take())
+            return
+        state = STATE_FAILED
+        try:
+            self._save(window)
+            state = rundir.STATE_COLLECTED
+        except Exception as exception:
+            message = f"The raw data of {window.run_directory.name} could not be saved: {exception}"
+            self._health.add("save_failed", ERROR, message, unsafe="everything")
+            log.error(message)
+        self._write_side_files(window)
+        self._write_state(window, state, self._health.take())
+        # Kineto's result is as large as the trace itself.
+        window.kineto = None
+
+    def delete_prof_dir(self) -> None:
+        """Remove the run directory of a window in which nothing was recorded."""
+        if self.closed is not None:
+            shutil.rmtree(self.closed.run_directory, ignore_errors=True)
+            self.closed = None
+
+    # --- for the profiler object
+
+    def collected_run(self) -> Path | None:
+        """The run directory of the last window, if its raw data is safe."""
+        if self.closed is None or not (self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file():
+            return None
+        return self.closed.run_directory
+
+    def relocate(self, parent: Path) -> None:
+        """Move the last run directory below ``parent``; for a handler that is only known once the window is closed."""
+        if self.closed is not None and self.closed.run_directory.parent != parent:
+            rundir.make_directory(parent)
+            self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
+
+    def add_late_findings(self) -> None:
+        """Add findings that came up after the last window was closed to its state file."""
+        if self.closed is None:
+            return
+        path = self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE
+        state = json.loads(path.read_bytes())
+        known = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
+        state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in known]
+        rundir.write_json(path, state)
+
+    # --- inside
+
+    def _new_kineto(self, window: Window) -> Any:
+        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows."""
+        profiler: Any = importlib.import_module("torch.autograd.profiler")
+        config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
+        known = str(config_type.__init__.__doc__)
+        config: dict[str, Any] = {}
+        # Skips building Python events at stop, which halves its time; stacks are written from those events.
+        if "trace_only" in known and not self._recording.with_stack:
+            config["trace_only"] = True
+        if self._all_threads():
+            if "profile_all_threads" in known:
+                config["profile_all_threads"] = True
+                if self._recording.profile_memory:
+                    message = "Kineto cannot record memory while it records all threads."
+                    log.warning(message)
+                    self._health.add("not_collected", WARNING, message, unsafe="memory")
+            else:
+                self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
+        arguments: dict[str, Any] = {
+            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
+            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
+            "use_kineto": True,
+            "record_shapes": self._recording.record_shapes,
+            "profile_memory": self._recording.profile_memory,
+            "with_stack": self._recording.with_stack,
+            "with_flops": self._recording.with_flops,
+            "with_modules": self._recording.with_modules,
+            "experimental_config": config_type(**config),
+            "custom_trace_id_callback": lambda: window.trace_id,
+        }
+        accepted = inspect.signature(profiler.profile.__init__).parameters
+        return profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
+
+    def _describe_in_trace(self) -> None:
+        """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
+        autograd: Any = importlib.import_module("torch.autograd")
+        for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
+            if getattr(self._recording, name):
+                autograd._add_metadata_json(name, "1")
+        info = metadata.distributed_info()
+        if info:
+            autograd._add_metadata_json("distributedInfo", json.dumps(info, default=str))
+
+    def _modules_failed(self, exception: Exception) -> None:
+        log.failed("module hooks", exception)
+        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {exception}", unsafe="modules")
+
+    def _cancel_warmup(self, window: Window) -> None:
+        """Bring Kineto back from warmup to rest: it only does so through a recording."""
+        if (
+            window.kineto is not None
+            and not window.failed
+            and threading.get_ident() == window.owner
+            and not another_is_recording()
+        ):
+            window.kineto._start_trace()
+            window.kineto.__exit__(None, None, None)
+        window.kineto = None
+
+    def _save(self, window: Window) -> None:
+        """Let Kineto write its file, and check that it did.
+
+        Raises:
+            OSError: the file could not be written completely; no part of it is left.
+        """
+        target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+        free = rundir.free_bytes(target)
+        if free < self._expected_bytes:
+            message = f"Only {free >> 10} KiB are free in {target.parent}, saving may fail."
+            log.warning(message)
+            self._health.add("disk_space", WARNING, message)
+        begin = clock.monotonic_ns()
+        results, window.kineto = window.kineto.kineto_results, None
+        try:
+            with rundir.atomic_path(target) as temporary:
+                results.save(str(temporary))
+                _check_complete(temporary)
+        finally:
+            # Kineto has its own temporary file, which it leaves when the disk is full.
+            for leftover in target.parent.glob(f".{target.name}*"):
+                leftover.unlink(missing_ok=True)
+        window.counters["save_ns"] = clock.monotonic_ns() - begin
+        window.counters["trace_bytes"] = target.stat().st_size
+        self._expected_bytes = max(_LEAST_FREE_BYTES, window.counters["trace_bytes"])
+
+    def _write_side_files(self, window: Window) -> None:
+        raw = window.run_directory / rundir.RAW_DIRECTORY
+        suffix = f"_{window.rank}" if window.rank >= 0 else ""
+        collections = window.gc.records if window.gc is not None else []
+        info = {
+            "config": self._recording.recorded(),
+            "start_info": {
+                "syscnt_enable": False,
+                "freq": 100.0,
+                "start_cnt": 0,
+                "start_monotonic": window.start_monotonic_ns,
+                "collectionTimeStart": window.start_ns,
+            },
+            "end_info": {"collectionTimeEnd": window.end_ns, "MonotonicTimeEnd": window.end_monotonic_ns},
+            **metadata.versions(),
+            "rank_id": window.rank,
+            "world_size": metadata.world_size(),
+        }
+        text_export = "text" in self._recording.experimental.export_type
+        content = metadata.metadata(
+            self._user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns, text_export=text_export
+        )
+        for path, value, indent in (
+            (raw / rundir.HOST_EVENTS, {"gc": collections, "collection": window.counters}, None),
+            (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
+            (window.run_directory / rundir.METADATA_FILE, content, 4),
+        ):
+            try:
+                rundir.write_json(path, value, indent=indent)
+            except OSError as exception:
+                message = f"{path.name} could not be written: {exception}"
+                log.error(message)
+                self._health.add("save_failed", ERROR, message)
+
+    def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:
+        value = {
+            "state": state,
+            "pid": window.process,
+            "rank": window.rank,
+            "first_step": window.first_step,
+            "last_step": window.last_step,
+            "start_ns": window.start_ns,
+            "health": health,
+        }
+        rundir.write_json(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
+
+
+def another_is_recording() -> bool:
+    """Whether some profiler of PyTorch is recording in this process."""
+    profiler: Any = importlib.import_module("torch.autograd.profiler")
+    autograd: Any = importlib.import_module("torch.autograd")
+    return bool(getattr(profiler, "_is_profiler_enabled", False)) or bool(autograd._profiler_enabled())
+
+
+def _check_complete(path: Path) -> None:
+    """Raise OSError unless ``path`` is a complete file of Kineto."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise OSError("Kineto wrote no file; the disk may be full") from None
+    with path.open("rb") as handle:
+        handle.seek(max(0, size - _TRACE_END_BYTES))
+        end = handle.read().rstrip()
+    if not end.endswith(b"}") or _TRACE_END not in end:
+        raise OSError("Kineto's file is not complete; the disk may be full")

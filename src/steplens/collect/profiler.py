@@ -1,0 +1,562 @@
+"""The profiler objects that scripts use. Nothing here raises into training."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gzip
+import importlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, TypeVar, cast
+
+from steplens import options, rundir
+from steplens.collect import handler, log, metadata, support
+from steplens.collect.actions import INIT, READY, START, WARM, WARN, ActionController, ProfilerAction, to_action
+from steplens.collect.experimental import _ExperimentalConfig
+from steplens.collect.health import ERROR, INFO, WARNING, Health
+from steplens.collect.kineto import KinetoSession, Recording, another_is_recording
+from steplens.options import ProfilerActivity
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+#: name of the range around a step
+STEP_PREFIX = "ProfilerStep#"
+
+_WORK_PATH = "ASCEND_WORK_PATH"
+
+
+def _harmless(method: _Method) -> _Method:
+    """Make a public method catch every exception, print one line and record it in the health of the run."""
+
+    @functools.wraps(method)
+    def call(self: _KinetoProfile, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as exception:
+            self._call_failed(method.__name__, exception)
+            return None
+
+    return cast(_Method, call)
+
+
+class _KinetoProfile:
+    """Records everything between :meth:`start` and :meth:`stop`, without steps.
+
+    Args:
+        activities: what to record, members of ``ProfilerActivity``; everything supported by default.
+        record_shapes: shapes and types of operator inputs.
+        profile_memory: every allocation and release of tensor memory.
+        with_stack: Python calls and operator call stacks.
+        with_flops: estimated floating point operations of operators.
+        with_modules: which ``nn.Module`` an operator was called from.
+        experimental_config: extended options.
+        custom_trace_id_callback: returns the id of a window.
+    """
+
+    #: threads that asked to be recorded
+    _child_threads: ClassVar[set[int]] = set()
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: _ExperimentalConfig | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+    ) -> None:
+        self._prepare(
+            {
+                "activities": activities,
+                "record_shapes": record_shapes,
+                "profile_memory": profile_memory,
+                "with_stack": with_stack,
+                "with_flops": with_flops,
+                "with_modules": with_modules,
+                "experimental_config": experimental_config,
+                "custom_trace_id_callback": custom_trace_id_callback,
+            }
+        )
+
+    def _prepare(self, given: dict[str, Any]) -> None:
+        self._health = Health()
+        self._lock = threading.RLock()
+        self._metadata = metadata.UserMetadata()
+        self._running = False
+        self._enabled = False
+        self._stop_requested = False
+        self._process = os.getpid()
+        self._temporary: Path | None = None
+        self._session: KinetoSession
+        self.step_num = 0
+        try:
+            self._configure(given)
+            self._enabled = not support.disabled_by_environment()
+        except Exception as exception:
+            self._call_failed(type(self).__name__, exception)
+
+    def _configure(self, given: dict[str, Any]) -> None:
+        values, warnings = options.resolve(options.PROFILE, given)
+        for warning in warnings:
+            log.warning(warning)
+        self._schedule: Callable[[int], Any] | None = values["schedule"]
+        self._on_trace_ready: Callable[..., Any] | None = values["on_trace_ready"]
+        self._observer: Any = values["execution_trace_observer"]
+        self._trace_id_callback: Callable[[], str] | None = values["custom_trace_id_callback"]
+        self._step_offset = 0
+        self._step_range: Any = None
+        self._action = ProfilerAction.NONE
+        experimental = values["experimental_config"]
+        if experimental is None:
+            experimental = _ExperimentalConfig()
+        elif not isinstance(experimental, _ExperimentalConfig):
+            log.warning("Parameter experimental_config should be an _ExperimentalConfig, reset it to the default.")
+            experimental = _ExperimentalConfig()
+        activities = self._activities(values["activities"], values["use_cuda"])
+        if ProfilerActivity.CPU not in activities and experimental.gc_detect_threshold is not None:
+            log.warning("gc_detect_threshold needs ProfilerActivity.CPU, no garbage collection is recorded.")
+        if experimental.needs_npu:
+            self._not_collected(", ".join(experimental.needs_npu))
+        recording = Recording(
+            activities=tuple(activities),
+            record_shapes=values["record_shapes"],
+            profile_memory=values["profile_memory"],
+            with_stack=values["with_stack"],
+            with_flops=values["with_flops"],
+            with_modules=values["with_modules"],
+            experimental=experimental,
+            schedule=_attributes(self._schedule),
+        )
+        session = KinetoSession(
+            recording,
+            parent=self._parent,
+            worker_name=getattr(self._on_trace_ready, "worker_name", None),
+            user_metadata=self._metadata,
+            new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
+            health=self._health,
+            all_threads=lambda: bool(self._child_threads),
+        )
+        self._session = session
+        self._range_type: Any = importlib.import_module("torch.autograd.profiler").record_function
+        self._controller = ActionController(
+            {
+                WARN: self._incorrect,
+                INIT: session.init_trace,
+                WARM: session.warmup_trace,
+                START: session.start_trace,
+                "stop_trace": session.stop_trace,
+                "finalize_trace": session.finalize_trace,
+                READY: self._trace_ready,
+                "delete_prof_dir": session.delete_prof_dir,
+            },
+            self._call_failed,
+        )
+
+    def _activities(self, asked: list[ProfilerActivity] | None, use_cuda: bool | None) -> list[ProfilerActivity]:
+        """The activities to record: those asked for that this machine has, or everything it has."""
+        supported = support.supported_activities()
+        everything = [activity for activity in ProfilerActivity if activity in supported]
+        if use_cuda is not None:
+            log.warning("Parameter use_cuda is deprecated, use activities.")
+            asked = list(asked or everything)
+            if use_cuda and ProfilerActivity.CUDA not in asked:
+                asked.append(ProfilerActivity.CUDA)
+            elif not use_cuda and ProfilerActivity.CUDA in asked:
+                asked.remove(ProfilerActivity.CUDA)
+        if not asked:
+            return everything
+        missing = [str(activity) for activity in asked if activity not in supported]
+        if missing:
+            self._not_collected(", ".join(missing))
+        return [activity for activity in asked if activity in supported] or everything
+
+    def _not_collected(self, what: str) -> None:
+        message = f"Not collected on this device: {what}."
+        log.info(message)
+        self._health.add("not_collected", INFO, message, configuration=True)
+
+    def _parent(self) -> Path:
+        """The folder for run directories, by the handler, the environment or the current directory, in this order."""
+        chosen = getattr(self._on_trace_ready, "dir_name", None)
+        if chosen:
+            return Path(chosen)
+        work_path = os.environ.get(_WORK_PATH)
+        if work_path:
+            return Path(work_path).expanduser().absolute() / "profiling_data"
+        if self._on_trace_ready is not None:
+            return Path.cwd()
+        # Nobody asked for a result folder: the data only lives until this object is gone.
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="steplens_"))
+        return self._temporary
+
+    # --- the interface
+
+    @_harmless
+    def start(self) -> None:
+        """Begin: with a schedule at its step 0, else recording at once."""
+        with self._lock:
+            self._finish_requested_stop()
+            if not self._enabled:
+                return
+            if self._running:
+                log.warning("start() has no effect, the profiler is already running.")
+                return
+            _finish_at_exit(self)
+            self._running = True
+            self._stop_requested = False
+            self.step_num = 0
+            self._session.step = self._step_offset
+            self._action = self._next_action(0)
+            if self._observer is not None:
+                self._guarded("execution_trace_observer.start", self._observer.start)
+            self._controller.transit(ProfilerAction.NONE, self._action)
+            self._open_step()
+
+    @_harmless
+    def stop(self) -> None:
+        """End, and close the window that is open. Safe from any thread.
+
+        Kineto can only be stopped by the thread that started it. From another thread, recording ends when
+        that thread next calls :meth:`step`, :meth:`start` or :meth:`stop`, or when the program ends.
+        """
+        if not self._running or os.getpid() != self._process:
+            return
+        window = self._session.window
+        if window is not None and window.recording and window.owner != threading.get_ident():
+            self._stop_requested = True
+            message = "stop() was called from another thread than start(): recording ends at the next step()."
+            log.warning(message)
+            self._health.add("late_stop", WARNING, message)
+            return
+        with self._lock:
+            self._stop()
+
+    def _stop(self) -> None:
+        if not self._running:
+            return
+        self._running = False
+        self._stop_requested = False
+        self._close_step()
+        self._session.ended_step = self.step_num + self._step_offset
+        self._controller.transit(self._action, None)
+        self._action = ProfilerAction.NONE
+        if self._observer is not None:
+            self._guarded("execution_trace_observer.stop", self._observer.stop)
+
+    @_harmless
+    def export_chrome_trace(self, output_path: str) -> None:
+        """Write the last window as a Chrome trace, readable by Perfetto, MindStudio Insight and others.
+
+        Args:
+            output_path: the file; with suffix ``.gz`` it is compressed.
+        """
+        run_directory = self._collected_run() if self._enabled else None
+        if run_directory is None:
+            log.error("export_chrome_trace: there is no recorded window; call stop() first.")
+            return
+        target = Path(output_path).expanduser().absolute()
+        rundir.make_directory(target.parent)
+        with tempfile.TemporaryDirectory(prefix="steplens_") as scratch:
+            converted = Path(scratch) / "trace_view.json"
+            command = handler.offline_command("chrome", run_directory, converted)
+            done = subprocess.run(
+                command, env=handler.offline_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False
+            )
+            if done.returncode or not converted.is_file():
+                reason = (done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+                log.warning(f"export_chrome_trace: the trace could not be converted, Kineto's own is written: {reason}")
+                converted = run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+            with rundir.atomic_path(target) as temporary:
+                if target.suffix == ".gz":
+                    with converted.open("rb") as source, gzip.open(temporary, "wb") as sink:
+                        shutil.copyfileobj(source, sink, 1 << 20)
+                else:
+                    shutil.copyfile(converted, temporary)
+
+    @_harmless
+    def add_metadata(self, key: str, value: str) -> None:
+        """Add a text to the metadata of the windows that are closed after this.
+
+        Args:
+            key: at most 4096 characters.
+            value: at most 4096 characters; all metadata together stays below 50 KiB.
+        """
+        self._metadata.add(key, value)
+
+    @_harmless
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Add a value, given as JSON text, to the metadata of the windows that are closed after this.
+
+        Args:
+            key: at most 4096 characters.
+            value: JSON, at most 4096 characters; all metadata together stays below 50 KiB.
+        """
+        self._metadata.add(key, value, is_json=True)
+
+    @_harmless
+    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
+        """Set what returns the id of a window; it is asked when a window opens."""
+        self._trace_id_callback, warning = next(
+            option for option in options.options(options.PROFILE) if option.name == "custom_trace_id_callback"
+        ).accept(callback)
+        if warning:
+            log.warning(warning)
+
+    @_harmless
+    def get_trace_id(self) -> str | None:
+        """The id of the open window, else of the last one; None before the first."""
+        if not self._enabled:
+            return None
+        window = self._session.window or self._session.closed
+        return window.trace_id if window is not None else None
+
+    # --- for handlers
+
+    @property
+    def run_directory(self) -> Path | None:
+        """The run directory of the last window whose raw data is safe; None before the first."""
+        return self._collected_run() if self._enabled else None
+
+    def _collected_run(self) -> Path | None:
+        return self._session.collected_run()
+
+    def _relocate(self, parent: Path) -> None:
+        self._session.relocate(parent)
+
+    # --- inside
+
+    def _next_action(self, step: int) -> ProfilerAction:
+        return ProfilerAction.RECORD if self._schedule is None else to_action(self._schedule(step))
+
+    def _open_step(self) -> None:
+        if self._schedule is not None:
+            self._step_range = self._range_type(f"{STEP_PREFIX}{self.step_num + self._step_offset}")
+            self._step_range.__enter__()
+
+    def _close_step(self) -> None:
+        opened, self._step_range = self._step_range, None
+        if opened is not None:
+            opened.__exit__(None, None, None)
+
+    def _finish_requested_stop(self) -> None:
+        if self._stop_requested:
+            self._stop()
+
+    def _trace_ready(self) -> None:
+        if self._on_trace_ready is None or self._session.closed is None:
+            return
+        try:
+            self._on_trace_ready(self)
+        except Exception as exception:
+            self._call_failed("on_trace_ready", exception)
+            self._session.add_late_findings()
+
+    def _incorrect(self, message: str) -> None:
+        # Without a schedule there is no plan to be shorter than: every recording ends like this.
+        if self._schedule is not None:
+            log.warning(message)
+            self._health.add("schedule", WARNING, message)
+
+    def _guarded(self, name: str, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except Exception as exception:
+            self._call_failed(name, exception)
+
+    def _call_failed(self, name: str, exception: BaseException) -> None:
+        log.failed(name, exception)
+        self._health.add("call_failed", ERROR, f"{name} failed: {type(exception).__name__}: {exception}", unsafe="everything")
+
+    def _end_of_program(self) -> None:
+        if os.getpid() == self._process and self._running:
+            self._stop_requested = False
+            self.stop()
+
+    def _remove_temporary(self) -> None:
+        temporary = getattr(self, "_temporary", None)
+        # A forked worker has a copy of this object, but the folder is not its.
+        if temporary is not None and os.getpid() == self._process:
+            self._temporary = None
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def __del__(self) -> None:
+        self._remove_temporary()
+
+
+class profile(_KinetoProfile):
+    """Records windows of training steps, each into a run directory.
+
+    Use it as a context manager, or call :meth:`start` and :meth:`stop`, and call :meth:`step` after every
+    training step. It can be started again after it was stopped. Wrong values are reset with a warning;
+    nothing it does raises into the training.
+
+    Args:
+        activities: what to record, members of ``ProfilerActivity``; everything supported by default.
+        schedule: maps a step to a ``ProfilerAction``, see :class:`~steplens.schedule`; records always by default.
+        on_trace_ready: called with this object when a window is recorded, see
+            :func:`~steplens.tensorboard_trace_handler`. Without it the data lives as long as this object.
+        record_shapes: shapes and types of operator inputs.
+        profile_memory: every allocation and release of tensor memory.
+        with_stack: Python calls and operator call stacks.
+        with_flops: estimated floating point operations of operators.
+        with_modules: which ``nn.Module`` an operator was called from.
+        experimental_config: extended options.
+        execution_trace_observer: an observer with ``start``, ``stop`` and ``cleanup``, started and stopped with us.
+        custom_trace_id_callback: returns the id of a window.
+        use_cuda: deprecated, use ``activities``.
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[..., Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: _ExperimentalConfig | None = None,
+        execution_trace_observer: Any = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        use_cuda: bool | None = None,
+    ) -> None:
+        self._prepare(
+            {
+                "activities": activities,
+                "schedule": schedule,
+                "on_trace_ready": on_trace_ready,
+                "record_shapes": record_shapes,
+                "profile_memory": profile_memory,
+                "with_stack": with_stack,
+                "with_flops": with_flops,
+                "with_modules": with_modules,
+                "experimental_config": experimental_config,
+                "execution_trace_observer": execution_trace_observer,
+                "custom_trace_id_callback": custom_trace_id_callback,
+                "use_cuda": use_cuda,
+            }
+        )
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._enabled and self._observer is not None and hasattr(self._observer, "cleanup"):
+            self._guarded("execution_trace_observer.cleanup", self._observer.cleanup)
+
+    @_harmless
+    def step(self) -> None:
+        """Say that a training step has ended and the next one begins."""
+        if not self._enabled or os.getpid() != self._process:
+            return
+        if not self._running:
+            log.warning("step() has no effect, the profiler is not running.")
+            return
+        with self._lock:
+            if self._stop_requested:
+                self._finish_requested_stop()
+                return
+            self._close_step()
+            previous = self._action
+            self._session.ended_step = self.step_num + self._step_offset
+            self._session.step = self._session.ended_step + 1
+            try:
+                self._action = self._next_action(self.step_num + 1)
+            except Exception as exception:
+                # A schedule that fails must not leave a window open for the rest of the training.
+                self._action = ProfilerAction.NONE
+                self._call_failed("schedule", exception)
+            self.step_num += 1
+            self._controller.transit(previous, self._action)
+            self._open_step()
+
+    def _set_step_num_offset_for_dynamic_prof(self, offset: int) -> None:
+        """Number the steps of this object from ``offset``, the step of the training in which it was made."""
+        self._step_offset = offset
+
+    @classmethod
+    def enable_profiler_in_child_thread(
+        cls,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+    ) -> None:
+        """Ask for the operators of the calling thread to be recorded.
+
+        Kineto decides when a window opens which threads it records. Windows that open after this call
+        record all threads of the process, with the options of the profiler object; a window that is already
+        open cannot take in another thread, which is said in a log line and in its health.
+
+        Args:
+            record_shapes: accepted for compatibility; the profiler object's option counts.
+            profile_memory: likewise.
+            with_stack: likewise.
+            with_flops: likewise.
+            with_modules: likewise.
+        """
+        _KinetoProfile._child_threads.add(threading.get_ident())
+        try:
+            if not another_is_recording():
+                return
+            message = "Recording a child thread in a window that is already open is not available with Kineto."
+            log.warning(message)
+            for profiler in list(_started):
+                window = profiler._session.window if profiler._running else None
+                if window is not None and window.recording:
+                    profiler._health.add("not_collected", WARNING, message, unsafe="operators of child threads")
+        except Exception as exception:
+            log.failed("enable_profiler_in_child_thread", exception)
+
+    @classmethod
+    def disable_profiler_in_child_thread(cls) -> None:
+        """Take back :meth:`enable_profiler_in_child_thread` for the calling thread."""
+        _KinetoProfile._child_threads.discard(threading.get_ident())
+
+
+def _attributes(schedule: Callable[[int], Any] | None) -> dict[str, Any] | None:
+    """The attributes of a schedule that JSON can hold; a plain function has none."""
+    if schedule is None:
+        return None
+    attributes = getattr(schedule, "__dict__", {})
+    return {name: value for name, value in attributes.items() if isinstance(value, bool | int | float | str)}
+
+
+#: profilers that were started, to be finished when the program ends
+_started: weakref.WeakSet[_KinetoProfile] = weakref.WeakSet()
+
+
+def _finish_at_exit(profiler: _KinetoProfile) -> None:
+    if not _started:
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
+    _started.add(profiler)
+
+
+def _at_exit() -> None:
+    """Close windows that are still open, then wait for the analyses, then remove data nobody asked to keep."""
+    profilers = list(_started)
+    for profiler in profilers:
+        profiler._end_of_program()
+    handler.wait_for_analyses()
+    for profiler in profilers:
+        profiler._remove_temporary()

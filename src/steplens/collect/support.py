@@ -1,0 +1,45 @@
+"""What this machine can record, and whether the environment allows it."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from steplens.collect import log
+from steplens.options import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
+
+_OTHER_PROFILERS = ("PROFILER_SAMPLECONFIG", "PROFILING_MODE")
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """The activities that can be recorded on this machine."""
+    import torch
+
+    activities = {ProfilerActivity.CPU}
+    if torch.cuda.is_available():
+        activities.add(ProfilerActivity.CUDA)
+    return activities
+
+
+def supported_profiler_level() -> set[ProfilerLevel]:
+    """The values of ``profiler_level``."""
+    return set(ProfilerLevel)
+
+
+def supported_ai_core_metrics() -> set[AiCMetrics]:
+    """The values of ``aic_metrics``."""
+    return set(AiCMetrics)
+
+
+def supported_export_type() -> set[ExportType]:
+    """The values of ``export_type``."""
+    return set(ExportType)
+
+
+@functools.cache
+def disabled_by_environment() -> bool:
+    """Whether another profiler owns this process; asked once per process, and said once."""
+    names = [name for name in _OTHER_PROFILERS if os.environ.get(name)]
+    if names:
+        log.warning(f"{' and '.join(names)} is set: another profiler is at work in this process, steplens records nothing.")
+    return bool(names)

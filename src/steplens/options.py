@@ -1,0 +1,378 @@
+"""Every collection option in one table: its type, default, allowed values and what happens to a wrong value.
+
+A wrong value never raises: it is reset and a warning says so. The command line builds its flags from
+:data:`OPTIONS`, and :mod:`steplens.collect` reads its arguments through :meth:`Option.accept`. Rules that
+involve two options (``aic_metrics`` needs a profiler level, ``mstx_domain_*`` need ``mstx``) are in
+:func:`resolve_experimental`, next to the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class _Text(str, Enum):
+    """An enum whose members are the strings that files and configurations hold."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class ProfilerActivity(Enum):
+    """What to record: the framework on the host, or the tasks of a device."""
+
+    CPU = 0
+    CUDA = 1
+    NPU = 2
+
+
+class ProfilerLevel(_Text):
+    """How much device data is collected and which result files it fills."""
+
+    Level0 = "Level0"
+    Level1 = "Level1"
+    Level2 = "Level2"
+    Level_none = "Level_none"
+
+
+class AiCMetrics(_Text):
+    """Groups of AI Core counters of an NPU."""
+
+    PipeUtilization = "ACL_AICORE_PIPE_UTILIZATION"
+    ArithmeticUtilization = "ACL_AICORE_ARITHMETIC_UTILIZATION"
+    Memory = "ACL_AICORE_MEMORY_BANDWIDTH"
+    MemoryL0 = "ACL_AICORE_L0B_AND_WIDTH"
+    MemoryUB = "ACL_AICORE_MEMORY_UB"
+    ResourceConflictRatio = "ACL_AICORE_RESOURCE_CONFLICT_RATIO"
+    L2Cache = "ACL_AICORE_L2_CACHE"
+    MemoryAccess = "ACL_AICORE_MEMORY_ACCESS"
+    AiCoreNone = "ACL_AICORE_NONE"
+
+
+class ExportType(_Text):
+    """Form of the results: text files (and the database), or the database alone."""
+
+    Text = "text"
+    Db = "db"
+
+
+class HostSystem(_Text):
+    """System data of the host."""
+
+    CPU = "cpu"
+    MEM = "mem"
+    DISK = "disk"
+    NETWORK = "network"
+    OSRT = "osrt"
+    NUMA = "numa"
+
+
+#: What :meth:`Option.accept` gives back: the value to use, and a warning that is empty when the value was fine.
+Accepted = tuple[Any, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One collection option.
+
+    Attributes:
+        name: the keyword argument of the Python interface.
+        group: the call that takes it: ``profile``, ``schedule``, ``experimental_config`` or ``trace_handler``.
+        type: ``bool``, ``int``, ``float``, ``str``, ``enum``, ``enums`` (a list of them), ``strings`` or ``callable``.
+        default: the value without a setting.
+        help: one sentence for users.
+        check: takes the option and a value, returns the value to use and a warning.
+        choices: allowed strings of ``enum`` and ``enums``.
+        needs_npu: the option is accepted everywhere, but only an NPU delivers its data.
+        cli: whether it makes sense on a command line; callables do not.
+    """
+
+    name: str
+    group: str
+    type: str
+    default: Any
+    help: str
+    check: Callable[[Option, Any], Accepted]
+    choices: tuple[str, ...] = ()
+    needs_npu: bool = False
+    cli: bool = True
+
+    def accept(self, value: Any) -> Accepted:
+        """The value to use for a given ``value``, and a warning that is empty when nothing was reset."""
+        return self.check(self, value)
+
+
+def _boolean(option: Option, value: Any) -> Accepted:
+    if isinstance(value, bool):
+        return value, ""
+    return option.default, f"Parameter {option.name} is of boolean type, reset it to {option.default}."
+
+
+def _number_of_steps(option: Option, value: Any) -> Accepted:
+    least = 1 if option.name == "active" else 0
+    if isinstance(value, int) and value >= least:
+        return value, ""
+    return least, f"Parameter {option.name} should be an integer not smaller than {least}, reset it to {least}."
+
+
+def _integer(option: Option, value: Any) -> Accepted:
+    if isinstance(value, int):
+        return value, ""
+    return option.default, f"Parameter {option.name} should be an integer, reset it to {option.default}."
+
+
+def _any(option: Option, value: Any) -> Accepted:
+    return value, ""
+
+
+def _callable(option: Option, value: Any) -> Accepted:
+    if value is None or callable(value):
+        return value, ""
+    return None, f"Parameter {option.name} should be callable, reset it to None."
+
+
+def _optional_boolean(option: Option, value: Any) -> Accepted:
+    return (None, "") if value is None else _boolean(option, value)
+
+
+def _optional_text(option: Option, value: Any) -> Accepted:
+    if value is None or isinstance(value, str):
+        return value or None, ""
+    return None, f"Parameter {option.name} should be a string, reset it to {option.default}."
+
+
+def _member(kind: type[_Text], value: Any) -> _Text | None:
+    """The member of ``kind`` that ``value`` means: a member, its string, or its name as configuration files have it."""
+    try:
+        return kind(value)
+    except ValueError:
+        return kind.__members__.get(value) if isinstance(value, str) else None
+
+
+def _level(option: Option, value: Any) -> Accepted:
+    level = _member(ProfilerLevel, value)
+    if level is not None:
+        return level, ""
+    return option.default, f"Invalid parameter {option.name}, reset it to {option.default}."
+
+
+def _metrics(option: Option, value: Any) -> Accepted:
+    metrics = _member(AiCMetrics, value)
+    if metrics is not None:
+        return metrics, ""
+    return option.default, f"Invalid parameter {option.name}, reset it to {option.default.name}."
+
+
+def _export_types(option: Option, value: Any) -> Accepted:
+    if value is None:
+        return [ExportType.Text], ""
+    given = [value] if isinstance(value, str) else value
+    members = [_member(ExportType, item) for item in given] if isinstance(given, list | tuple | set | frozenset) else []
+    if not members or None in members:
+        return [ExportType.Text], f"Invalid parameter {option.name}, reset it to {ExportType.Text.value}."
+    return list(dict.fromkeys(members)), ""
+
+
+def _host_systems(option: Option, value: Any) -> Accepted:
+    if value is None:
+        return [], ""
+    members = [_member(HostSystem, item) for item in value] if isinstance(value, list | tuple | set | frozenset) else [None]
+    if None in members:
+        return [], f"Invalid parameter {option.name}, reset it to an empty list."
+    return list(dict.fromkeys(members)), ""
+
+
+def _threshold(option: Option, value: Any) -> Accepted:
+    if value is None:
+        return None, ""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None, f"Parameter {option.name} should be a number not smaller than 0, reset it to None."
+    return float(value), ""
+
+
+def _domains(option: Option, value: Any) -> Accepted:
+    if value is None:
+        return [], ""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        return [], f"Parameter {option.name} should be a list of strings, reset it to an empty list."
+    return list(dict.fromkeys(value)), ""
+
+
+def _activities(option: Option, value: Any) -> Accepted:
+    if value is None:
+        return None, ""
+    try:
+        given = list(value)
+    except TypeError:
+        given = [None]
+    members = [to_activity(item) for item in given]
+    if not members or None in members:
+        return None, f"Invalid parameter {option.name}, reset it to all supported activities."
+    return list(dict.fromkeys(members)), ""
+
+
+def to_activity(value: Any) -> ProfilerActivity | None:
+    """The activity that ``value`` means: a member of ours or of ``torch.profiler``, or its name; None if it is neither."""
+    if isinstance(value, ProfilerActivity):
+        return value
+    # Recognised by name, because importing torch here would cost every command line a second.
+    name = getattr(value, "name", None) if type(value).__name__ == "ProfilerActivity" else value
+    return ProfilerActivity.__members__.get(name.removeprefix("ProfilerActivity.")) if isinstance(name, str) else None
+
+
+PROFILE = "profile"
+SCHEDULE = "schedule"
+EXPERIMENTAL = "experimental_config"
+HANDLER = "trace_handler"
+
+_ACTIVITY_NAMES = tuple(ProfilerActivity.__members__)
+
+
+def _names(kind: type[_Text]) -> tuple[str, ...]:
+    return tuple(kind.__members__)
+
+
+def _values(kind: type[_Text]) -> tuple[str, ...]:
+    return tuple(str(member) for member in kind)
+
+
+#: Every collection option. In a group the order is that of the Python signature.
+OPTIONS: tuple[Option, ...] = (
+    Option("activities", PROFILE, "enums", None, "What to record; all by default.", _activities, _ACTIVITY_NAMES),
+    Option("schedule", PROFILE, "callable", None, "Maps a step to an action; always records by default.", _callable, cli=False),
+    Option("on_trace_ready", PROFILE, "callable", None, "Called when a window has been recorded.", _callable, cli=False),
+    Option("record_shapes", PROFILE, "bool", False, "Record shapes and types of operator inputs.", _boolean),
+    Option("profile_memory", PROFILE, "bool", False, "Record every allocation and release of tensor memory.", _boolean),
+    Option("with_stack", PROFILE, "bool", False, "Record Python calls and operator call stacks.", _boolean),
+    Option("with_flops", PROFILE, "bool", False, "Estimate the floating point operations of operators.", _boolean),
+    Option("with_modules", PROFILE, "bool", False, "Record which nn.Module an operator was called from.", _boolean),
+    Option("experimental_config", PROFILE, "callable", None, "Extended options.", _any, cli=False),
+    Option("execution_trace_observer", PROFILE, "callable", None, "Observer started and stopped with us.", _any, cli=False),
+    Option("custom_trace_id_callback", PROFILE, "callable", None, "Returns the trace id of a window.", _callable, cli=False),
+    Option("use_cuda", PROFILE, "bool", None, "Deprecated: use activities.", _optional_boolean, cli=False),
+    Option("wait", SCHEDULE, "int", 0, "Steps to skip at the start of every cycle.", _number_of_steps),
+    Option("active", SCHEDULE, "int", 1, "Steps to record in every cycle.", _number_of_steps),
+    Option("warmup", SCHEDULE, "int", 0, "Steps to warm up before recording; 1 is recommended.", _number_of_steps),
+    Option("repeat", SCHEDULE, "int", 0, "Number of cycles; 0 repeats until the end.", _number_of_steps),
+    Option("skip_first", SCHEDULE, "int", 0, "Steps to skip before the first cycle.", _number_of_steps),
+    Option("skip_first_wait", SCHEDULE, "int", 0, "Not 0: the first cycle skips its wait.", _integer),
+    Option(
+        "profiler_level",
+        EXPERIMENTAL,
+        "enum",
+        ProfilerLevel.Level0,
+        "How much to collect and report.",
+        _level,
+        _names(ProfilerLevel),
+    ),
+    Option(
+        "aic_metrics",
+        EXPERIMENTAL,
+        "enum",
+        AiCMetrics.PipeUtilization,
+        "AI Core counters to collect; needs Level1 or Level2.",
+        _metrics,
+        _names(AiCMetrics),
+        needs_npu=True,
+    ),
+    Option("l2_cache", EXPERIMENTAL, "bool", False, "Collect L2 cache hit rates.", _boolean, needs_npu=True),
+    Option("msprof_tx", EXPERIMENTAL, "bool", False, "Deprecated: use mstx.", _boolean, needs_npu=True),
+    Option("data_simplification", EXPERIMENTAL, "bool", True, "Delete intermediate data after analysis.", _boolean),
+    Option("record_op_args", EXPERIMENTAL, "bool", False, "Record operator arguments for tuning.", _boolean, needs_npu=True),
+    Option("op_attr", EXPERIMENTAL, "bool", False, "Collect operator attributes; needs the db export.", _boolean, needs_npu=True),
+    Option(
+        "gc_detect_threshold",
+        EXPERIMENTAL,
+        "float",
+        None,
+        "Record garbage collections longer than this many ms; 0 records all.",
+        _threshold,
+    ),
+    Option("export_type", EXPERIMENTAL, "enums", ExportType.Text, "Form of the results.", _export_types, _values(ExportType)),
+    Option("host_sys", EXPERIMENTAL, "enums", None, "Host system data.", _host_systems, _values(HostSystem), needs_npu=True),
+    Option("mstx", EXPERIMENTAL, "bool", False, "Record mstx marks and ranges.", _boolean, needs_npu=True),
+    Option("mstx_domain_include", EXPERIMENTAL, "strings", None, "Only these mstx domains.", _domains, needs_npu=True),
+    Option("mstx_domain_exclude", EXPERIMENTAL, "strings", None, "Not these mstx domains.", _domains, needs_npu=True),
+    Option("sys_io", EXPERIMENTAL, "bool", False, "Collect network card traffic.", _boolean, needs_npu=True),
+    Option("sys_interconnection", EXPERIMENTAL, "bool", False, "Collect HCCS and PCIe traffic.", _boolean, needs_npu=True),
+    Option("dir_name", HANDLER, "str", None, "Folder for run directories.", _optional_text),
+    Option("worker_name", HANDLER, "str", None, "First part of a run directory's name; host name by default.", _optional_text),
+    Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _boolean),
+    Option("async_mode", HANDLER, "bool", False, "Analyse beside the training instead of making it wait.", _boolean),
+)
+
+
+def options(group: str) -> tuple[Option, ...]:
+    """The options of one group, in the order of the Python signature."""
+    return tuple(option for option in OPTIONS if option.group == group)
+
+
+def resolve(group: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Accept the values of one group.
+
+    Args:
+        group: a group of :data:`OPTIONS`.
+        given: values by name; a missing one takes its default.
+
+    Returns:
+        every option of the group with the value to use, and the warnings.
+
+    Raises:
+        TypeError: a name is not an option of the group.
+    """
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    unknown = set(given) - {option.name for option in options(group)}
+    if unknown:
+        raise TypeError(f"{group} has no option {', '.join(sorted(unknown))}")
+    for option in options(group):
+        values[option.name], warning = option.accept(given.get(option.name, option.default))
+        if warning:
+            warnings.append(warning)
+    return values, warnings
+
+
+def resolve_experimental(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Accept the values of ``_ExperimentalConfig``, including the rules that involve two options.
+
+    A missing value takes its default without a warning, also where a rule changes it: the default
+    ``aic_metrics`` becomes ``AiCoreNone`` below Level1 without a word.
+    """
+    values, warnings = resolve(EXPERIMENTAL, given)
+    level = values["profiler_level"]
+    if level in (ProfilerLevel.Level0, ProfilerLevel.Level_none) and values["aic_metrics"] is not AiCMetrics.AiCoreNone:
+        values["aic_metrics"] = AiCMetrics.AiCoreNone
+        if "aic_metrics" in given:
+            warnings.append(f"Parameter aic_metrics needs Level1 or Level2, not {level}, reset it to AiCoreNone.")
+    if level is ProfilerLevel.Level_none:
+        values["mstx"] = True
+    if values["op_attr"] and ExportType.Db not in values["export_type"]:
+        values["op_attr"] = False
+        warnings.append("Parameter op_attr needs the db export type, reset it to False.")
+    include, exclude = values["mstx_domain_include"], values["mstx_domain_exclude"]
+    if (include or exclude) and not (values["mstx"] or values["msprof_tx"]):
+        values["mstx_domain_include"] = values["mstx_domain_exclude"] = []
+        warnings.append("Parameters mstx_domain_include and mstx_domain_exclude need mstx, reset them to empty lists.")
+    elif include and exclude:
+        values["mstx_domain_exclude"] = []
+        warnings.append("Parameters mstx_domain_include and mstx_domain_exclude are both set, mstx_domain_exclude is ignored.")
+    return values, warnings
+
+
+def needs_npu(values: Mapping[str, Any], given: Iterable[str]) -> list[str]:
+    """Names of the options that were asked for and that only an NPU can deliver.
+
+    Args:
+        values: the resolved values of ``_ExperimentalConfig``.
+        given: names that the caller set; ``aic_metrics`` has a default that asks for nothing on other devices.
+    """
+    asked = set(given)
+    return [
+        option.name
+        for option in options(EXPERIMENTAL)
+        if option.needs_npu and option.name in asked and values[option.name] not in (False, [], None, AiCMetrics.AiCoreNone)
+    ]
