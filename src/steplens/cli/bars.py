@@ -37,8 +37,9 @@ PHASES = (
     Segment("other_ns", "other", ".", "bright_black"),
 )
 
-#: what the device did: these three add up to the step
+#: what the device did between the start of the step and its last device work; the rest of the step stays blank
 DEVICE = (
+    Segment("preparing_ns", "preparing", "p", "bright_blue"),
     Segment("computing_ns", "computing", "c", "cyan"),
     Segment("communication_not_overlapped_ns", "communication not overlapped", "m", "yellow"),
     Segment("free_ns", "free", "-", "bright_black"),
@@ -67,12 +68,12 @@ def bar(row: Mapping[str, float | None], segments: Sequence[Segment], longest_ns
     return text
 
 
-def legend(segments: Sequence[Segment], shares: Sequence[str], *, colour: bool) -> Text:
-    """What the colours or letters mean, each with its share of all steps."""
-    text = Text()
+def legend(segments: Sequence[Segment], shares: Sequence[str], width: int, *, colour: bool) -> list[Text]:
+    """What the colours or letters mean, each with its share of all steps, in lines of at most ``width`` cells."""
+    lines = [Text()]
     for segment, share in zip(segments, shares, strict=True):
-        if text:
-            text.append("  ")
-        text.append(BLOCK if colour else segment.letter, segment.style if colour else "")
-        text.append(f" {segment.label} {share}".replace(" ", "\N{NO-BREAK SPACE}"))
-    return text
+        item = Text(BLOCK if colour else segment.letter, segment.style if colour else "") + Text(f" {segment.label} {share}")
+        if lines[-1] and len(lines[-1]) + 2 + len(item) > width:
+            lines.append(Text())
+        lines[-1] += Text("  ") + item if lines[-1] else item
+    return lines

@@ -14,9 +14,6 @@ from typing import Any
 from steplens import rundir
 from steplens.cli.text import clean
 
-# Not ``-m``: that would put the current directory first on sys.path, where a file of the user may shadow a module.
-_ANALYSE = "import sys; from steplens.cli.main import main; sys.exit(main())"
-
 
 def say(message: str) -> None:
     """One line on stderr; stdout belongs to the script."""
@@ -97,14 +94,17 @@ def analyse(directories: list[Path], *, wait: bool) -> bool:
     Returns:
         whether all of them succeeded; True without ``wait``.
     """
-    commands = [[sys.executable, "-c", _ANALYSE, "analyse", str(directory)] for directory in directories]
-    if not wait:
-        nowhere = subprocess.DEVNULL
-        for command in commands:
-            subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
-        return True
-    codes = [subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode for command in commands]
-    return not any(codes)
+    from steplens.collect.handler import offline_command, offline_environment
+
+    nowhere = subprocess.DEVNULL
+    environment = offline_environment()
+    commands = [offline_command("analyse", directory) for directory in directories]
+    if wait:
+        done = [subprocess.run(command, env=environment, stdin=nowhere, stdout=nowhere, check=False) for command in commands]
+        return not any(process.returncode for process in done)
+    for command in commands:
+        subprocess.Popen(command, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+    return True
 
 
 def report(recording: Recording, steps: int, needed: int) -> list[Path]:

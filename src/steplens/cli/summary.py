@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steplens import rundir
 from steplens.cli.text import print_json
 from steplens.errors import InputError, SteplensError
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from steplens.trace.run import Run
 
 TRUNCATED = "truncated"
+STEP_PREFIX = "ProfilerStep#"
+
+#: what operators can be grouped by, and the column of the ``ops`` table that must hold something for it
+_GROUP_COLUMNS = {"module": "module", "shape": "input_shapes", "stack": "stack"}
 
 
 class By(str, enum.Enum):
@@ -34,7 +39,14 @@ class Summary:
 
     Attributes:
         path: what the user asked for.
-        steps, operators, memory, health: rows of the frames of the same name of ``Run``.
+        steps, memory, health: rows of the frames of the same name of ``Run``.
+        operators: rows of ``Run.operators``, without the ranges of the steps, largest self time first; only the first ones.
+        operator_count: how many such rows there are.
+        self_ns: the self time of all of them.
+        recorded: what operators can be grouped by with this data.
+        results: folders of result files that are complete.
+        unfinished: run directories whose results are not complete.
+        accelerator: whether device tasks ran on something other than the CPU.
         problem: why the picture is not whole, in one sentence; empty when it is.
     """
 
@@ -42,8 +54,13 @@ class Summary:
     steps: list[dict[str, Any]]
     operators: list[dict[str, Any]]
     operator_count: int
+    self_ns: int
     memory: list[dict[str, Any]]
     health: list[dict[str, Any]]
+    recorded: list[str]
+    results: list[str]
+    unfinished: list[str]
+    accelerator: bool = False
     problem: str = ""
 
 
@@ -79,33 +96,49 @@ def summary(
 
 def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
+    import polars as pl
+
     steps = run.steps()
-    operators = run.operators(by=by).sort("self_ns", descending=True)
+    operators = run.operators(by=by).filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
     health = run.health().to_dicts()
+    directories = [source for source in run.sources if rundir.is_run_directory(source)]
+    complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
     return Summary(
         path=str(path),
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
+        self_ns=int(operators["self_ns"].sum()),
         memory=run.memory().to_dicts(),
         health=health,
-        problem=_problem(steps.height, operators.height, health),
+        recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
+        results=[str(directory / rundir.OUTPUT_DIRECTORY) for directory in complete],
+        unfinished=[str(directory) for directory in directories if directory not in complete],
+        accelerator=any(trace.has_accelerator for trace in run.traces),
+        problem=_problem(steps.height, _is_recorded(run, "id"), health),
     )
 
 
-def _problem(steps: int, operators: int, health: list[dict[str, Any]]) -> str:
+def _is_recorded(run: Run, column: str) -> bool:
+    return any(trace.required("ops").select(column).drop_nulls().head(1).collect().height for trace in run.traces)
+
+
+def _problem(steps: int, operators: bool, health: list[dict[str, Any]]) -> str:
     for finding in health:
         if TRUNCATED in str(finding["check"]):
             return f"the data is truncated, what precedes the cut is shown: {finding['message']}"
     if not steps and not operators:
         return "there are no operators and no steps in it, so there is nothing to show"
     if not steps:
-        return "there are no steps in it, only operators are shown; record with a schedule and prof.step(), or with steplens run"
+        return "there are no steps in it; record with a schedule and prof.step(), or with steplens run"
     return ""
 
 
 def next_commands(found: Summary, by: str) -> list[str]:
     """What to try after this summary, most useful first."""
     path = shlex.quote(found.path)
-    other = [kind.value for kind in By if kind.value not in (by, By.name.value)]
-    return [f"steplens summary {path} --by {kind}" for kind in other[:1]] + [f"steplens summary {path} --json"]
+    commands = [f"steplens analyse {path}"] if found.unfinished else []
+    commands += [f"steplens summary {path} --by {kind}" for kind in _GROUP_COLUMNS if kind in found.recorded and kind != by]
+    if len(found.recorded) == 1:
+        commands.append("steplens run --record-shapes --with-modules --profile-memory SCRIPT, which records more")
+    return commands[:2]

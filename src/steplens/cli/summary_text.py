@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +20,20 @@ MIN_BAR = 8
 NARROW = 70
 
 _SEVERITY_STYLE = {"error": "red", "warning": "yellow"}
-_KEYS = ("input_shapes", "module", "stack")
+_KEYS = ("input_shapes", "stack")
+_NOT_RECORDED = {
+    "module": "No modules were recorded: with_modules=True or --with-modules records them.",
+    "shape": "No shapes were recorded: record_shapes=True or --record-shapes records them.",
+    "stack": "No stacks were recorded: with_stack=True or --with-stack records them.",
+}
+_NUMBERS: dict[str, Callable[[dict[str, Any], Summary], str]] = {
+    "calls": lambda row, _: str(row["calls"]),
+    "self": lambda row, _: duration(row["self_ns"]),
+    "share": lambda row, found: share(row["self_ns"], found.self_ns),
+    "total": lambda row, _: duration(row["total_ns"]),
+    "device": lambda row, _: duration(row["device_self_ns"] or 0),
+}
+_NARROW_NUMBERS = ("self", "share")
 
 
 def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
@@ -33,6 +45,10 @@ def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     _show_memory(out, found.memory)
     _show_health(out, found.health)
     out.print()
+    for folder in found.results:
+        out.print(Text("results: ", "dim") + plain(folder), soft_wrap=True)
+    if found.results:
+        out.print(Text("timeline: ", "dim") + plain("open trace_view.json there in https://ui.perfetto.dev"), soft_wrap=True)
     for command in next_commands:
         out.print(Text("next: ", "dim") + plain(command), soft_wrap=True)
 
@@ -56,9 +72,9 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
         head = f"{label}{time.rjust(left - len(label))}  "
         for start, segments in ((Text(head), PHASES), (Text("device".rjust(left) + "  ", "dim"), DEVICE)):
             out.print(start + bar(step, segments, longest, width, colour=colour), no_wrap=True, overflow="crop")
-    for name, segments in (("host  ", PHASES), ("device", DEVICE)):
+    for name, segments in (("host", PHASES), ("device", DEVICE)):
         shares = [share(sum(step[segment.column] or 0 for step in steps), total) for segment in segments]
-        out.print(_hanging(f"{name}  ", legend(segments, shares, colour=colour)))
+        _hanging(out, name.ljust(8), legend(segments, shares, out.width - 8, colour=colour))
 
 
 def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -75,51 +91,41 @@ def _label(step: dict[str, Any], steps: list[dict[str, Any]]) -> str:
     return " ".join([*parts, f"step {step['step']}"])
 
 
-def _hanging(head: str, body: Text) -> Table:
-    grid = Table.grid(padding=0)
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    grid.add_row(Text(head, "dim"), body)
-    return grid
+def _hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
+    for number, line in enumerate(lines):
+        out.print(Text(head if number == 0 else " " * len(head), "dim") + line, no_wrap=True, overflow="crop")
+
+
+def _wrapped(out: Console, text: Text) -> None:
+    """Print ``text`` two cells to the right, without spaces at the ends of its lines."""
+    lines = [*text.wrap(out, max(out.width - 2, 20))]
+    for line in lines:
+        line.rstrip()
+    _hanging(out, "  ", lines)
 
 
 def _show_operators(out: Console, found: Summary, by: str) -> None:
+    if by not in found.recorded:
+        out.print()
+        _wrapped(out, plain(_NOT_RECORDED[by]))
     if not found.operators:
         return
     out.print()
-    total = max(sum(step["duration_ns"] for step in found.steps), 0)
-    device = any(row.get("device_total_ns") for row in found.operators)
     wide = out.width >= NARROW
     out.print(plain(f"Operators by self time: {len(found.operators)} of {found.operator_count}, by {by}", "bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("operator", no_wrap=True, overflow="ellipsis", min_width=10)
+    table.add_column("module" if by == "module" else "operator", no_wrap=True, overflow="ellipsis", min_width=10)
     key = next((column for column in _KEYS if column in found.operators[0]), None)
     if key is not None:
-        table.add_column(key.removeprefix("input_"), no_wrap=True, overflow="ellipsis", min_width=8)
-    for title in _titles(wide, bool(total), device):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(by, no_wrap=True, overflow="ellipsis", min_width=8)
+    columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     for row in found.operators:
-        names = [plain(row["name"], "cyan")] + ([plain(row[key] or "")] if key is not None else [])
-        table.add_row(*names, *(plain(cell) for cell in _numbers(row, wide, total, device)))
-    out.print(table)
-
-
-def _titles(wide: bool, of_steps: bool, device: bool) -> list[str]:
-    titles = ["calls", "self"] if wide else ["self"]
-    if wide and of_steps:
-        titles.append("of steps")
-    if wide:
-        titles.append("total")
-    return [*titles, "device"] if device else titles
-
-
-def _numbers(row: dict[str, Any], wide: bool, total_ns: float, device: bool) -> list[str]:
-    numbers = [str(row["calls"]), duration(row["self_ns"])] if wide else [duration(row["self_ns"])]
-    if wide and total_ns:
-        numbers.append(share(row["self_ns"], total_ns))
-    if wide:
-        numbers.append(duration(row["total_ns"]))
-    return [*numbers, duration(row["device_self_ns"] or 0)] if device else numbers
+        names = [plain(row["name"] or "", "cyan")] + ([plain(row[key] or "")] if key is not None else [])
+        table.add_row(*names, *(plain(_NUMBERS[column](row, found)) for column in columns))
+    for line in out.render_lines(table, pad=False):
+        out.print(Text.assemble(*((segment.text, segment.style or "") for segment in line)), no_wrap=True, overflow="crop")
 
 
 def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
@@ -128,7 +134,10 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
     out.print()
     out.print(plain("Memory peak", "bold"))
     for row in memory:
-        out.print(plain(f"{row.get('device', '')}: {size(row.get('peak_allocated_bytes') or 0)} allocated"))
+        name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
+        where = "".join(f"{column} {row[column]}, " for column in ("rank", "window") if column in row)
+        line = f"{where}{name}: {size(row['peak_allocated'] or 0)} allocated at the peak, {row['allocations']} allocations"
+        _wrapped(out, plain(f"{line} of {size(row['allocated_bytes'])} in all"))
 
 
 def _show_health(out: Console, health: list[dict[str, Any]]) -> None:
@@ -143,6 +152,4 @@ def _show_health(out: Console, health: list[dict[str, Any]]) -> None:
         count = f" ({finding['count']} times)" if (finding["count"] or 0) > 1 else ""
         unsafe = f"; doubtful: {finding['unsafe']}" if finding["unsafe"] else ""
         text = plain(severity, _SEVERITY_STYLE.get(severity, "dim")) + plain(f": {finding['message']}{count}{unsafe}")
-        out.print(Padding(text, (0, 0, 0, 2)))
-
-
+        _wrapped(out, text)
