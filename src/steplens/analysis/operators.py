@@ -6,12 +6,13 @@ from typing import Literal
 
 import polars as pl
 
-from steplens.trace.schema import SCOPE_MODULE
+from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
 
 Grouping = Literal["name", "shape", "stack", "module"]
 
 _KEYS: dict[str, list[str]] = {"name": ["name"], "shape": ["name", "input_shapes"], "stack": ["name", "stack"], "module": ["module"]}
+ALL_STEPS = "ProfilerStep*"
 _SUMS = ("self_ns", "total_ns", "device_self_ns", "device_total_ns")
 
 
@@ -22,7 +23,8 @@ def operators(trace: Trace, by: Grouping = "name") -> pl.DataFrame:
     and in ns, from the operator ranges of the source:
 
     * ``self_ns``: duration minus that of the direct children on the same thread;
-    * ``total_ns``: duration, so nested calls of one group count more than once, as in PyTorch's own sums;
+    * ``total_ns``: duration, so nested calls of one group count more than once, as in PyTorch's own sums; an only
+      child with its parent's name (an operator calling its ``out=`` variant) is one call with its parent, also as there;
     * ``device_self_ns``, ``device_total_ns``: device tasks that the calls launched themselves / with all below them.
 
     For modules, ``self_ns`` is the self time of all calls whose innermost module it is, backward calls included, and
@@ -40,13 +42,27 @@ def operators(trace: Trace, by: Grouping = "name") -> pl.DataFrame:
     if by == "module":
         return _modules(trace)
     keys = _KEYS[by]
+    counts = pl.col("counted_as") == pl.col("id")
     return (
         trace.required("ops")
+        .select(
+            "name",
+            *(pl.col(key).gather(pl.col("counted_as")) for key in keys[1:]),
+            "scope",
+            "self_ns",
+            "device_self_ns",
+            calls=counts.cast(pl.Int64),
+            total_ns=pl.when(counts).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0),
+            device_total_ns=pl.when(counts).then("device_total_ns").otherwise(0),
+        )
         .filter(pl.col("scope") != SCOPE_MODULE)
-        .select(*keys, "self_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("total_ns"), "device_self_ns", "device_total_ns")
         .group_by(keys)
-        .agg(pl.len().cast(pl.Int64).alias("calls"), pl.col(*_SUMS).sum())
+        .agg(pl.col("calls", *_SUMS).sum())
         .with_columns(pl.col(*keys).cast(pl.String))
+        # the ranges of the steps are one row, as in PyTorch's table; the regular grouping has made them few by now
+        .with_columns(pl.when(pl.col("name").str.starts_with(STEP_PREFIX)).then(pl.lit(ALL_STEPS)).otherwise("name").alias("name"))
+        .group_by(keys)
+        .agg(pl.col("calls", *_SUMS).sum())
         .sort(["self_ns", *keys], descending=[True, *([False] * len(keys))])
         .collect()
     )

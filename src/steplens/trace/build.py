@@ -125,6 +125,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
         parent=_nullable(nesting.parent, pl.Int32),
         depth=pl.Series(nesting.depth, dtype=pl.Int16),
         self_ns=pl.Series(self_ns),
+        counted_as=pl.Series(_counted_as(ops["name"].to_physical().to_numpy(), nesting), dtype=pl.Int32),
         step=_step_of(start, steps),
         scope=scope,
     )
@@ -152,6 +153,15 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
         device_self_ns=pl.Series(device_self),
         device_total_ns=pl.Series(subtree_sums(nesting.subtree_end, device_self)),
     )
+
+
+def _counted_as(name: np.ndarray, nesting: Nesting) -> Int64Array:
+    """For each call the call whose statistics it joins: an only child with its parent's name joins the parent."""
+    parent = nesting.parent
+    children = np.bincount(parent[parent >= 0], minlength=len(parent))
+    above = np.maximum(parent, 0)
+    repeats = (parent >= 0) & (name == name[above]) & (children[above] == 1)
+    return inherit(parent, nesting.depth, np.where(repeats, -1, np.arange(len(parent))))
 
 
 def _check_overlap(lane: Int64Array, start: Int64Array, end: Int64Array, nesting: Nesting, health: HealthLog) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 NAME = pl.Categorical()
 
@@ -29,6 +29,8 @@ CORE_CPU = "CPU"
 SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # One framework operator call or user annotation, sorted by (pid, tid, start_ns, -end_ns).
     # id = row number; parent = id of the enclosing call on the same thread.
+    # counted_as = id of the call whose statistics it joins: its own, or, for the only child of a parent with the same
+    # name (an operator calling its own out= variant), the parent's, as in PyTorch's tables.
     # device_self_ns / device_total_ns: device tasks of the call itself / of it and everything below it.
     "ops": {
         "id": pl.Int32(),
@@ -40,6 +42,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "parent": pl.Int32(),
         "depth": pl.Int16(),
         "self_ns": pl.Int64(),
+        "counted_as": pl.Int32(),
         "step": pl.Int64(),
         "scope": pl.UInt8(),
         "sequence": pl.Int64(),
