@@ -23,7 +23,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 def table(name: str, rows: Rows) -> pl.DataFrame:
     """``rows`` as a table of the schema; times are given as they are."""
-    return pl.DataFrame([dict(row) for row in rows] or None, schema=SCHEMA[name], orient="row") if rows else pl.DataFrame(schema=SCHEMA[name])
+    return (
+        pl.DataFrame([dict(row) for row in rows] or None, schema=SCHEMA[name], orient="row")
+        if rows
+        else pl.DataFrame(schema=SCHEMA[name])
+    )
 
 
 def build(source: Path | str = "hand-built", meta: Mapping[str, Any] | None = None, **tables: Rows) -> Trace:
@@ -46,9 +50,8 @@ def op(name: str, start_us: float, end_us: float, **values: Any) -> dict[str, An
 def kernel(name: str, start_us: float, end_us: float, **values: Any) -> dict[str, Any]:
     """One device task of the CPU on the main thread; times in µs after BASE_NS."""
     start, end = BASE_NS + round(start_us * 1000), BASE_NS + round(end_us * 1000)
-    return {
-        "name": name, "type": name, "core": "CPU", "device": 0, "stream": MAIN, "start_ns": start, "end_ns": end, "wait_ns": 0, **values
-    }  # fmt: skip
+    task = {"name": name, "type": name, "core": "CPU", "device": 0, "stream": MAIN}
+    return {**task, "start_ns": start, "end_ns": end, "wait_ns": 0, **values}
 
 
 def memory(time_us: float, address: int, bytes_: int, **values: Any) -> dict[str, Any]:
@@ -57,6 +60,12 @@ def memory(time_us: float, address: int, bytes_: int, **values: Any) -> dict[str
         "time_ns": BASE_NS + round(time_us * 1000), "address": address, "bytes": bytes_, "device_type": "CPU", "device": 0,
         "pid": PID, "tid": MAIN, "component": "PTA", **values,
     }  # fmt: skip
+
+
+def frame(name: str, start_us: float, end_us: float, **values: Any) -> dict[str, Any]:
+    """One Python frame on the main thread; times in µs after BASE_NS."""
+    times = {"start_ns": BASE_NS + round(start_us * 1000), "end_ns": BASE_NS + round(end_us * 1000)}
+    return {"name": name, **times, "pid": PID, "tid": MAIN, **values}
 
 
 def training_step() -> Trace:
@@ -83,8 +92,8 @@ def training_step() -> Trace:
         steps=[{"id": 7, "start_ns": BASE_NS + 1_000, "end_ns": BASE_NS + 100_000, "pid": PID, "tid": MAIN}],
         gc=[{"start_ns": BASE_NS + 33_000, "end_ns": BASE_NS + 36_500, "pid": PID, "tid": MAIN, "generation": 2}],
         python=[
-            {"id": 0, "name": "train.py(9): <module>", "start_ns": BASE_NS + 500, "end_ns": BASE_NS + 99_000, "pid": PID, "tid": MAIN, "parent": None},
-            {"id": 1, "name": "nn.Module: Linear_0", "start_ns": BASE_NS + 1_500, "end_ns": BASE_NS + 31_000, "pid": PID, "tid": MAIN, "parent": 0, "module_id": 0},
+            frame("train.py(9): <module>", 0.5, 99, parent=None),
+            frame("nn.Module: Linear_0", 1.5, 31, parent=0, module_id=0),
         ],
     )  # fmt: skip
 
@@ -96,36 +105,52 @@ def synthetic(ops: int = 550_000, kernels: int = 300_000, memory_events: int = 3
     start = BASE_NS + 1_000_000 + (index // 2) * 20_000 + leaf * 2_000
     end = start + np.where(leaf, 9_123, 15_457)
     generator = np.random.default_rng(0)
-    texts = pl.Series([f"aten::operator_{number}" for number in range(300)]).cast(pl.Categorical())
-    shapes = pl.Series([f"32,{number};{number},64;" for number in range(500)]).cast(pl.Categorical())
-    stacks = pl.Series([";".join(f"model{number}.py({line}): forward" for line in range(10)) for number in range(200)]).cast(pl.Categorical())
-    step = np.minimum(index * steps // ops, steps - 1)
-    frame = pl.DataFrame(
+    names = pl.Series([f"aten::operator_{number}" for number in range(300)])
+    shapes = pl.Series([f"32,{number};{number},64;" for number in range(500)])
+    stacks = pl.Series([";".join(f"model{number}.py({line}): forward" for line in range(10)) for number in range(200)])
+    calls = _typed(
+        "ops",
         {
-            "id": index, "name": texts.gather(generator.integers(0, 300, ops)), "start_ns": start, "end_ns": end,
-            "pid": np.full(ops, PID), "tid": np.full(ops, MAIN), "parent": np.where(leaf, index - 1, -1), "depth": leaf.astype(int),
-            "self_ns": np.where(leaf, 9_123, 6_334), "step": step, "scope": np.zeros(ops, int), "sequence": np.where(leaf, -1, index),
-            "forward_tid": np.zeros(ops, int), "input_shapes": shapes.gather(generator.integers(0, 500, ops)),
-            "stack": stacks.gather(generator.integers(0, 200, ops)), "device_self_ns": np.where(leaf, 9_123, 0),
+            "id": index,
+            "name": names.gather(generator.integers(0, 300, ops)),
+            "start_ns": start,
+            "end_ns": end,
+            "pid": np.full(ops, PID),
+            "tid": np.full(ops, MAIN),
+            "parent": np.where(leaf, index - 1, -1),
+            "depth": leaf.astype(int),
+            "self_ns": np.where(leaf, 9_123, 6_334),
+            "step": np.minimum(index * steps // ops, steps - 1),
+            "scope": np.zeros(ops, int),
+            "sequence": np.where(leaf, -1, index),
+            "forward_tid": np.zeros(ops, int),
+            "input_shapes": shapes.gather(generator.integers(0, 500, ops)),
+            "stack": stacks.gather(generator.integers(0, 200, ops)),
+            "device_self_ns": np.where(leaf, 9_123, 0),
             "device_total_ns": np.full(ops, 9_123),
-        }
-    )  # fmt: skip
-    ops_frame = pl.concat([pl.DataFrame(schema=SCHEMA["ops"]), frame.cast({k: SCHEMA["ops"][k] for k in frame.columns})], how="diagonal")
-    leaves = ops_frame.filter(pl.Series(leaf)).head(kernels)
-    kernels_frame = leaves.select(
-        pl.int_range(pl.len(), dtype=pl.Int32).alias("id"), "name", pl.col("name").alias("type"),
-        pl.lit("CPU").cast(pl.Categorical()).alias("core"), pl.lit(0, pl.Int32).alias("device"), pl.col("tid").alias("stream"),
-        "start_ns", "end_ns", pl.lit(10_877, pl.Int64).alias("wait_ns"), pl.lit(None, pl.Int64).alias("correlation"),
-        pl.col("id").alias("op"), "step", "input_shapes", "input_types",
-    )  # fmt: skip
-    pairs = memory_events // 2
-    owner = leaves.head(pairs)
-    number = np.arange(len(owner))
-    allocations = pl.DataFrame({"time_ns": owner["start_ns"] + 100, "address": 64 * (1 + number % 1000), "bytes": 1000 + number % 77, "op": owner["id"]})
+        },
+    )
+    leaves = calls.filter(pl.Series(leaf)).head(kernels)
+    tasks = leaves.select("name", "start_ns", "end_ns", "step", "input_shapes", type="name", stream="tid", op="id")
+    tasks = tasks.with_columns(core=pl.lit("CPU"), device=0, id=pl.int_range(pl.len()))
+    owner = leaves.head(memory_events // 2)
+    number = np.arange(owner.height)
+    allocations = pl.DataFrame({"time_ns": owner["start_ns"] + 100, "address": 64 * (1 + number % 1000), "op": owner["id"]})
+    allocations = allocations.with_columns(bytes=pl.Series(1000 + number % 77))
     releases = allocations.with_columns(pl.col("time_ns") + 5_000, -pl.col("bytes"))
-    events = pl.concat([allocations, releases]).sort("time_ns").with_columns(allocated=pl.col("bytes").cum_sum(), reserved=pl.lit(0))
-    events = events.with_columns(device_type=pl.lit("CPU"), device=pl.lit(0), pid=pl.lit(PID), tid=pl.lit(MAIN), component=pl.lit("PTA"))
-    events = pl.concat([pl.DataFrame(schema=SCHEMA["memory"]), events.cast({k: SCHEMA["memory"][k] for k in events.columns})], how="diagonal")
+    events = pl.concat([allocations, releases]).sort("time_ns").with_columns(allocated=pl.col("bytes").cum_sum())
+    events = events.with_columns(
+        device_type=pl.lit("CPU"), device=0, pid=PID, tid=MAIN, component=pl.lit("PTA"), stream=0, reserved=0
+    )
     edges = BASE_NS + 900_000 + np.linspace(0, int(end[-1] - start[0]) + 200_000, steps + 1).astype(np.int64)
-    steps_frame = pl.DataFrame({"id": np.arange(steps), "start_ns": edges[:-1], "end_ns": edges[1:], "pid": PID, "tid": MAIN}, schema=SCHEMA["steps"])
-    return Trace(Path("synthetic"), {"ops": ops_frame, "kernels": kernels_frame, "memory": events, "steps": steps_frame})
+    ranges = {"id": np.arange(steps), "start_ns": edges[:-1], "end_ns": edges[1:]}
+    step_table = _typed("steps", {**ranges, "pid": np.full(steps, PID), "tid": np.full(steps, MAIN)})
+    tables = {"ops": calls, "kernels": _typed("kernels", tasks.to_dict()), "memory": _typed("memory", events.to_dict())}
+    return Trace(Path("synthetic"), {**tables, "steps": step_table})
+
+
+def _typed(name: str, columns: Mapping[str, Any]) -> pl.DataFrame:
+    """``columns`` as a table of the schema; what they lack is null."""
+    frame = pl.DataFrame(columns)
+    present = (pl.col(column) if column in columns else pl.lit(None).alias(column) for column in SCHEMA[name])
+    return frame.select(present).cast(dict(SCHEMA[name]))

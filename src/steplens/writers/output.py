@@ -52,9 +52,8 @@ class Output:
 
 def first_event_ns(trace: Trace) -> int | None:
     """Unix ns of the earliest event of the trace; None when it has no event."""
-    starts = [
-        trace.required(table).select(pl.col(column).min()).collect().item() for table, column in _START_COLUMNS.items() if table in trace
-    ]
+    present = [(table, column) for table, column in _START_COLUMNS.items() if table in trace]
+    starts = [trace.required(table).select(pl.col(column).min()).collect().item() for table, column in present]
     return min((start for start in starts if start is not None), default=None)
 
 
@@ -70,9 +69,8 @@ def time_base_ns(trace: Trace, recorded: object = None) -> int:
     """
     first = first_event_ns(trace)
     for candidate in (recorded, trace.meta_values().get(TIME_BASE_KEY)):
-        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate >= 0:
-            if first is None or 0 <= first - candidate < 2**53:
-                return candidate
+        if type(candidate) is int and candidate >= 0 and (first is None or 0 <= first - candidate < 2**53):
+            return candidate
     return first // TIME_BASE_UNIT_NS * TIME_BASE_UNIT_NS if first is not None else 0
 
 
@@ -88,3 +86,10 @@ def main_pid(trace: Trace) -> int:
         if pids.height and pids["pid"][0] is not None:
             return int(pids["pid"][0])
     return 0
+
+
+def devices(trace: Trace) -> list[int]:
+    """Devices that ran a task or communicated, ascending."""
+    tables = ("kernels", "communication")
+    used = pl.concat(trace.required(table).select(pl.col("device").fill_null(0)).unique() for table in tables)
+    return used.unique().sort("device").collect()["device"].to_list()

@@ -43,10 +43,10 @@ def render_distinct(values: pl.Series, render: Callable[[str], str | None], miss
         render: one value to its text; None counts as missing.
         missing: text of null and missing values; None keeps them null.
     """
-    values = values if values.dtype == pl.Categorical() else values.cast(pl.Categorical())
+    values = values.cast(pl.Categorical())
     distinct = values.drop_nulls().unique()
     if distinct.is_empty():
-        return pl.Series(values.name, [missing], dtype=pl.String).new_from_index(0, len(values))
+        return pl.Series(values.name, [missing] * len(values), dtype=pl.String)
     codes = distinct.to_physical().to_numpy()
     # The codes of a Categorical are positions in a pool that all columns share: renumber them from 0.
     position = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
@@ -85,7 +85,7 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
 
 
 def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[str | pl.Expr | pl.Series]) -> None:
-    """Write one line per row of ``frame``: the cells in order, with a space between any two.
+    """Write the cells of every row of ``frame`` in order, with a space between any two and no line ends.
 
     A JSON object may hold spaces between its parts, so the CSV serialiser (which prints integers, decimals and text
     without a Python object per row) writes JSON here: text cells hold the braces, keys and quoted strings.
@@ -98,11 +98,11 @@ def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[str | pl.
     if frame.is_empty():
         return
     columns = []
-    for number, cell in enumerate(cells):
+    for number, cell in enumerate(cell for cell in cells if not isinstance(cell, str) or cell):
         expression = pl.lit(cell) if isinstance(cell, (str, pl.Series)) else cell
         columns.append(expression.alias(str(number)))
     rows = frame.select(columns)
     for start in range(0, rows.height, ROWS_PER_CHUNK):
         rows.slice(start, ROWS_PER_CHUNK).write_csv(
-            handle, include_header=False, separator=" ", quote_style="never", null_value="null"
+            handle, include_header=False, separator=" ", line_terminator="", quote_style="never", null_value="null"
         )

@@ -5,13 +5,11 @@ Layers, each with a process of its own: the framework ("Python"), garbage collec
 Analysis"). Clients recognise a layer by exactly these process names, so CPU and CUDA runs use them too; the label of
 the process says what the device really is.
 
-Every row starts with a comma: the file opens with a bracket and one metadata event, and is valid at every row end
-but for the closing bracket.
+The file is one line. Every event but the first, a metadata event that holds the time base, starts with a comma.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,9 +20,10 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.overlap import Intervals, merge_intervals, subtract
+from steplens.analysis.steps import computing_tasks
 from steplens.trace.schema import CORE_CPU, SCOPE_MODULE
 from steplens.trace.trace import Trace
-from steplens.writers.output import LEVEL0, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, main_pid
+from steplens.writers.output import LEVEL0, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, devices, main_pid
 from steplens.writers.text import joined, microseconds, render_distinct, write_rows
 
 FREE = "Free"
@@ -41,17 +40,9 @@ _OVERLAP_SORT = 31
 
 
 def write(output: Output, path: Path) -> None:
-    """Write trace_view.json; ``ts`` and ``dur`` are numbers of µs, ``ts`` after the time base, exact to the ns.
-
-    A path that ends in ``.gz`` is compressed.
-    """
-    with _open(path) as handle:
+    """Write trace_view.json; ``ts`` and ``dur`` are numbers of µs, ``ts`` after the time base, exact to the ns."""
+    with path.open("wb") as handle:
         write_events(output, handle)
-
-
-def _open(path: Path) -> IO[bytes]:
-    # Level 6 doubles the time for 5 % of the size.
-    return gzip.open(path, "wb", compresslevel=4) if path.suffix == ".gz" else path.open("wb")  # type: ignore[return-value]
 
 
 def write_events(output: Output, handle: IO[bytes]) -> None:
@@ -63,7 +54,7 @@ def write_events(output: Output, handle: IO[bytes]) -> None:
     handle.write(b"[" + json.dumps(_metadata(TIME_BASE_KEY, view.pid, 0, base_time_ns=output.base_ns)).encode())
     for write_layer in _LAYERS:
         write_layer(view)
-    handle.write(b"]\n")
+    handle.write(b"]")
 
 
 _EVENT_TABLES = ("ops", "python", "gc", "kernels", "communication", "api", "marks")
@@ -89,8 +80,7 @@ class _View:
 
     def metadata(self, events: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
         for event in events:
-            self.handle.write(b",\n" + json.dumps(event, ensure_ascii=False).encode())
-        self.handle.write(b"\n")
+            self.handle.write(b", " + json.dumps(event, ensure_ascii=False).encode())
 
     def device_pid(self, sort: int, device: int) -> int:
         return self.pid << 10 | sort << 5 | device
@@ -125,7 +115,7 @@ def _quoted(text: str) -> str:
 def _head(names: pl.Series, category: str = "") -> pl.Series:
     """Start of a complete event up to its pid; one text per distinct name."""
     middle = f',"cat":"{category}","pid":' if category else ',"pid":'
-    head = ',{"ph":"X","name":'
+    head = ', {"ph":"X","name":'
     return render_distinct(names, lambda name: head + _quoted(name) + middle, f'{head}""{middle}')
 
 
@@ -216,7 +206,7 @@ def _arrows(view: _View, pairs: pl.DataFrame, name: str, category: str, to_pid: 
     fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
     view.rows(
         pairs,
-        f',{{"ph":"s",{fixed}',
+        f', {{"ph":"s",{fixed}',
         pl.col("id"),
         ',"pid":',
         pl.col("pid"),
@@ -224,7 +214,7 @@ def _arrows(view: _View, pairs: pl.DataFrame, name: str, category: str, to_pid: 
         pl.col("from_tid"),
         ',"ts":',
         view.ts("from_ns"),
-        f'}},{{"ph":"f",{fixed}',
+        f'}}, {{"ph":"f",{fixed}',
         pl.col("id"),
         ',"pid":',
         to_pid,
@@ -297,23 +287,17 @@ def _garbage_collections(view: _View) -> None:
     collections = view.trace.gc
     if collections is None or collections.is_empty():
         return
-    device = min(_devices(view.trace), default=_HOST) if view.trace.has_accelerator else _HOST
+    device = min(devices(view.trace), default=_HOST) if view.trace.has_accelerator else _HOST
     pid = view.device_pid(_GC_SORT, device)
     view.metadata(_process(pid, "Python GC", "CPU", _GC_SORT) + _thread(pid, view.pid, f"Thread {view.pid}"))
     view.rows(
         collections,
-        f',{{"ph":"X","name":"GC","cat":"GC","pid":{pid},"tid":{view.pid},"ts":',
+        f', {{"ph":"X","name":"GC","cat":"GC","pid":{pid},"tid":{view.pid},"ts":',
         view.ts("start_ns"),
         ',"dur":',
         _DURATION,
         ',"args":{}}',
     )
-
-
-def _devices(trace: Trace) -> list[int]:
-    """Devices that ran a task or a collective."""
-    used = pl.concat(trace.required(table).select(pl.col("device").fill_null(0)).unique() for table in ("kernels", "communication"))
-    return used.unique().sort("device").collect()["device"].to_list()
 
 
 def device_kind(trace: Trace) -> str:
@@ -389,7 +373,8 @@ def _runtime_calls(view: _View) -> None:
     view.metadata(_process(pid, "CANN", "CPU", _CANN_SORT))
     for tid in calls["tid"].drop_nulls().unique().sort():
         view.metadata(_thread(pid, tid, f"Thread {tid}"))
-    layer = render_distinct(calls["layer"], lambda layer: f',"args":{{"level":{_quoted(layer)},"Thread Id":', ',"args":{"Thread Id":')
+    head = ',"args":{'
+    layer = render_distinct(calls["layer"], lambda layer: f'{head}"level":{_quoted(layer)},"Thread Id":', f'{head}"Thread Id":')
     view.rows(
         calls,
         _head(calls["name"]),
@@ -404,11 +389,15 @@ def _runtime_calls(view: _View) -> None:
         _number_argument("connection_id", "correlation", calls),
         "}}",
     )
-    kernels = view.trace.required("kernels").filter(pl.col("correlation").is_not_null()).select(
-        "correlation", "start_ns", "device", "stream"
+    kernels = (
+        view.trace.required("kernels")
+        .filter(pl.col("correlation").is_not_null())
+        .select("correlation", "start_ns", "device", "stream")
     )
-    first = view.trace.required("api").filter(pl.col("correlation").is_not_null()).select(
-        "correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid)
+    first = (
+        view.trace.required("api")
+        .filter(pl.col("correlation").is_not_null())
+        .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
     )
     pairs = kernels.join(first.unique("correlation", keep="first", maintain_order=True), on="correlation", maintain_order="left")
     _arrows(
@@ -452,8 +441,9 @@ def _communication(view: _View) -> None:
 
 def _overlap(view: _View) -> None:
     """Four lanes per device: merged computing, merged communication, its uncovered part, and what neither covers."""
-    for device in _devices(view.trace):
-        computing, communication = (_busy(view.trace, table, device) for table in ("kernels", "communication"))
+    for device in devices(view.trace):
+        computing = _busy(computing_tasks(view.trace), device)
+        communication = _busy(view.trace.required("communication"), device)
         lanes = (computing, communication, subtract(communication, computing), _gaps(computing, communication))
         pid = view.device_pid(_OVERLAP_SORT, device)
         view.metadata(_process(pid, "Overlap Analysis", f"{device_kind(view.trace)} {device}", _OVERLAP_SORT))
@@ -461,7 +451,7 @@ def _overlap(view: _View) -> None:
             view.metadata(_thread(pid, tid, name))
             view.rows(
                 pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end}),
-                f',{{"ph":"X","name":"{name}","pid":{pid},"tid":{tid},"ts":',
+                f', {{"ph":"X","name":"{name}","pid":{pid},"tid":{tid},"ts":',
                 view.ts("start_ns"),
                 ',"dur":',
                 _DURATION,
@@ -469,8 +459,8 @@ def _overlap(view: _View) -> None:
             )
 
 
-def _busy(trace: Trace, table: str, device: int) -> Intervals:
-    spans = trace.required(table).filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect()
+def _busy(tasks: pl.LazyFrame, device: int) -> Intervals:
+    spans = tasks.filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect()
     return merge_intervals(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
 
 

@@ -1,0 +1,221 @@
+"""The table of output files, and writing all that are due into a run directory.
+
+Outputs are independent: each is written to a temporary file and renamed when complete, and one that fails neither
+hides nor removes another. ``analyse_status.json`` says what became of each; ``analyse.done`` exists only when
+everything that was due does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.trace.trace import Trace
+from steplens.writers import (
+    kernel_details,
+    memory_record,
+    op_statistic,
+    operator_details,
+    operator_memory,
+    step_trace_time,
+    trace_view,
+)
+from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, time_base_ns
+
+#: changes when the same trace would give other files, which makes every earlier result stale
+RESULT_VERSION = 1
+
+DONE = "done"
+FAILED = "failed"
+SKIPPED = "skipped"
+
+_ALWAYS = (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2)
+_DEVICE = (LEVEL0, LEVEL1, LEVEL2)
+_DETAILED = (LEVEL1, LEVEL2)
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """One file of ``ASCEND_PROFILER_OUTPUT``.
+
+    Attributes:
+        name: file name.
+        write: writes it to a path; raises NothingToWriteError where its source is missing.
+        levels: profiler levels at which it is due.
+        switch: option of the run that must be on, "" for none.
+        activity: activity that must have been recorded, "" for any.
+    """
+
+    name: str
+    write: Callable[[Output, Path], None]
+    levels: tuple[str, ...]
+    switch: str = ""
+    activity: str = ""
+
+
+OUTPUT_FILES = (
+    OutputFile("trace_view.json", trace_view.write, _ALWAYS),
+    OutputFile("operator_details.csv", operator_details.write, _ALWAYS, activity="CPU"),
+    OutputFile("kernel_details.csv", kernel_details.write, _DEVICE),
+    OutputFile("step_trace_time.csv", step_trace_time.write, _DEVICE),
+    OutputFile("op_statistic.csv", op_statistic.write, _DETAILED),
+    OutputFile("memory_record.csv", memory_record.write, _ALWAYS, switch="profile_memory"),
+    OutputFile("operator_memory.csv", operator_memory.write, _ALWAYS, switch="profile_memory"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run was collected, as far as it decides which outputs are due.
+
+    Attributes:
+        level: profiler level.
+        switches: options that are known to be on or off; an unknown one counts as on.
+        activities: recorded activities ("CPU", "CUDA", "NPU"); empty when unknown.
+        notes: what had to be assumed, one sentence each.
+    """
+
+    level: str = LEVEL0
+    switches: Mapping[str, bool] = field(default_factory=dict)
+    activities: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputStatus:
+    """What became of one output file.
+
+    Attributes:
+        status: "done", "failed" or "skipped".
+        reason: why it was skipped or failed; empty for "done".
+        bytes: size of the file.
+        seconds: wall time of writing it.
+    """
+
+    status: str
+    reason: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+def why_not_due(file: OutputFile, settings: Settings) -> str:
+    """Why ``file`` is not part of the result; empty when it is."""
+    if settings.level not in file.levels:
+        return f"not part of {settings.level}"
+    if file.switch and not settings.switches.get(file.switch, True):
+        return f"{file.switch} was off"
+    if file.activity and settings.activities and file.activity not in settings.activities:
+        return f"the {file.activity} activity was not recorded"
+    return ""
+
+
+def write_result(
+    trace: Trace,
+    run_directory: Path,
+    settings: Settings,
+    *,
+    unavailable: Mapping[str, str] | None = None,
+    files: Sequence[OutputFile] = OUTPUT_FILES,
+    on_failure: Callable[[str, BaseException], None] = lambda name, error: None,
+    on_output: Callable[[str], None] = lambda name: None,
+) -> dict[str, OutputStatus]:
+    """Write every output that is due, then the status, then the completion marker.
+
+    Args:
+        trace: the tables of the run.
+        run_directory: where ``ASCEND_PROFILER_OUTPUT`` lies or is created.
+        settings: decides which outputs are due.
+        unavailable: outputs that were asked for and cannot be written, with the reason.
+        files: the table of outputs, for tests.
+        on_failure: called with the file name and the exception of each output that failed.
+        on_output: called with the name of each output before it is written.
+
+    Returns:
+        file name -> what became of it, in the order of the table.
+    """
+    folder = output_directory(run_directory)
+    (folder / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
+    base_ns = _time_base(trace, run_directory)
+    output = Output(trace, base_ns, settings.level)
+    statuses = {}
+    for file in files:
+        on_output(file.name)
+        if reason := why_not_due(file, settings):
+            statuses[file.name] = OutputStatus(SKIPPED, reason)
+        else:
+            statuses[file.name] = _write_one(file, output, folder / file.name, on_failure)
+        if statuses[file.name].status != DONE:
+            # an older result's file beside newer ones would pass for one of them
+            (folder / file.name).unlink(missing_ok=True)
+    statuses.update({name: OutputStatus(SKIPPED, reason) for name, reason in (unavailable or {}).items()})
+    write_status(run_directory, statuses, level=settings.level, base_time_ns=base_ns, notes=list(settings.notes))
+    if complete(statuses):
+        rundir.write_bytes(folder / rundir.COMPLETION_MARKER, b"")
+    return statuses
+
+
+def complete(statuses: Mapping[str, OutputStatus]) -> bool:
+    """Whether everything that was due exists: nothing failed and something was written."""
+    found = {status.status for status in statuses.values()}
+    return DONE in found and FAILED not in found
+
+
+def output_directory(run_directory: Path) -> Path:
+    """The result folder of a run directory, created with mode 0750 where it is missing.
+
+    Raises:
+        InputError: something else has its name; a link there could lead anywhere.
+    """
+    folder = run_directory / rundir.OUTPUT_DIRECTORY
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(folder, "is not a directory of its own", "Remove it and analyse again")
+    return rundir.make_directory(folder)
+
+
+def write_status(run_directory: Path, statuses: Mapping[str, OutputStatus], **more: Any) -> None:
+    """Write ``analyse_status.json``: what became of each output, and ``more``."""
+    outputs = {name: asdict(status) for name, status in statuses.items()}
+    value = {"result_version": RESULT_VERSION, "complete": complete(statuses), **more, "outputs": outputs}
+    rundir.write_json(output_directory(run_directory) / rundir.STATUS_FILE, value, indent=2)
+
+
+def _write_one(file: OutputFile, output: Output, path: Path, on_failure: Callable[[str, BaseException], None]) -> OutputStatus:
+    begin = time.perf_counter()
+    try:
+        with rundir.atomic_path(path) as temporary:
+            file.write(output, temporary)
+    except NothingToWriteError as nothing:
+        return OutputStatus(SKIPPED, str(nothing))
+    # The boundary between outputs: whatever goes wrong in one, a panic of polars included, the others are written.
+    except (Exception, pl.exceptions.PanicException) as error:
+        on_failure(file.name, error)
+        return OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
+    return OutputStatus(DONE, "", path.stat().st_size, round(time.perf_counter() - begin, 6))
+
+
+def _time_base(trace: Trace, run_directory: Path) -> int:
+    """The recorded time base, or the computed one, which is then recorded for other tools and later analyses."""
+    path = run_directory / rundir.METADATA_FILE
+    try:
+        metadata = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        metadata = {}
+    except (OSError, ValueError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        # a damaged file may still hold something for a human, so it is left alone
+        return time_base_ns(trace)
+    base_ns = time_base_ns(trace, metadata.get(TIME_BASE_KEY))
+    if metadata.get(TIME_BASE_KEY) != base_ns:
+        with contextlib.suppress(OSError):
+            rundir.write_json(path, {**metadata, TIME_BASE_KEY: base_ns}, indent=4)
+    return base_ns

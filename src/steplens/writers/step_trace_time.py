@@ -1,0 +1,50 @@
+"""step_trace_time.csv: where the device time of each step went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.analysis.steps import step_times
+from steplens.trace.trace import Trace
+from steplens.writers.output import NothingToWriteError, Output, devices
+from steplens.writers.text import microseconds, write_csv
+
+_COLUMNS = {
+    "Computing": "computing_ns",
+    "Communication(Not Overlapped)": "communication_not_overlapped_ns",
+    "Overlapped": "overlapped_ns",
+    "Communication": "communication_ns",
+    "Free": "free_ns",
+    "Stage": "stage_ns",
+    "Bubble": "bubble_ns",
+    "Communication(Not Overlapped and Exclude Receive)": "exclude_receive_ns",
+    "Preparing": "preparing_ns",
+}
+
+
+def write(output: Output, path: Path) -> None:
+    """Write step_trace_time.csv (µs); a run without steps has one row with an empty step.
+
+    What the columns mean is defined by ``analysis.steps.step_times``.
+    """
+    device = first_device(output.trace)
+    if device is None:
+        raise NothingToWriteError("no device tasks and no communication were recorded")
+    rows = step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
+    if rows.is_empty():
+        raise NothingToWriteError("neither steps nor operator calls were recorded")
+    write_csv(
+        rows.select(
+            pl.lit(device).alias("Device_id"),
+            pl.col("step").alias("Step"),
+            **{title: microseconds(pl.col(column)) for title, column in _COLUMNS.items()},
+        ),
+        path,
+    )
+
+
+def first_device(trace: Trace) -> int | None:
+    """The device of the rank: the lowest that ran a task or communicated; None when none did."""
+    return min(devices(trace), default=None)
