@@ -1,0 +1,85 @@
+"""Programs, networks and checks that the tests of the collector share."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+@pytest.fixture(autouse=True)
+def _quiet_environment(monkeypatch, tmp_path):
+    for name in (
+        "RANK",
+        "WORLD_SIZE",
+        "ASCEND_WORK_PATH",
+        "PROFILER_SAMPLECONFIG",
+        "PROFILING_MODE",
+        "TORCH_NPU_WARNING_DISABLE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def train():
+    """A function that runs training steps of a small network, calling ``step`` after each one."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def run(steps, profiler=None):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+            if profiler is not None:
+                profiler.step()
+
+    return run
+
+
+def runs(folder):
+    """The run directories in a folder, oldest first."""
+    return sorted(Path(folder).glob("*_ascend_pt"))
+
+
+def raw(run, name="trace.json"):
+    """The content of a file of the raw data."""
+    return json.loads((run / "KINETO" / name).read_bytes())
+
+
+def state(run):
+    """The content of state.json."""
+    return raw(run, "state.json")
+
+
+def names(run):
+    """The names of all events of a run, in order of time."""
+    events = [event for event in raw(run)["traceEvents"] if "ts" in event]
+    return [event["name"] for event in sorted(events, key=lambda event: event["ts"])]
+
+
+def checks(run):
+    """The names of the findings in the health of a run."""
+    return [finding["check"] for finding in state(run)["health"]]
+
+
+def python(code, *arguments, cwd, **options):
+    """Run a Python program that can import steplens."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), **options.pop("env", {})}
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture
+def look():
+    """The helpers of this file, for reading run directories and running programs."""
+    return SimpleNamespace(runs=runs, raw=raw, state=state, names=names, checks=checks, python=python)

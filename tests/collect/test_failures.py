@@ -1,0 +1,146 @@
+"""Whatever fails in the profiler, the training goes on, one line says so and the run's health records it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import steplens
+from steplens import profile, schedule, tensorboard_trace_handler
+from steplens.collect import modules
+
+TWO_WINDOWS = schedule(wait=0, warmup=1, active=1, repeat=2)
+
+
+def handler(folder="out"):
+    return tensorboard_trace_handler(str(folder), analyse_flag=False)
+
+
+def errors(capfd):
+    return [line for line in capfd.readouterr().err.splitlines() if "[ERROR]" in line]
+
+
+def test_folder_that_cannot_be_made(train, capfd, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=handler()) as prof:
+        train(5, prof)
+    lines = errors(capfd)
+    assert len(lines) == 2  # one for each window
+    assert all("Call init_trace failed. Exception: " in line for line in lines)
+
+
+def test_handler_that_raises(train, look, capfd):
+    def fail(_):
+        raise RuntimeError("no\nspace")
+
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=fail) as prof:
+        train(5, prof)
+    assert [line.split("profiler.py: ")[1] for line in errors(capfd)] == [
+        "Call on_trace_ready failed. Exception: RuntimeError: no space"
+    ] * 2
+    for run in look.runs("."):
+        assert look.state(run)["state"] == "collected"
+        assert look.checks(run) == ["call_failed"]
+
+
+def test_schedule_that_raises(train, look, capfd):
+    def fail(step):
+        if step == 3:
+            raise KeyError(step)
+        return TWO_WINDOWS(step)
+
+    with profile(schedule=fail, on_trace_ready=handler()) as prof:
+        train(6, prof)
+    assert len(errors(capfd)) == 1
+    assert look.state(look.runs("out")[0])["state"] == "collected"
+
+
+def test_schedule_that_raises_at_the_start(train, capfd):
+    with profile(schedule=lambda _: 1 / 0, on_trace_ready=handler()) as prof:
+        train(2, prof)
+    assert errors(capfd)
+
+
+def test_another_profiler_is_not_disturbed(train, look, capfd):
+    torch_profiler = pytest.importorskip("torch.profiler")
+    with torch_profiler.profile(activities=[torch_profiler.ProfilerActivity.CPU]) as other:
+        with profile(schedule=TWO_WINDOWS, on_trace_ready=handler()) as prof:
+            train(5, prof)
+        train(1)
+    assert len(other.events()) > 100
+    lines = errors(capfd)
+    assert len(lines) == 2
+    assert all("another profiler is recording" in line for line in lines)
+    for run in look.runs("out"):
+        assert look.state(run)["state"] == "failed"
+        assert look.checks(run) == ["call_failed"]
+    with profile(on_trace_ready=handler("after")):
+        train(1)
+    assert look.state(look.runs("after")[0])["state"] == "collected"
+
+
+def test_hooks_that_fail(train, look, monkeypatch, capfd):
+    monkeypatch.setattr(modules.ModuleHooks, "_name", lambda *_: 1 / 0)
+    with profile(on_trace_ready=handler(), with_modules=True):
+        train(3)
+    assert len(errors(capfd)) == 1
+    assert look.checks(look.runs("out")[0]) == ["modules_incomplete"]
+
+
+def test_run_directory_that_disappears(train, capfd):
+    with profile(on_trace_ready=handler()) as prof:
+        train(1)
+        subprocess.run(["rm", "-r", "out"], check=True)
+    prof.step()
+    assert errors(capfd)
+
+
+def test_programming_errors_are_raised():
+    with pytest.raises(TypeError):
+        profile(profile_everything=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_full_disk(train, look, small_disk, capfd):
+    torch = pytest.importorskip("torch")
+    plan = schedule(wait=0, warmup=0, active=1, repeat=2)
+    with profile(schedule=plan, on_trace_ready=handler(small_disk)) as prof:
+        for _ in range(10_000):
+            torch.ones(2)
+        prof.step()
+        train(1, prof)
+    full, small = look.runs(small_disk)
+    assert look.state(full)["state"] == "failed"
+    assert look.checks(full) == ["disk_space", "save_failed"]
+    assert not [path for path in (full / "KINETO").iterdir() if "trace" in path.name]
+    assert look.state(small)["state"] == "collected"
+    assert "ProfilerStep#1" in look.names(small)
+    err = capfd.readouterr().err
+    lines = [line for line in err.splitlines() if "[ERROR]" in line]
+    assert len(lines) == 1
+    assert "disk may be full" in lines[0]
+    assert "KiB are free" in err
+
+
+def test_closed_stderr(look, tmp_path):
+    code = """
+import os, torch, steplens
+os.close(2)
+with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler("out", analyse_flag=False), record_shapes=1) as prof:
+    torch.ones(2)
+prof.step()
+"""
+    assert look.python(code, cwd=tmp_path).returncode == 0
+    assert len(look.runs(tmp_path / "out")) == 1
