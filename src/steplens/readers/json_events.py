@@ -27,6 +27,9 @@ HEADER_LIMIT_BYTES = 64 << 20
 # sequence is a boundary between two events and nothing else.
 _KINETO_BOUNDARY = b"},\n  {"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = b", \t\r\n"
+_CLOSING_BRACKET = ord("]")
+Piece = bytes | memoryview
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 
 
@@ -48,14 +51,14 @@ class JsonEventFile:
         lost_bytes: bytes behind the last complete event of a truncated file.
     """
 
-    def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES, byte_range: tuple[int, int] | None = None) -> None:
+    def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES, start: int = 0, end: int | None = None) -> None:
         """Prepare to read ``path``.
 
         Args:
             path: the file.
             piece_bytes: size of the pieces, about.
-            byte_range: read only the whole events in ``[from, to)`` of a plain file in Kineto's layout; both ends are
-                event boundaries from ``kineto_split``, and no header or footer is looked for.
+            start: begin at this event of a plain file in Kineto's layout (from ``kineto_split``); the header is read all the same.
+            end: stop behind this event (from ``kineto_split``); then there is no footer, and the file is not truncated.
         """
         self.path = path
         self.header: dict[str, Any] = {}
@@ -63,17 +66,19 @@ class JsonEventFile:
         self.truncated = False
         self.lost_bytes = 0
         self._piece_bytes = piece_bytes
-        self._range = byte_range
+        self._from = start
+        self._to = end
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Piece]:
         try:
             with _open(self.path) as handle:
-                if self._range is not None:
-                    cast("IO[bytes]", handle).seek(self._range[0])
-                    yield from self._pieces(_Limited(handle, self._range[1] - self._range[0]), b"", line_layout=True, partial=True)
-                else:
-                    first = self._start(handle)
-                    yield from self._pieces(handle, first, line_layout=_KINETO_BOUNDARY in first[: 1 << 20], partial=False)
+                source: Source = handle if self._to is None else _Limited(handle, self._to)
+                first = self._start(source)
+                line_layout = _KINETO_BOUNDARY in first[: 1 << 20]
+                if self._from:
+                    cast("IO[bytes]", handle).seek(self._from)
+                    first = b""
+                yield from self._pieces(source, first, line_layout=line_layout, partial=self._to is not None)
         except zlib.error as error:
             raise InputError(self.path, f"is not a readable gzip file ({error})", "Copy or export it again") from error
         except OSError as error:
@@ -81,7 +86,8 @@ class JsonEventFile:
 
     def _start(self, handle: Source) -> bytes:
         """Read and decode the header; return what was read behind the opening bracket of the events."""
-        data = handle.read(self._piece_bytes)
+        # with a start offset only the header is wanted here, so a small first read does
+        data = handle.read(1 << 20 if self._from else self._piece_bytes)
         text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         if not text:
             raise InputError(self.path, "is empty", "Record the trace again")
@@ -94,50 +100,55 @@ class JsonEventFile:
             if not more or len(text) > HEADER_LIMIT_BYTES:
                 raise InputError(self.path, 'holds no "traceEvents", so it is not a trace', "Give a Kineto or Chrome trace")
             text += more
-        self.header = _members(text[: found.start()].rstrip(b", \t\r\n") + b"}")
+        self.header = _members(text[: found.start()].rstrip(_BETWEEN) + b"}")
         return text[found.end() :]
 
-    def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[bytes]:
-        carry = first
+    def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
+        # one buffer per piece: the bracket before it is put there first, the comma behind it becomes the other one
+        buffer = bytearray(b"[" + first)
         while True:
             more = handle.read(self._piece_bytes)
             if not more:
                 break
-            data = carry + more if carry else more
-            cut = data.rfind(_KINETO_BOUNDARY) + 1 if line_layout else 0
-            if not cut:
-                ends, closed = event_ends(data)
-                if closed is not None:
-                    # the array ends inside this piece; the rest of the file is the footer
-                    yield from self._finish(data[:closed], data[closed + 1 :] + _rest(handle))
-                    return
-                cut = ends[-1] if len(ends) else 0
-            if cut:
-                yield _array(data[:cut])
-                carry = data[cut:].lstrip(b", \t\r\n") if not line_layout else data[cut + 1 :]
-            else:
-                carry = data
-                if len(carry) > EVENT_LIMIT_BYTES:
-                    raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
+            buffer += more
+            if line_layout and (found := buffer.rfind(_KINETO_BOUNDARY)) > 0:
+                comma = found + 1
+                carry = buffer[comma + 1 :]
+                buffer[comma] = _CLOSING_BRACKET
+                yield memoryview(buffer)[: comma + 1]
+                buffer = bytearray(b"[") + carry
+                continue
+            data = bytes(buffer[1:])
+            ends, closed = event_ends(data)
+            if closed is not None:
+                # the array ends inside this piece; the rest of the file is the footer
+                yield from self._finish(data[:closed], data[closed + 1 :] + _rest(handle))
+                return
+            if ends:
+                yield _array(data[: ends[-1]])
+                buffer = bytearray(b"[" + data[ends[-1] :].lstrip(_BETWEEN))
+            elif len(buffer) > EVENT_LIMIT_BYTES:
+                raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
+        data = bytes(buffer[1:])
         if partial:
-            if carry.strip(b", \t\r\n"):
-                yield _array(carry)
+            if data.strip(_BETWEEN):
+                yield _array(data)
             return
-        ends, closed = event_ends(carry)
+        ends, closed = event_ends(data)
         if closed is not None:
-            yield from self._finish(carry[:closed], carry[closed + 1 :])
+            yield from self._finish(data[:closed], data[closed + 1 :])
             return
         self.truncated = True
-        cut = ends[-1] if len(ends) else 0
-        self.lost_bytes += len(carry) - cut
+        cut = ends[-1] if ends else 0
+        self.lost_bytes += len(data) - cut
         if cut:
-            yield _array(carry[:cut])
+            yield _array(data[:cut])
 
-    def _finish(self, events: bytes, tail: bytes) -> Iterator[bytes]:
+    def _finish(self, events: bytes, tail: bytes) -> Iterator[Piece]:
         """Yield the last events and decode the footer."""
-        if events.strip(b", \t\r\n"):
+        if events.strip(_BETWEEN):
             yield _array(events)
-        tail = tail.strip(b", \t\r\n")
+        tail = tail.strip(_BETWEEN)
         if tail and tail != b"}":
             self.footer = _members(b"{" + tail)
 
@@ -207,7 +218,7 @@ def event_ends(data: bytes) -> tuple[list[int], int | None]:
 
 
 def _array(events: bytes) -> bytes:
-    return b"[" + events.strip(b", \t\r\n") + b"]"
+    return b"[" + events.strip(_BETWEEN) + b"]"
 
 
 def _members(text: bytes) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from steplens.trace.trace import Trace
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
-_OPERATOR_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
 _USER_CATEGORY = "user_annotation"
 _PYTHON_CATEGORY = "python_function"
 _KERNEL_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
@@ -77,18 +76,15 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
 
 def _tables(columns: EventColumns, base_ns: int, log: HealthLog) -> dict[str, pl.DataFrame]:
     raw: dict[str, pl.DataFrame] = {}
-    durations = columns.frame("durations")
-    if durations.height:
-        # traces of other tools name their lanes with text; such lanes are not threads and hold no calls
-        named = durations.height - durations.drop_nulls(["pid", "tid"]).height
-        if named:
-            durations = durations.drop_nulls(["pid", "tid"])
-        durations = durations.lazy().with_columns(start_ns=_nanoseconds("ts", base_ns)).with_columns(end_ns=pl.col("start_ns") + _nanoseconds("dur", 0)).drop("ts", "dur").collect()
-        category = durations["cat"].cast(pl.String)
-        raw["ops"] = _operators(durations.filter(category.is_in(_OPERATOR_CATEGORIES)))
-        raw["python"] = _python(durations.filter(category == _PYTHON_CATEGORY))
-        raw["api"] = _rename(durations.filter(category.is_in(_API_CATEGORIES)), layer="cat")
-        raw["kernels"] = _kernels(durations.filter(category.is_in(_KERNEL_CATEGORIES)))
+    operators = _with_times(columns.frame("operators"), base_ns)
+    if operators.height:
+        raw["ops"] = _operators(operators)
+    others = _with_times(columns.frame("others"), base_ns)
+    if others.height:
+        category = others["cat"].cast(pl.String)
+        raw["python"] = _python(others.filter(category == _PYTHON_CATEGORY))
+        raw["api"] = _rename(others.filter(category.is_in(_API_CATEGORIES)), layer="cat")
+        raw["kernels"] = _kernels(others.filter(category.is_in(_KERNEL_CATEGORIES)))
     memory = columns.frame("memory")
     if memory.height:
         raw["memory"] = _memory(memory, base_ns)
@@ -99,6 +95,20 @@ def _tables(columns: EventColumns, base_ns: int, log: HealthLog) -> dict[str, pl
         orient="row",
     )
     return raw
+
+
+def _with_times(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
+    """Add start_ns and end_ns. Lanes named with text instead of a number are no threads and hold no calls."""
+    if not frame.height:
+        return frame
+    return (
+        frame.lazy()
+        .drop_nulls(["pid", "tid"])
+        .with_columns(start_ns=_nanoseconds("ts", base_ns))
+        .with_columns(end_ns=pl.col("start_ns") + _nanoseconds("dur", 0))
+        .drop("ts", "dur")
+        .collect()
+    )
 
 
 def _nanoseconds(column: str, base_ns: int) -> pl.Expr:

@@ -6,14 +6,18 @@ event) goes through a tolerant path, event by event; what cannot be read even so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
 import polars as pl
 from msgspec import Raw
 
-from steplens.readers.json_events import JsonEventFile, event_ends
+from steplens.readers.json_events import JsonEventFile, Piece, event_ends
+
+#: categories whose events become rows of ``ops``; all other events with a duration are few or carry other members
+OPERATOR_CATEGORIES = frozenset(("cpu_op", "user_annotation", "Operator"))
 
 _NO_TEXT = Raw(b"")
 
@@ -147,15 +151,6 @@ Event = Duration | Instant | Metadata | FlowStart | FlowEnd
 _DECODER = msgspec.json.Decoder(list[Event])
 _ONE_DECODER = msgspec.json.Decoder(Event)
 
-_DURATION_SCHEMA: dict[str, Any] = {
-    "name": pl.String,
-    "cat": pl.String,
-    "pid": pl.Int64,
-    "tid": pl.Int64,
-    "ts": pl.Float64,
-    "dur": pl.Float64,
-}
-_INTEGER_ARGS = ("external_id", "sequence", "forward_tid")
 _OPTIONAL_INTEGER_ARGS = (
     "python_id",
     "python_parent",
@@ -170,8 +165,6 @@ _OPTIONAL_INTEGER_ARGS = (
     "destination",
 )
 _OPTIONAL_TEXT_ARGS = ("collective", "dtype", "group")
-_RAW_ARGS = ("input_shapes", "input_types")
-_FLOW_COLUMNS = {"cat": pl.String, "id": pl.Int64, "pid": pl.Int64, "tid": pl.Int64, "ts": pl.Float64}
 _MEMORY_ARGS = ("address", "bytes", "allocated", "reserved", "device", "device_type")
 
 
@@ -183,13 +176,12 @@ class EventColumns:
         damaged: events that were not valid JSON or not an event.
     """
 
-    kinds: ClassVar[tuple[str, ...]] = ("durations", "memory", "flow_starts", "flow_ends")
+    kinds: ClassVar[tuple[str, ...]] = ("operators", "others", "memory", "flow_starts", "flow_ends")
 
     def __init__(self) -> None:
         self.parts: dict[str, list[pl.DataFrame]] = {kind: [] for kind in self.kinds}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.process_names: dict[int, str] = {}
-        self.instants: list[tuple[str, float]] = []
         self.count = 0
         self.skipped = 0
         self.damaged = 0
@@ -204,38 +196,53 @@ class EventColumns:
         for piece in file:
             self.add(piece)
 
-    def add(self, piece: bytes) -> None:
+    def add_first(self, other: EventColumns) -> None:
+        """Put the events of ``other``, an earlier stretch of the same file, before these."""
+        for kind in self.kinds:
+            self.parts[kind] = other.parts[kind] + self.parts[kind]
+        self.thread_names = {**other.thread_names, **self.thread_names}
+        self.process_names = {**other.process_names, **self.process_names}
+        self.count += other.count
+        self.skipped += other.skipped
+        self.damaged += other.damaged
+
+    def add(self, piece: Piece) -> None:
         """Add the events of one piece of JSON array text."""
         try:
             events = _DECODER.decode(piece)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            events = list(self._tolerant(piece))
+            events = list(self._tolerant(bytes(piece)))
         self.count += len(events)
         self._sort_in(events)
 
     def _sort_in(self, events: list[Event]) -> None:
-        durations: list[Duration] = []
+        operators: list[Duration] = []
+        others: list[Duration] = []
         memory: list[Instant] = []
         starts: list[FlowStart] = []
         ends: list[FlowEnd] = []
-        take = {Duration: durations.append, FlowStart: starts.append, FlowEnd: ends.append, Metadata: self._metadata}
         for event in events:
-            kind = type(event)
-            if kind is Instant:
+            kind = event.__class__
+            if kind is Duration:
+                (operators if event.cat in OPERATOR_CATEGORIES else others).append(event)  # type: ignore[union-attr,arg-type]
+            elif kind is Instant:
                 if event.args is not None and event.args.bytes is not None:  # type: ignore[union-attr]
                     memory.append(event)  # type: ignore[arg-type]
-                else:
-                    self.instants.append((event.name, event.ts))  # type: ignore[union-attr]
+            elif kind is FlowStart:
+                starts.append(event)  # type: ignore[arg-type]
+            elif kind is FlowEnd:
+                ends.append(event)  # type: ignore[arg-type]
             else:
-                take[kind](event)  # type: ignore[operator]
-        if durations:
-            self.parts["durations"].append(_duration_frame(durations))
-        if memory:
-            self.parts["memory"].append(_memory_frame(memory))
-        for kind_name, flows in (("flow_starts", starts), ("flow_ends", ends)):
-            if flows:
-                columns = {name: _integers(flows, name) if kind is pl.Int64 else [getattr(f, name) for f in flows] for name, kind in _FLOW_COLUMNS.items()}
-                self.parts[kind_name].append(pl.DataFrame(columns, schema=_FLOW_COLUMNS, strict=False))
+                self._metadata(event)  # type: ignore[arg-type]
+        for name, found, frame in (
+            ("operators", operators, _operator_frame),
+            ("others", others, _other_frame),
+            ("memory", memory, _memory_frame),
+            ("flow_starts", starts, _flow_frame),
+            ("flow_ends", ends, _flow_frame),
+        ):
+            if found:
+                self.parts[name].append(frame(found))  # type: ignore[operator]
 
     def _metadata(self, event: Metadata) -> None:
         if event.args is None or not isinstance(event.args.name, str) or not isinstance(event.pid, int):
@@ -328,10 +335,12 @@ def _fits(key: str, item: Any) -> bool:
     return True
 
 
-def _integers(items: list[Any], name: str) -> list[int | None]:
-    """One attribute of all items; text numbers become numbers, other text becomes None."""
-    values = [getattr(item, name) for item in items]
-    return [_integer(value) if value.__class__ is str else value for value in values]
+def _lane_series(name: str, values: list[Any]) -> pl.Series:
+    """A column of integers that some traces write as text; text that is no number becomes null."""
+    try:
+        return pl.Series(name, values, dtype=pl.Int64)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return _series(name, [_integer(value) if value.__class__ is str else value for value in values], pl.Int64)
 
 
 def _integer(value: str) -> int | None:
@@ -352,46 +361,70 @@ def _series(name: str, values: list[Any], dtype: Any) -> pl.Series:
 _NO_ARGS = DurationArgs()
 
 
-def _duration_frame(events: list[Duration]) -> pl.DataFrame:
-    all_args = [event.args or _NO_ARGS for event in events]
-    get: Callable[[str], list[Any]] = lambda name: [getattr(item, name) for item in all_args]  # noqa: E731
-    columns = [
+def _common_columns(events: list[Duration]) -> list[pl.Series]:
+    """The columns that every event with a duration has. Attributes are named outright: this is the hot path."""
+    return [
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(pl.Categorical),
         pl.Series("cat", [event.cat for event in events], dtype=pl.String).cast(pl.Categorical),
-        _series("pid", _integers(events, "pid"), pl.Int64),
-        _series("tid", _integers(events, "tid"), pl.Int64),
+        _lane_series("pid", [event.pid for event in events]),
+        _lane_series("tid", [event.tid for event in events]),
         pl.Series("ts", [event.ts for event in events], dtype=pl.Float64),
         pl.Series("dur", [event.dur for event in events], dtype=pl.Float64),
     ]
-    columns += [_series(name, get(name), pl.Int64) for name in _INTEGER_ARGS]
-    for name in _RAW_ARGS:
-        texts = [bytes(value) for value in get(name)]
-        if any(texts):
-            column = pl.Series(name, texts, dtype=pl.Binary).cast(pl.String).cast(pl.Categorical)
-            columns.append(column)
-    # the rest is absent from most traces, and a column of nulls costs as much as one of values
-    for name in _OPTIONAL_INTEGER_ARGS:
-        values = get(name)
-        if values.count(None) != len(values):
-            if name in ("device", "stream"):
-                values = [_integer(value) if value.__class__ is str else value for value in values]
-            columns.append(_series(name, values, pl.Int64))
-    flops = get("flops")
+
+
+def _operator_frame(events: list[Duration]) -> pl.DataFrame:
+    all_args = [event.args or _NO_ARGS for event in events]
+    columns = _common_columns(events)
+    columns.append(_series("external_id", [args.external_id for args in all_args], pl.Int64))
+    columns.append(_series("sequence", [args.sequence for args in all_args], pl.Int64))
+    columns.append(_series("forward_tid", [args.forward_tid for args in all_args], pl.Int64))
+    for name, raws in (
+        ("input_shapes", [args.input_shapes for args in all_args]),
+        ("input_types", [args.input_types for args in all_args]),
+    ):
+        if raws.count(_NO_TEXT) != len(raws):
+            columns.append(pl.Series(name, list(map(bytes, raws)), dtype=pl.Binary).cast(pl.String).cast(pl.Categorical))
+    flops = [args.flops for args in all_args]
     if flops.count(None) != len(flops):
         columns.append(_series("flops", [None if value is None else int(value) for value in flops], pl.Int64))
+    return pl.DataFrame(columns)
+
+
+def _other_frame(events: list[Duration]) -> pl.DataFrame:
+    all_args = [event.args or _NO_ARGS for event in events]
+    columns = _common_columns(events)
+    columns.append(_series("external_id", [args.external_id for args in all_args], pl.Int64))
+    # most members occur in few kinds of event, and a column of nulls costs as much as one of values
+    for name in _OPTIONAL_INTEGER_ARGS:
+        values = list(map(attrgetter(name), all_args))
+        if values.count(None) != len(values):
+            columns.append(_lane_series(name, values))
     for name in _OPTIONAL_TEXT_ARGS:
-        values = get(name)
+        values = list(map(attrgetter(name), all_args))
         if values.count(None) != len(values):
             columns.append(pl.Series(name, values, dtype=pl.String).cast(pl.Categorical))
     return pl.DataFrame(columns)
 
 
+def _flow_frame(events: list[FlowStart] | list[FlowEnd]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            pl.Series("cat", [event.cat for event in events], dtype=pl.String).cast(pl.Categorical),
+            _lane_series("id", [event.id for event in events]),
+            _lane_series("pid", [event.pid for event in events]),
+            _lane_series("tid", [event.tid for event in events]),
+            pl.Series("ts", [event.ts for event in events], dtype=pl.Float64),
+        ]
+    )
+
+
 def _memory_frame(events: list[Instant]) -> pl.DataFrame:
     columns = [
-        _series("pid", _integers(events, "pid"), pl.Int64),
-        _series("tid", _integers(events, "tid"), pl.Int64),
+        _lane_series("pid", [event.pid for event in events]),
+        _lane_series("tid", [event.tid for event in events]),
         pl.Series("ts", [event.ts for event in events], dtype=pl.Float64),
     ]
     all_args = [event.args for event in events]
-    columns += [_series(name, [getattr(item, name) for item in all_args], pl.Int64) for name in _MEMORY_ARGS]
+    columns += [_series(name, list(map(attrgetter(name), all_args)), pl.Int64) for name in _MEMORY_ARGS]
     return pl.DataFrame(columns)

@@ -1,19 +1,101 @@
-"""Reads the columns of one large trace file; the only place that decides how many processes read it."""
+"""Reads the columns of one trace file, with a second process for the first half of a large one.
+
+``python -m steplens.readers.parallel FILE END FOLDER`` is that second process: it reads the events before a byte offset
+and leaves their columns as Arrow files in a folder. A process of its own and not a pool: a pool would import the main
+module of the user's script again.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
+import polars as pl
+
 from steplens.errors import InputError
-from steplens.readers.json_events import JsonEventFile
+from steplens.readers.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto_events import EventColumns
 
+#: below this size the second process takes longer to start than it saves
+PARALLEL_BYTES = 96 << 20
+_COUNTS = "counts.json"
 
-def read_columns(path: Path) -> tuple[EventColumns, JsonEventFile]:
-    """All events of ``path`` as columns, and the file object with header, footer and truncation."""
+
+def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[EventColumns, JsonEventFile]:
+    """All events of ``path`` as columns, and the file object with header, footer and truncation.
+
+    Args:
+        path: the trace file.
+        parallel_bytes: from which size on a second process helps.
+
+    Raises:
+        InputError: the file is missing or no trace.
+    """
     if not path.exists():
-        raise InputError(path, "does not exist")
-    file = JsonEventFile(path)
+        raise InputError(path, "does not exist", "Check the path")
+    split = None
+    if path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1:
+        split = kineto_split(path)
     columns = EventColumns()
-    columns.read(file)
+    if split is None:
+        file = JsonEventFile(path)
+        columns.read(file)
+        return columns, file
+    first_end, second_start = split
+    with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
+        command = [sys.executable, "-m", "steplens.readers.parallel", str(path), str(first_end), folder]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        helper = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            # this process takes the half with the end of the file, where header, footer and truncation are decided
+            file = JsonEventFile(path, start=second_start)
+            columns.read(file)
+            failed = helper.wait() != 0
+        finally:
+            helper.kill()
+            helper.wait()
+        if failed:
+            # whatever went wrong there shows, with its message, when this process reads everything itself
+            columns, file = EventColumns(), JsonEventFile(path)
+            columns.read(file)
+            return columns, file
+        columns.add_first(_load(Path(folder)))
     return columns, file
+
+
+def _load(folder: Path) -> EventColumns:
+    columns = EventColumns()
+    counts = json.loads((folder / _COUNTS).read_bytes())
+    columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
+    columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
+    columns.process_names = dict(counts["processes"])
+    for kind in columns.kinds:
+        file = folder / f"{kind}.arrow"
+        if file.exists():
+            columns.parts[kind] = [pl.read_ipc(file, memory_map=False)]
+    return columns
+
+
+def _main(path: str, end: str, folder: str) -> None:
+    columns = EventColumns()
+    columns.read(JsonEventFile(Path(path), end=int(end)))
+    for kind in columns.kinds:
+        frame = columns.frame(kind)
+        if frame.height:
+            frame.write_ipc(Path(folder) / f"{kind}.arrow")
+    counts = {
+        "count": columns.count,
+        "skipped": columns.skipped,
+        "damaged": columns.damaged,
+        "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
+        "processes": list(columns.process_names.items()),
+    }
+    (Path(folder) / _COUNTS).write_text(json.dumps(counts))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
