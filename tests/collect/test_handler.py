@@ -1,0 +1,104 @@
+"""The analysis that follows a window."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from steplens import profile, schedule, tensorboard_trace_handler
+from steplens.collect import handler
+
+pytestmark = pytest.mark.slow
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+
+
+def test_analysis_is_done_when_the_window_is(train, look, capfd):
+    with profile(on_trace_ready=tensorboard_trace_handler("out"), record_shapes=True):
+        train(2)
+    (run,) = look.runs("out")
+    assert (run / OUTPUT / "analyse.done").is_file(), capfd.readouterr().err
+    assert (run / OUTPUT / "trace_view.json").is_file()
+    logs = list((run / "logs").glob("profiler_*_analyse.log"))
+    assert any(log.read_text().startswith(str(run.absolute())) for log in logs)
+    assert {log.stat().st_mode & 0o777 for log in logs} == {0o640}
+
+
+def test_training_does_not_wait_with_async_mode(train, look):
+    plan = schedule(wait=0, warmup=1, active=1, repeat=2)
+    begin = time.perf_counter()
+    with profile(schedule=plan, on_trace_ready=tensorboard_trace_handler("out", async_mode=True)) as prof:
+        train(5, prof)
+    took = time.perf_counter() - begin
+    found = look.runs("out")
+    assert not any((run / OUTPUT / "analyse.done").exists() for run in found)
+    handler.wait_for_analyses()
+    assert all((run / OUTPUT / "analyse.done").is_file() for run in found)
+    assert took < (time.perf_counter() - begin) / 2
+
+
+ASYNC = """
+import torch, steplens
+ready = steplens.tensorboard_trace_handler("out", async_mode=True)
+with steplens.profile(schedule=steplens.schedule(wait=0, warmup=1, active=1, repeat=3), on_trace_ready=ready) as prof:
+    for _ in range(7):
+        torch.ones(3).cumsum(0)
+        prof.step()
+print("training done", flush=True)
+"""
+
+
+def test_program_waits_for_its_analyses(look, tmp_path):
+    done = look.python(ASYNC, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Waiting for 3 analyses" in done.stderr
+    found = look.runs(tmp_path / "out")
+    assert len(found) == 3
+    assert all((run / OUTPUT / "analyse.done").is_file() for run in found)
+
+
+def test_failed_analysis_is_one_error_line(train, look, capfd, monkeypatch):
+    monkeypatch.setattr(handler, "offline_command", lambda *_: [sys.executable, "-c", "print('broken'); raise SystemExit(2)"])
+    with profile(on_trace_ready=tensorboard_trace_handler("out")):
+        train(1)
+    (run,) = look.runs("out")
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "[ERROR]" in line]
+    (log,) = (run / "logs").iterdir()
+    assert str(log) in line
+    assert "broken" in log.read_text()
+    assert look.state(run)["state"] == "collected"
+
+
+def test_files_in_the_training_folder_are_not_imported(train, look, tmp_path):
+    for name in ("polars", "random", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the training folder')")
+    with profile(on_trace_ready=tensorboard_trace_handler("out")):
+        train(1)
+    assert (look.runs("out")[0] / OUTPUT / "analyse.done").is_file()
+
+
+def test_analysis_cannot_see_a_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("RANK", "1")
+    environment = handler.offline_environment()
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert environment["RANK"] == "1"
+    where = subprocess.run(
+        [sys.executable, "-c", "import steplens; print(steplens.__file__)"],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert where.strip() == os.path.join(environment["PYTHONPATH"].split(os.pathsep)[0], "steplens", "__init__.py")
+
+
+def test_converted_trace_has_names_of_our_own_view(train, tmp_path):
+    prof = profile(record_shapes=True)
+    prof.start()
+    train(1)
+    prof.stop()
+    prof.export_chrome_trace("trace.json")
+    assert (tmp_path / "trace.json").read_bytes().startswith(b"[")
