@@ -127,7 +127,6 @@ def show_paths(out: Path) -> None:
         print(f"\nResults: {results}")
         for file in sorted(results.iterdir()):
             print(f"  {file.name}")
-        print(f"\nTimeline: open {results / 'trace_view.json'} in https://ui.perfetto.dev")
     print("\nNext commands:")
     for arguments in (f"summary {out} --by module", f"summary {out} --by shape", "doctor", "run --out result YOUR_SCRIPT.py"):
         print(f"  {Path(sys.executable).with_name('steplens')} {arguments}")

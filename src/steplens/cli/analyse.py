@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from steplens import rundir
+from steplens.cli.text import console, plain, print_json
+
+if TYPE_CHECKING:
+    from steplens.offline import RunResult
 
 
 class Export(str, enum.Enum):
@@ -30,6 +38,34 @@ def analyse(
         list[Export] | None, typer.Option(help="Which files are written; as recorded by default. May be given twice.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Analyse again what is complete already.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
-    """Write the result files of every recorded run in PATH; what is complete already is left alone."""
-    raise NotImplementedError
+    """Write the result files of every recorded run in PATH; what is complete already is left alone.
+
+    Exit code 2 means that no run gave results, 3 that some runs or files could not be written.
+    """
+    from steplens import offline
+
+    exports = [kind.value for kind in export_type] if export_type else None
+    results = offline.analyse(path, max_process_number, exports, force=force)
+    code = offline.exit_code(results)
+    if json:
+        print_json({"path": str(path), "exit_code": code, "runs": [dataclasses.asdict(result) for result in results]})
+    else:
+        _show(results, path)
+    raise typer.Exit(code)
+
+
+def _show(results: list[RunResult], path: Path) -> None:
+    out = console()
+    for result in results:
+        if result.problem:
+            what = "no results"
+        elif result.already_complete:
+            what = "complete already"
+        else:
+            written = sum(status.status == "done" for status in result.outputs.values())
+            what = f"{written} files in {result.seconds:.1f} s" + ("" if result.ok else ", some failed")
+        out.print(plain(f"{result.path / rundir.OUTPUT_DIRECTORY}: {what}"), soft_wrap=True)
+    if any(result.ok for result in results):
+        out.print(plain(f"next: steplens summary {shlex.quote(str(path))}"), soft_wrap=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steplens.trace.run import Run
 
 TRUNCATED = "truncated"
-STEP_PREFIX = "ProfilerStep#"
+STEP_PREFIX = "ProfilerStep"
 
 #: what operators can be grouped by, and the column of the ``ops`` table that must hold something for it
 _GROUP_COLUMNS = {"module": "module", "shape": "input_shapes", "stack": "stack"}

@@ -113,17 +113,19 @@ def _show_operators(out: Console, found: Summary, by: str) -> None:
     out.print()
     wide = out.width >= NARROW
     out.print(plain(f"Operators by self time: {len(found.operators)} of {found.operator_count}, by {by}", "bold"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("module" if by == "module" else "operator", no_wrap=True, overflow="ellipsis", min_width=10)
-    key = next((column for column in _KEYS if column in found.operators[0]), None)
-    if key is not None:
-        table.add_column(by, no_wrap=True, overflow="ellipsis", min_width=8)
+    key = next((column for column in _KEYS if column in found.operators[0] and by in found.recorded), None)
     columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in found.operators:
+    numbers = [[_NUMBERS[column](row, found) for column in columns] for row in found.operators]
+    widths = [max(len(column), *(len(row[index]) for row in numbers)) for index, column in enumerate(columns)]
+    room = max(out.width - sum(widths) - 2 * len(widths), 10)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ["module" if by == "module" else "operator"] + ([by] if key is not None else []):
+        table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=room if key is None else max(room // 2 - 1, 8))
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column, justify="right", no_wrap=True, min_width=width)
+    for row, cells in zip(found.operators, numbers, strict=True):
         names = [plain(row["name"] or "", "cyan")] + ([plain(row[key] or "")] if key is not None else [])
-        table.add_row(*names, *(plain(_NUMBERS[column](row, found)) for column in columns))
+        table.add_row(*names, *map(plain, cells))
     for line in out.render_lines(table, pad=False):
         out.print(Text.assemble(*((segment.text, segment.style or "") for segment in line)), no_wrap=True, overflow="crop")
 

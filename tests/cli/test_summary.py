@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+
+def test_shows_steps_operators_memory_health_and_what_is_next(recorded: Any) -> None:
+    text = recorded.run("summary", "result").stdout
+    steps = ("Steps: 3 steps", "step 2", "f forward", "c computing")
+    for expected in (*steps, "aten::", "Memory peak", "CPU:", "Health", "results:", "next: steplens"):
+        assert expected in text
+    assert "\x1b" not in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_json_is_one_document(recorded: Any) -> None:
+    found = recorded.json("summary", "result")
+    assert len(found["steps"]) == 3
+    phases = ("data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
+    for row in found["steps"]:
+        assert sum(row[phase] for phase in phases) == row["duration_ns"]
+    assert len(found["operators"]) == 10
+    assert found["memory"][0]["peak_allocated"] > 0
+    assert found["problem"] == ""
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"), [("name", "aten::addmm"), ("shape", "8,32"), ("module", "Sequential.0"), ("stack", "No stacks")]
+)
+def test_groups_operators(recorded: Any, by: str, expected: str) -> None:
+    text = recorded.run("summary", "result", "--by", by, "--top", "40", env={"COLUMNS": "200"}).stdout
+    assert expected in text.replace("8, 32", "8,32")
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 160])
+def test_fits_the_terminal(recorded: Any, width: int) -> None:
+    text = recorded.run("summary", "result", env={"COLUMNS": str(width)}).stdout
+    bars = [line for line in text.splitlines() if line.startswith(("step", "       "))]
+    assert bars
+    assert max(map(len, bars)) <= width
+
+
+def test_colours_on_a_terminal(recorded: Any) -> None:
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    environment.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "steplens", "summary", "result"]
+    with subprocess.Popen(command, cwd=recorded.folder, env=environment, stdout=follower, stdin=subprocess.DEVNULL) as process:
+        os.close(follower)
+        text = b""
+        while True:
+            try:
+                more = os.read(leader, 65536)
+            except OSError:
+                break
+            if not more:
+                break
+            text += more
+    os.close(leader)
+    assert process.returncode == 0
+    assert "█" in text.decode()
+    assert "\x1b[" in text.decode()
+
+
+def test_names_are_shown_as_text(cli: Any, events: Any) -> None:
+    evil = "[red]x[/red]\x1b[2J\x1b]0;title\x07\u202e\nline"
+    events[1]["name"] = evil
+    text = cli.run("summary", cli.trace("trace.json", events)).stdout
+    assert "[red]x[/red]" in text
+    assert not {"\x1b", "\x07", "\u202e"} & set(text)
+    assert evil in [row["name"] for row in cli.json("summary", "trace.json")["operators"]]
+
+
+def test_long_names_leave_room_for_the_numbers(cli: Any, events: Any) -> None:
+    events[1]["name"] = "aten::" + "long_" * 40
+    for width in (40, 80):
+        text = cli.run("summary", cli.trace("trace.json", events), env={"COLUMNS": str(width)}).stdout
+        (line,) = [line for line in text.splitlines() if line.startswith("aten::long")]
+        assert "40.00 us" in line
+        assert len(line) <= width
+
+
+def test_ascii_terminal(cli: Any, events: Any) -> None:
+    events[1]["name"] = "größe"
+    path = cli.trace("trace.json", events)
+    cli.run("summary", path, env={"PYTHONIOENCODING": "ascii"})
+
+
+def test_several_runs_in_a_folder(cli: Any, recorded: Any) -> None:
+    for name in ("one_ascend_pt", "two_ascend_pt"):
+        (cli.folder / "many").mkdir(exist_ok=True)
+        subprocess.run(["cp", "-r", recorded.run_directories()[0], cli.folder / "many" / name], check=True)
+    text = cli.run("summary", "many").stdout
+    assert "Steps: 6 steps" in text
+    assert "window one_ascend_pt step 2" in text
+    # one of them is damaged: the other is shown, health names the damaged one
+    (cli.folder / "many/two_ascend_pt/KINETO/trace.json").write_text("")
+    text = cli.run("summary", "many").stdout
+    assert "Steps: 3 steps" in text
+    assert "error:" in text
+
+
+def test_closed_pipe_is_no_error(recorded: Any) -> None:
+    command = f"{sys.executable} -m steplens summary result --json --top 1000 | head -c 1"
+    done = subprocess.run(["bash", "-c", command], cwd=recorded.folder, capture_output=True, text=True, check=False)
+    assert done.stdout == "{"
+    assert done.stderr == ""
+
+
+def test_truncated_trace_shows_what_precedes_the_cut(cli: Any, events: Any) -> None:
+    path = cli.trace("trace.json", events * 200)
+    path.write_bytes(path.read_bytes()[:-300])
+    done = cli.run("summary", path, expect=2)
+    assert "aten::mm" in done.stdout
+    assert "truncated" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    found = cli.json("summary", path, expect=2)
+    assert found["steps"]
+    assert "truncated" in found["problem"]
+
+
+def test_trace_without_steps(cli: Any, events: Any) -> None:
+    done = cli.run("summary", cli.trace("trace.json", [event for event in events if "Profiler" not in event["name"]]), expect=2)
+    assert "aten::mm" in done.stdout
+    assert "no steps" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+NO_TRACES = ["", "{", "[", "nonsense", '{"traceEvents": []}', '{"other": 1}', "\x00\x01", '{"traceEvents": "x"}', "[1, 2]", "{}"]
+
+
+@pytest.mark.parametrize("content", NO_TRACES)
+@pytest.mark.parametrize("command", ["summary", "analyse"])
+def test_bad_files(cli: Any, command: str, content: str) -> None:
+    assert "trace.json" in cli.refused(command, cli.write("trace.json", content))
+
+
+@pytest.mark.parametrize("command", ["summary", "analyse"])
+def test_bad_paths(cli: Any, command: str) -> None:
+    assert "does not exist" in cli.refused(command, "missing")
+    (cli.folder / "empty").mkdir()
+    assert "no run" in cli.refused(command, "empty")
+    assert "notes.txt" in cli.refused(command, cli.write("notes.txt", "hello"))
+    (cli.folder / "bad.json.gz").write_bytes(b"\x1f\x8b nothing")
+    assert "bad.json.gz" in cli.refused(command, "bad.json.gz")
+
+
+def test_bad_input_as_json(cli: Any) -> None:
+    done = cli.run("summary", "missing", "--json", expect=2)
+    assert "does not exist" in json.loads(done.stdout)["problem"]
+    assert len(done.stderr.splitlines()) == 1
