@@ -44,8 +44,7 @@ def operator_memory(trace: Trace, device_types: list[str] | None = None) -> pl.D
         .sort("space", "time_ns", "order")
     )
     after = {
-        f"next_{column}": pl.col(column).shift(-1)
-        for column in ("space", "bytes", "time_ns", "allocated", "reserved", "active")
+        f"next_{column}": pl.col(column).shift(-1) for column in ("space", "bytes", "time_ns", "allocated", "reserved", "active")
     }
     released = (pl.col("space") == pl.col("next_space")) & (pl.col("next_bytes") < 0)
     rows = (
@@ -78,9 +77,7 @@ def operator_memory(trace: Trace, device_types: list[str] | None = None) -> pl.D
 def _many_spaces(events: pl.LazyFrame) -> bool:
     """Whether an address alone may mean two things: several processes or devices."""
     return bool(
-        events.select(
-            pl.any_horizontal(pl.col(column).n_unique() > 1 for column in _ADDRESS_SPACE if column != "address")
-        )
+        events.select(pl.any_horizontal(pl.col(column).n_unique() > 1 for column in _ADDRESS_SPACE if column != "address"))
         .collect()
         .item()
     )
@@ -99,7 +96,7 @@ def _with_owner(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     owner = rows["op"].to_frame("op")["op"]
     owner = owner.set(owner.is_not_null() & ((owner < 0) | (owner >= ops.height)), None)
     if len(skipped):
-        unfit = name.is_in(skipped)
+        unfit = name.is_in(skipped.implode())
         while True:
             climbing = unfit.gather(owner).fill_null(False)
             if not climbing.any():
@@ -126,20 +123,22 @@ def memory_summary(trace: Trace) -> pl.DataFrame:
         .group_by(keys)
         .agg(
             peak_allocated=pl.col("allocated").max(),
-            peak_allocated_ns=pl.col("time_ns").sort_by("time_ns").get(
-                pl.col("allocated").sort_by("time_ns").arg_max().fill_null(0)
-            ),
+            peak_allocated_ns=pl.col("time_ns").filter(pl.col("allocated") == pl.col("allocated").max()).min(),
             peak_reserved=pl.col("reserved").max(),
             peak_active=pl.col("active").max(),
         )
         .collect()
     )
     open_ = pl.col("release_ns").is_null()
-    allocations = operator_memory(trace).group_by(keys).agg(
-        allocations=pl.len().cast(pl.Int64),
-        allocated_bytes=pl.col("bytes").sum(),
-        open_allocations=open_.sum().cast(pl.Int64),
-        open_bytes=pl.col("bytes").filter(open_).sum(),
+    allocations = (
+        operator_memory(trace)
+        .group_by(keys)
+        .agg(
+            allocations=pl.len().cast(pl.Int64),
+            allocated_bytes=pl.col("bytes").sum(),
+            open_allocations=open_.sum().cast(pl.Int64),
+            open_bytes=pl.col("bytes").filter(open_).sum(),
+        )
     )
     return (
         peaks.join(allocations, on=keys, how="left", nulls_equal=True)

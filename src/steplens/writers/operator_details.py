@@ -34,7 +34,7 @@ def write(output: Output, path: Path) -> None:
         ops = ops.with_columns(pl.Series("ai_core_self", ai_core_self), pl.Series("ai_core_total", ai_core_total))
     distinct = ops["name"].unique()
     steps = distinct.filter(distinct.cast(pl.String).str.starts_with(STEP_PREFIX))
-    rows = ops.filter((pl.col("scope").fill_null(0) != SCOPE_MODULE) & ~pl.col("name").is_in(steps))
+    rows = ops.filter((pl.col("scope").fill_null(0) != SCOPE_MODULE) & ~pl.col("name").is_in(steps.implode()))
     rows = rows.select(pl.all().gather(pl.Series(np.argsort(rows["start_ns"].to_numpy(), kind="stable"))))
     write_csv(
         pl.select(

@@ -1,0 +1,364 @@
+"""Offline analysis of run directories: what is due, what happens to what fails, and what is left alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steplens import offline, rundir
+from steplens.errors import InputError
+from steplens.writers import kernel_details, result
+from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output
+from steplens.writers.result import OutputFile, Settings, write_result
+
+from .writers.builder import BASE_NS, training_step
+
+US = 1000
+
+
+def kineto_trace() -> dict[str, Any]:
+    """What Kineto writes for one step of two operators, an allocation and its release."""
+    common = {"ph": "X", "pid": 1000, "tid": 1001}
+    base = (BASE_NS + 5_000_000) // US
+    events = [
+        {**common, "cat": "user_annotation", "name": "ProfilerStep#3", "ts": base, "dur": 100.0, "args": {"External id": 1}},
+        {**common, "cat": "cpu_op", "name": "aten::linear", "ts": base + 2, "dur": 40.0, "args": {"External id": 2}},
+        {**common, "cat": "cpu_op", "name": "aten::mm", "ts": base + 4, "dur": 30.5, "args": {"External id": 3}},
+    ]
+    for at, size in ((5, 4096), (20, -4096)):
+        args = {
+            "Device Type": 0,
+            "Device Id": -1,
+            "Addr": 64,
+            "Bytes": size,
+            "Total Allocated": max(size, 0),
+            "Total Reserved": 0,
+        }
+        instant = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1000, "tid": 1001}
+        events.append({**instant, "ts": base + at, "args": args})
+    return {"schemaVersion": 1, "traceEvents": events}
+
+
+def info(level: str = "Level1", **common: Any) -> dict[str, Any]:
+    defaults = {"activities": ["ProfilerActivity.CPU"], "profile_memory": True}
+    experimental = {"_profiler_level": level, "_export_type": ["text"]}
+    return {"config": {"common_config": {**defaults, **common}, "experimental_config": experimental}, "rank_id": 0}
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., Path]:
+    def make(name: str = "host_1000_20240101000000000_ascend_pt", settings: dict[str, Any] | None = None) -> Path:
+        path = tmp_path / "result" / name
+        (path / rundir.RAW_DIRECTORY).mkdir(parents=True)
+        (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).write_text(json.dumps(kineto_trace()))
+        (path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).write_text(json.dumps({"state": rundir.STATE_COLLECTED, "pid": 1000}))
+        (path / "profiler_info_0.json").write_text(json.dumps(info() if settings is None else settings))
+        return path
+
+    return make
+
+
+def lose(path: Path) -> None:
+    """Leave of a run what a kill while its window was open leaves."""
+    (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).unlink()
+    state = {"state": rundir.STATE_RECORDING, "pid": 1000, "first_step": 8}
+    (path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).write_text(json.dumps(state))
+
+
+def written(path: Path) -> set[str]:
+    return {file.name for file in (path / rundir.OUTPUT_DIRECTORY).iterdir()}
+
+
+def status(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE).read_bytes())
+    return value
+
+
+ALWAYS = {"trace_view.json", "operator_details.csv", rundir.STATUS_FILE, rundir.COMPLETION_MARKER}
+MEMORY = {"memory_record.csv", "operator_memory.csv"}
+DEVICE = {"kernel_details.csv", "step_trace_time.csv"}
+
+
+@pytest.mark.parametrize(
+    ("level", "memory", "expected"),
+    [
+        ("Level_none", True, ALWAYS | MEMORY),
+        ("Level_none", False, ALWAYS),
+        ("Level0", True, ALWAYS | MEMORY | DEVICE),
+        ("Level0", False, ALWAYS | DEVICE),
+        ("Level1", True, ALWAYS | MEMORY | DEVICE | {"op_statistic.csv"}),
+        ("Level2", False, ALWAYS | DEVICE | {"op_statistic.csv"}),
+    ],
+)
+def test_the_files_of_each_level(make_run: Callable[..., Path], level: str, memory: bool, expected: set[str]) -> None:
+    path = make_run(settings=info(level, profile_memory=memory))
+    (found,) = offline.analyse(path)
+    assert found.ok
+    assert written(path) == expected
+    if not memory:
+        assert status(path)["outputs"]["memory_record.csv"]["reason"] == "profile_memory was off"
+
+
+def test_a_run_without_the_cpu_activity_has_no_operator_details(make_run: Callable[..., Path]) -> None:
+    path = make_run(settings=info(activities=["ProfilerActivity.NPU"]))
+    offline.analyse(path)
+    assert "CPU activity" in status(path)["outputs"]["operator_details.csv"]["reason"]
+
+
+def test_modes_and_time_base(make_run: Callable[..., Path]) -> None:
+    path = make_run()
+    (path / rundir.METADATA_FILE).write_text('{"mine": [1]}')
+    before = os.umask(0o077)
+    try:
+        offline.analyse(path)
+    finally:
+        os.umask(before)
+    folder = path / rundir.OUTPUT_DIRECTORY
+    assert folder.stat().st_mode & 0o777 == 0o750
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o640}
+    assert (folder / rundir.COMPLETION_MARKER).read_bytes() == b""
+    assert json.loads((path / rundir.METADATA_FILE).read_bytes()) == {"mine": [1], "base_time_ns": BASE_NS}
+    assert BASE_NS % TIME_BASE_UNIT_NS == 0
+    assert json.loads((folder / "trace_view.json").read_bytes())[0]["args"]["base_time_ns"] == BASE_NS
+
+
+def test_damaged_metadata_is_left_alone(make_run: Callable[..., Path]) -> None:
+    path = make_run()
+    (path / rundir.METADATA_FILE).write_text("{damaged")
+    assert offline.analyse(path)[0].ok
+    assert (path / rundir.METADATA_FILE).read_text() == "{damaged"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("disk\nfull"), MemoryError(), OSError(28, "No space left on device")])
+def test_one_failing_output_neither_hides_nor_removes_another(tmp_path: Path, error: Exception) -> None:
+    def broken(output: Output, path: Path) -> None:
+        path.write_text("half of a")
+        raise error
+
+    def absent(output: Output, path: Path) -> None:
+        path.write_text("half of a")
+        raise NothingToWriteError("nothing was recorded")
+
+    folder = rundir.make_directory(tmp_path / rundir.OUTPUT_DIRECTORY)
+    for stale in ("broken.csv", "not_due.csv", rundir.COMPLETION_MARKER):
+        (folder / stale).write_text("from an older analysis")
+    files = [
+        OutputFile("broken.csv", broken, ("Level0",)),
+        OutputFile("absent.csv", absent, ("Level0",)),
+        OutputFile("not_due.csv", broken, ("Level2",)),
+        OutputFile("kernel_details.csv", kernel_details.write, ("Level0",)),
+    ]
+    failures: list[str] = []
+    found = write_result(training_step(), tmp_path, Settings(), files=files, on_failure=lambda name, _: failures.append(name))
+    assert {name: entry.status for name, entry in found.items()} == {
+        "broken.csv": "failed",
+        "absent.csv": "skipped",
+        "not_due.csv": "skipped",
+        "kernel_details.csv": "done",
+    }
+    assert failures == ["broken.csv"]
+    assert "\n" not in found["broken.csv"].reason
+    assert type(error).__name__ in found["broken.csv"].reason
+    assert {file.name for file in folder.iterdir()} == {"kernel_details.csv", rundir.STATUS_FILE}
+    assert status(tmp_path)["complete"] is False
+
+
+def test_a_failed_output_is_said_and_logged(
+    make_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(output: Output, path: Path) -> None:
+        raise RuntimeError("no way")
+
+    files = (OutputFile("broken.csv", broken, ("Level1",)), *result.OUTPUT_FILES)
+    monkeypatch.setattr(write_result, "__kwdefaults__", {**(write_result.__kwdefaults__ or {}), "files": files})
+    path = make_run()
+    (found,) = offline.analyse(path)
+    assert not found.ok
+    assert rundir.COMPLETION_MARKER not in written(path)
+    assert "trace_view.json" in written(path)
+    assert "broken.csv was not written: RuntimeError: no way" in capsys.readouterr().err
+    assert offline.exit_code([found]) == 3
+    (log,) = (path / rundir.LOG_DIRECTORY).iterdir()
+    lines = log.read_text().splitlines()
+    assert str(path) in lines[0]
+    assert log.name.startswith("profiler_")
+    assert any("Traceback" in line for line in lines)
+
+
+def test_a_complete_run_is_left_alone(make_run: Callable[..., Path]) -> None:
+    path = make_run()
+    marker = path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER
+
+    def analysed_again(**options: Any) -> bool:
+        (found,) = offline.analyse(path, **options)
+        assert found.ok
+        return not found.already_complete
+
+    assert analysed_again()
+    assert not analysed_again()
+    assert analysed_again(force=True)
+    os.utime(path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE)
+    assert analysed_again()
+    (path / rundir.OUTPUT_DIRECTORY / "kernel_details.csv").unlink()
+    assert analysed_again()
+    status_file = path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE
+    status_file.write_text(status_file.read_text().replace("Level1", "Level0"))
+    assert analysed_again()
+    marker.unlink()
+    assert analysed_again()
+    assert not analysed_again()
+
+
+def test_a_killed_window_does_not_keep_the_others_back(
+    make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost, whole = make_run("a_1_20240101000000000_ascend_pt"), make_run("b_1_20240101000000001_ascend_pt")
+    offline.analyse(lost)
+    lose(lost)
+    results = offline.analyse(tmp_path / "result", max_process_number=1)
+    assert [entry.ok for entry in results] == [False, True]
+    assert [finding.check for finding in results[0].findings] == ["window_lost"]
+    assert rundir.COMPLETION_MARKER not in written(lost)
+    assert status(lost)["health"][0]["severity"] == "error"
+    assert "step 8" in status(lost)["problem"]
+    assert "step 8" in capsys.readouterr().err
+    assert rundir.COMPLETION_MARKER in written(whole)
+    assert offline.exit_code(results) == 3
+    assert offline.exit_code(results[:1]) == 2
+
+
+def test_a_damaged_trace_is_one_line(make_run: Callable[..., Path]) -> None:
+    path = make_run()
+    (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).write_bytes(b"\x00\xff not json")
+    (found,) = offline.analyse(path)
+    assert not found.ok
+    assert found.problem
+    assert "\n" not in found.problem
+
+
+def test_missing_profiler_info_is_said_in_the_status(make_run: Callable[..., Path]) -> None:
+    path = make_run()
+    (path / "profiler_info_0.json").unlink()
+    assert offline.analyse(path)[0].ok
+    assert written(path) == ALWAYS | MEMORY | DEVICE
+    assert "profiler_info.json is missing" in status(path)["notes"][0]
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"config": 3}', '{"config": {"common_config": {"activities": 7}}}', "\x00"])
+def test_strange_profiler_info_means_level0(make_run: Callable[..., Path], content: str) -> None:
+    path = make_run()
+    (path / "profiler_info_0.json").write_text(content)
+    settings, exports = offline.read_settings(path)
+    assert settings.level == "Level0"
+    assert exports == ["text"]
+    assert "profiler_info_0.json" in settings.notes[0]
+
+
+def test_the_database_is_reported_as_skipped(make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run()
+    (found,) = offline.analyse(path, export_type=["text", "db"])
+    assert found.ok
+    assert found.outputs["ascend_pytorch_profiler_0.db"].reason == "database export is not available yet"
+    assert capsys.readouterr().err.count("[WARNING]") == 1
+    assert (path / rundir.OUTPUT_DIRECTORY / "trace_view.json").is_file()
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**6, "2", True])
+def test_a_wrong_process_number_is_reset(value: Any, make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert offline.analyse(make_run(), max_process_number=value)[0].ok
+    assert "max_process_number" in capsys.readouterr().err
+
+
+def test_a_wrong_export_type_is_reset(make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert offline.analyse(make_run(), export_type="excel")[0].ok
+    assert "excel" in capsys.readouterr().err
+
+
+def test_unusable_paths(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        offline.analyse(tmp_path / "nothing")
+    with pytest.raises(InputError, match="holds no run"):
+        offline.analyse(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="not a directory"):
+        offline.analyse(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", [rundir.OUTPUT_DIRECTORY, rundir.LOG_DIRECTORY])
+def test_a_link_in_place_of_a_folder_is_refused(make_run: Callable[..., Path], tmp_path: Path, name: str) -> None:
+    path = make_run()
+    (tmp_path / "elsewhere").mkdir()
+    (path / name).symlink_to(tmp_path / "elsewhere")
+    (found,) = offline.analyse(path)
+    assert "Remove it" in found.problem
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_several_runs_in_several_processes(
+    make_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [make_run(f"w{number}_1_2024010100000000{number}_ascend_pt") for number in range(3)]
+    lose(paths[1])
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    results = offline.analyse(tmp_path / "result", max_process_number=2)
+    assert [entry.path for entry in results] == paths
+    assert [entry.ok for entry in results] == [True, False, True]
+    pids = {log.name.split("_")[2] for path in paths for log in (path / rundir.LOG_DIRECTORY).iterdir()}
+    assert str(os.getpid()) not in pids
+
+
+def test_a_script_without_a_main_guard_still_gets_its_results(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [make_run(f"w{number}_1_2024010100000000{number}_ascend_pt") for number in range(2)]
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os; os.cpu_count = lambda: 4\n"
+        "import steplens\n"
+        "print([run.ok for run in steplens.analyse('result', max_process_number=2)])\n"
+    )
+    source = Path(offline.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.strip() == "[True, True]", done.stderr
+    assert all(rundir.COMPLETION_MARKER in written(path) for path in paths)
+
+
+def test_command_line(make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run()
+    assert offline.main(["analyse", str(path)]) == 0
+    out = tmp_path / "new" / "trace.json.gz"
+    assert offline.main(["chrome", str(path), str(out)]) == 0
+    assert gzip.decompress(out.read_bytes()) == (path / rundir.OUTPUT_DIRECTORY / "trace_view.json").read_bytes()
+    assert out.stat().st_mode & 0o777 == 0o640
+    capsys.readouterr()
+    assert offline.main(["analyse", str(tmp_path / "nothing")]) == 2
+    assert offline.main(["chrome", str(tmp_path / "nothing"), str(out)]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+    lose(path)
+    assert offline.main(["analyse", str(path)]) == 2
+
+
+def test_chrome_trace_of_a_trace_in_memory_and_of_a_foreign_file(tmp_path: Path) -> None:
+    offline.export_chrome_trace(training_step(), tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_bytes())[0]["args"]["base_time_ns"] == BASE_NS
+    (tmp_path / "raw.json").write_text(json.dumps(kineto_trace()))
+    offline.export_chrome_trace(tmp_path / "raw.json", tmp_path / "b.json")
+    assert any(event["name"] == "aten::mm" for event in json.loads((tmp_path / "b.json").read_bytes()))
+    before = (tmp_path / "b.json").read_bytes()
+    with pytest.raises(InputError):
+        offline.export_chrome_trace(tmp_path / "missing", tmp_path / "b.json")
+    assert (tmp_path / "b.json").read_bytes() == before
