@@ -11,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ RESULT_VERSION = 1
 DONE = "done"
 FAILED = "failed"
 SKIPPED = "skipped"
+
+_THREADS = 2
 
 _ALWAYS = (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2)
 _DEVICE = (LEVEL0, LEVEL1, LEVEL2)
@@ -136,8 +139,8 @@ def write_result(
         settings: decides which outputs are due.
         unavailable: outputs that were asked for and cannot be written, with the reason.
         files: the table of outputs, for tests.
-        on_failure: called with the file name and the exception of each output that failed.
-        on_output: called with the name of each output before it is written.
+        on_failure: called with the file name and the exception of each output that failed, from any thread.
+        on_output: called with the name of each output before it is written, from any thread.
 
     Returns:
         file name -> what became of it, in the order of the table.
@@ -146,16 +149,15 @@ def write_result(
     (folder / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
     base_ns = _time_base(trace, run_directory)
     output = Output(trace, base_ns, settings.level)
-    statuses = {}
-    for file in files:
-        on_output(file.name)
-        if reason := why_not_due(file, settings):
-            statuses[file.name] = OutputStatus(SKIPPED, reason)
-        else:
-            statuses[file.name] = _write_one(file, output, folder / file.name, on_failure)
-        if statuses[file.name].status != DONE:
-            # an older result's file beside newer ones would pass for one of them
-            (folder / file.name).unlink(missing_ok=True)
+    # Two threads: printing is native code outside the interpreter lock, and much of the rest is the kernel's copying.
+    # The tables that several outputs read are loaded here, once.
+    for table in ("ops", "kernels", "memory"):
+        # A table that cannot be loaded fails the outputs that need it, and only those.
+        with contextlib.suppress(Exception):
+            trace.table(table)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        running = {file.name: pool.submit(_write_due, file, output, settings, folder, on_output, on_failure) for file in files}
+        statuses = {name: future.result() for name, future in running.items()}
     statuses.update({name: OutputStatus(SKIPPED, reason) for name, reason in (unavailable or {}).items()})
     write_status(run_directory, statuses, level=settings.level, base_time_ns=base_ns, notes=list(settings.notes))
     if complete(statuses):
@@ -186,6 +188,26 @@ def write_status(run_directory: Path, statuses: Mapping[str, OutputStatus], **mo
     outputs = {name: asdict(status) for name, status in statuses.items()}
     value = {"result_version": RESULT_VERSION, "complete": complete(statuses), **more, "outputs": outputs}
     rundir.write_json(output_directory(run_directory) / rundir.STATUS_FILE, value, indent=2)
+
+
+def _write_due(
+    file: OutputFile,
+    output: Output,
+    settings: Settings,
+    folder: Path,
+    on_output: Callable[[str], None],
+    on_failure: Callable[[str, BaseException], None],
+) -> OutputStatus:
+    path = folder / file.name
+    if reason := why_not_due(file, settings):
+        status = OutputStatus(SKIPPED, reason)
+    else:
+        on_output(file.name)
+        status = _write_one(file, output, path, on_failure)
+    if status.status != DONE:
+        # an older result's file beside newer ones would pass for one of them
+        path.unlink(missing_ok=True)
+    return status
 
 
 def _write_one(file: OutputFile, output: Output, path: Path, on_failure: Callable[[str, BaseException], None]) -> OutputStatus:
