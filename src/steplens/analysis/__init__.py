@@ -1,0 +1,1 @@
+"""The analyses: one module per question, pure functions of a trace."""

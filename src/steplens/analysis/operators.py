@@ -11,7 +11,12 @@ from steplens.trace.trace import Trace
 
 Grouping = Literal["name", "shape", "stack", "module"]
 
-_KEYS: dict[str, list[str]] = {"name": ["name"], "shape": ["name", "input_shapes"], "stack": ["name", "stack"], "module": ["module"]}
+_KEYS: dict[str, list[str]] = {
+    "name": ["name"],
+    "shape": ["name", "input_shapes"],
+    "stack": ["name", "stack"],
+    "module": ["module"],
+}
 ALL_STEPS = "ProfilerStep*"
 _SUMS = ("self_ns", "total_ns", "device_self_ns", "device_total_ns")
 
@@ -60,7 +65,9 @@ def operators(trace: Trace, by: Grouping = "name") -> pl.DataFrame:
         .agg(pl.col("calls", *_SUMS).sum())
         .with_columns(pl.col(*keys).cast(pl.String))
         # the ranges of the steps are one row, as in PyTorch's table; the regular grouping has made them few by now
-        .with_columns(pl.when(pl.col("name").str.starts_with(STEP_PREFIX)).then(pl.lit(ALL_STEPS)).otherwise("name").alias("name"))
+        .with_columns(
+            pl.when(pl.col("name").str.starts_with(STEP_PREFIX)).then(pl.lit(ALL_STEPS)).otherwise("name").alias("name")
+        )
         .group_by(keys)
         .agg(pl.col("calls", *_SUMS).sum())
         .sort(["self_ns", *keys], descending=[True, *([False] * len(keys))])

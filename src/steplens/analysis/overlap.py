@@ -43,13 +43,19 @@ def merge_intervals(start: Int64Array, end: Int64Array) -> Intervals:
 def _sweep(a: Intervals, b: Intervals, wanted: tuple[bool, bool]) -> Intervals:
     """The parts of the time line where (inside a, inside b) equals ``wanted``."""
     times = np.concatenate((a.start, a.end, b.start, b.end))
-    delta_a = np.concatenate((np.ones(len(a.start), np.int8), np.full(len(a.end), -1, np.int8), np.zeros(2 * len(b.start), np.int8)))
-    delta_b = np.concatenate((np.zeros(2 * len(a.start), np.int8), np.ones(len(b.start), np.int8), np.full(len(b.end), -1, np.int8)))
+    delta_a = np.concatenate(
+        (np.ones(len(a.start), np.int8), np.full(len(a.end), -1, np.int8), np.zeros(2 * len(b.start), np.int8))
+    )
+    delta_b = np.concatenate(
+        (np.zeros(2 * len(a.start), np.int8), np.ones(len(b.start), np.int8), np.full(len(b.end), -1, np.int8))
+    )
     order = np.argsort(times, kind="stable")
     times = times[order]
     inside_a = np.cumsum(delta_a[order], dtype=np.int64) > 0
     inside_b = np.cumsum(delta_b[order], dtype=np.int64) > 0
-    matching = np.flatnonzero((inside_a[:-1] == wanted[0]) & (inside_b[:-1] == wanted[1])) if len(times) else np.empty(0, np.int64)
+    matching = (
+        np.flatnonzero((inside_a[:-1] == wanted[0]) & (inside_b[:-1] == wanted[1])) if len(times) else np.empty(0, np.int64)
+    )
     return merge_intervals(times[matching], times[matching + 1])
 
 

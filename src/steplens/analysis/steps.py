@@ -88,7 +88,9 @@ def _whole(trace: Trace) -> pl.DataFrame | None:
     if bounds["start_ns"][0] is None:
         return None
     busiest = ops.group_by("pid", "tid").agg(calls=pl.len()).sort("calls", "tid", descending=[True, False]).head(1).collect()
-    return bounds.select(id=pl.lit(None, dtype=pl.Int64), start_ns="start_ns", end_ns="end_ns", pid=busiest["pid"], tid=busiest["tid"])
+    return bounds.select(
+        id=pl.lit(None, dtype=pl.Int64), start_ns="start_ns", end_ns="end_ns", pid=busiest["pid"], tid=busiest["tid"]
+    )
 
 
 def computing_tasks(trace: Trace) -> pl.LazyFrame:
@@ -100,7 +102,11 @@ def computing_tasks(trace: Trace) -> pl.LazyFrame:
 def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     ids = steps["id"]
     tasks = computing_tasks(trace).select("start_ns", "end_ns", "step").collect()
-    operations = trace.required("communication").select("start_ns", "end_ns", "step", receive=pl.col("kind").cast(pl.String) == "receive").collect()
+    operations = (
+        trace.required("communication")
+        .select("start_ns", "end_ns", "step", receive=pl.col("kind").cast(pl.String) == "receive")
+        .collect()
+    )
     group_of = {value: index for index, value in enumerate(ids.to_list())}
     space = _GroupSpace([tasks, operations], len(ids))
     computing = space.intervals(tasks, group_of)
@@ -140,7 +146,11 @@ class _GroupSpace:
         self.groups = groups
 
     def intervals(self, frame: pl.DataFrame, group_of: dict[int | None, int]) -> Intervals:
-        group = frame["step"].replace_strict(list(group_of), list(group_of.values()), default=-1, return_dtype=pl.Int64) if None not in group_of else pl.Series([0], dtype=pl.Int64).new_from_index(0, frame.height)
+        group = (
+            frame["step"].replace_strict(list(group_of), list(group_of.values()), default=-1, return_dtype=pl.Int64)
+            if None not in group_of
+            else pl.Series([0], dtype=pl.Int64).new_from_index(0, frame.height)
+        )
         offset = group.to_numpy() * self.stretch - self.origin
         keep = group.to_numpy() >= 0
         return merge_intervals((frame["start_ns"].to_numpy() + offset)[keep], (frame["end_ns"].to_numpy() + offset)[keep])
@@ -177,7 +187,10 @@ def _phases(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
         .then(pl.lit("forward"))
     )
     ranges = trace.required("ops").select("start_ns", "end_ns", kind=kind).drop_nulls("kind").collect()
-    found = {key[0]: merge_intervals(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()) for key, part in ranges.partition_by("kind", as_dict=True).items()}
+    found = {
+        key[0]: merge_intervals(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+        for key, part in ranges.partition_by("kind", as_dict=True).items()
+    }
     nothing = merge_intervals(np.empty(0, np.int64), np.empty(0, np.int64))
     data = found.get("data", nothing)
     optimizer = subtract(found.get("optimizer", nothing), data)
@@ -203,7 +216,9 @@ def bridge(a: Intervals, blockers: Intervals, borders: Int64Array) -> Intervals:
         return a
     gap_start, gap_end = a.end[:-1], a.start[1:]
     blocked = _inside(blockers, gap_start, gap_end) > 0
-    blocked |= np.searchsorted(np.sort(borders), gap_start, side="left") != np.searchsorted(np.sort(borders), gap_end, side="right")
+    blocked |= np.searchsorted(np.sort(borders), gap_start, side="left") != np.searchsorted(
+        np.sort(borders), gap_end, side="right"
+    )
     first, last = np.r_[True, blocked], np.r_[blocked, True]
     return Intervals(a.start[first], a.end[last])
 
@@ -216,7 +231,9 @@ def _inside(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
 
     def covered(time: Int64Array) -> Int64Array:
         index = np.searchsorted(a.start, time, side="right")
-        inside_last = np.where(index > 0, np.minimum(time, a.end[np.maximum(index - 1, 0)]) - a.start[np.maximum(index - 1, 0)], 0)
+        inside_last = np.where(
+            index > 0, np.minimum(time, a.end[np.maximum(index - 1, 0)]) - a.start[np.maximum(index - 1, 0)], 0
+        )
         return np.where(index > 0, before[np.maximum(index - 1, 0)] + inside_last, 0)
 
     return covered(end) - covered(start)

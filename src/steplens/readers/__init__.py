@@ -1,0 +1,1 @@
+"""The readers: one module per on-disk format, each giving a trace."""

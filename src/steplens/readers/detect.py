@@ -20,13 +20,19 @@ def load_trace(path: Path) -> Trace:
     if not path.exists():
         raise InputError(path, "does not exist", "Check the path")
     if run_directory.detect(path):
-        return store.cached(path / rundir.CACHE_DIRECTORY / "trace", run_directory.sources(path), lambda: run_directory.read(path))
+        return store.cached(
+            path / rundir.CACHE_DIRECTORY / "trace", run_directory.sources(path), lambda: run_directory.read(path)
+        )
     if kineto.detect(path):
         cache = path.parent / rundir.CACHE_DIRECTORY / path.name
         return store.cached(cache, [path], lambda: kineto.read(path))
     if path.is_file():
-        raise InputError(path, "is not a trace steplens knows", "It reads Kineto and Chrome traces (.json, .json.gz) and run directories")
-    raise InputError(path, "holds no run", "Give a run directory (its name ends in _ascend_pt), a folder of them, or a trace file")
+        raise InputError(
+            path, "is not a trace steplens knows", "It reads Kineto and Chrome traces (.json, .json.gz) and run directories"
+        )
+    raise InputError(
+        path, "holds no run", "Give a run directory (its name ends in _ascend_pt), a folder of them, or a trace file"
+    )
 
 
 def find_traces(path: Path) -> list[Path]:
@@ -41,5 +47,7 @@ def find_traces(path: Path) -> list[Path]:
         return [path]
     found = rundir.find_run_directories(path)
     if not found:
-        raise InputError(path, "holds no run", "Give a run directory (its name ends in _ascend_pt), a folder of them, or a trace file")
+        raise InputError(
+            path, "holds no run", "Give a run directory (its name ends in _ascend_pt), a folder of them, or a trace file"
+        )
     return found

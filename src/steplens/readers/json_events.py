@@ -36,7 +36,8 @@ _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 class Source(Protocol):
     """Anything bytes can be read from, up to a size, empty at the end."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """Up to ``size`` bytes; empty at the end."""
 
 
 class JsonEventFile:
@@ -57,7 +58,7 @@ class JsonEventFile:
         Args:
             path: the file.
             piece_bytes: size of the pieces, about.
-            start: begin at this event of a plain file in Kineto's layout (from ``kineto_split``); the header is read all the same.
+            start: begin at this event of a plain file in Kineto's layout (from ``kineto_split``); the header is still read.
             end: stop behind this event (from ``kineto_split``); then there is no footer, and the file is not truncated.
         """
         self.path = path

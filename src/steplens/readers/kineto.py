@@ -50,7 +50,8 @@ def read(path: Path, *, extra: dict[str, pl.DataFrame] | None = None, health: He
     if columns.count == 0:
         raise InputError(path, "holds no events", "Record at least one step, then open it again")
     _report(columns, file, log)
-    base_ns = file.header.get("baseTimeNanoseconds", 0)
+    # other tools may write the members of the top object in another order
+    base_ns = {**file.header, **file.footer}.get("baseTimeNanoseconds", 0)
     base_ns = base_ns if isinstance(base_ns, int) else 0
     raw = _tables(columns, base_ns, log)
     raw["meta"] = _meta({**file.header, **file.footer}, base_ns)
@@ -65,7 +66,8 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
             "truncated_file",
             "error",
             1,
-            f"the file breaks off inside its events; {columns.count} events before the cut were read, {file.lost_bytes} bytes behind it were not",
+            f"the file breaks off inside its events; {columns.count} events before the cut were read, "
+            f"{file.lost_bytes} bytes behind them were not",
             "everything at the end of the trace, the last step above all",
         )
     if columns.damaged:
@@ -144,7 +146,10 @@ def _convert_unique(column: pl.Series, convert: Any) -> pl.Series:
     """Apply ``convert`` to each distinct text once; a trace has few distinct shapes and many calls."""
     unique = column.unique().cast(pl.String)
     texts = [None if text is None else convert(text) for text in unique.to_list()]
-    return column.cast(pl.String).replace_strict(unique, pl.Series(texts, dtype=pl.String), return_dtype=pl.String).cast(NAME)
+    converted: pl.Series = (
+        column.cast(pl.String).replace_strict(unique, pl.Series(texts, dtype=pl.String), return_dtype=pl.String).cast(NAME)
+    )
+    return converted
 
 
 def shapes_text(raw: str) -> str | None:
@@ -195,7 +200,9 @@ def _kernels(frame: pl.DataFrame) -> pl.DataFrame:
     if not frame.height:
         return frame
     missing = [pl.lit(0, dtype=pl.Int64).alias(name) for name in ("device", "stream") if name not in frame.columns]
-    return frame.with_columns(*missing).with_columns(type="cat", core=pl.lit("CUDA", dtype=NAME), device=pl.col("device").cast(pl.Int32))
+    return frame.with_columns(*missing).with_columns(
+        type="cat", core=pl.lit("CUDA", dtype=NAME), device=pl.col("device").cast(pl.Int32)
+    )
 
 
 def _memory(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
@@ -214,16 +221,41 @@ def _flows(columns: EventColumns, base_ns: int, log: HealthLog) -> pl.DataFrame:
     if not starts.height and not ends.height:
         return pl.DataFrame()
     if not starts.height or not ends.height:
-        log.add("unmatched_flows", "warning", starts.height + ends.height, "arrows have only one end and were left out", "links between events")
+        log.add(
+            "unmatched_flows",
+            "warning",
+            starts.height + ends.height,
+            "arrows have only one end and were left out",
+            "links between events",
+        )
         return pl.DataFrame()
     keys = ["cat", "id"]
-    first_start = starts.with_columns(from_ns=_nanoseconds("ts", base_ns)).rename({"pid": "from_pid", "tid": "from_tid"}).drop("ts").unique(keys, keep="first")
-    first_end = ends.with_columns(to_ns=_nanoseconds("ts", base_ns)).rename({"pid": "to_pid", "tid": "to_tid"}).drop("ts").unique(keys, keep="first")
+    first_start = (
+        starts.with_columns(from_ns=_nanoseconds("ts", base_ns))
+        .rename({"pid": "from_pid", "tid": "from_tid"})
+        .drop("ts")
+        .unique(keys, keep="first")
+    )
+    first_end = (
+        ends.with_columns(to_ns=_nanoseconds("ts", base_ns))
+        .rename({"pid": "to_pid", "tid": "to_tid"})
+        .drop("ts")
+        .unique(keys, keep="first")
+    )
     joined = first_start.join(first_end, on=keys, how="inner")
     unmatched = starts.height + ends.height - 2 * joined.height
     if unmatched:
         log.add("unmatched_flows", "warning", unmatched, "arrow ends have no other end and were left out", "links between events")
-    return joined.select(kind=pl.col("cat").cast(NAME), flow_id="id", from_ns="from_ns", from_pid="from_pid", from_tid="from_tid", to_ns="to_ns", to_pid="to_pid", to_tid="to_tid").sort("from_ns")
+    return joined.select(
+        kind=pl.col("cat").cast(NAME),
+        flow_id="id",
+        from_ns="from_ns",
+        from_pid="from_pid",
+        from_tid="from_tid",
+        to_ns="to_ns",
+        to_pid="to_pid",
+        to_tid="to_tid",
+    ).sort("from_ns")
 
 
 def _meta(members: dict[str, Any], base_ns: int) -> pl.DataFrame:

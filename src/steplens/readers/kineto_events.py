@@ -234,15 +234,16 @@ class EventColumns:
                 ends.append(event)  # type: ignore[arg-type]
             else:
                 self._metadata(event)  # type: ignore[arg-type]
-        for name, found, frame in (
-            ("operators", operators, _operator_frame),
-            ("others", others, _other_frame),
-            ("memory", memory, _memory_frame),
-            ("flow_starts", starts, _flow_frame),
-            ("flow_ends", ends, _flow_frame),
-        ):
-            if found:
-                self.parts[name].append(frame(found))  # type: ignore[operator]
+        if operators:
+            self.parts["operators"].append(_operator_frame(operators))
+        if others:
+            self.parts["others"].append(_other_frame(others))
+        if memory:
+            self.parts["memory"].append(_memory_frame(memory))
+        if starts:
+            self.parts["flow_starts"].append(_flow_frame(starts))
+        if ends:
+            self.parts["flow_ends"].append(_flow_frame(ends))
 
     def _metadata(self, event: Metadata) -> None:
         if event.args is None or not isinstance(event.args.name, str) or not isinstance(event.pid, int):
@@ -281,7 +282,7 @@ class EventColumns:
             self.damaged += 1
 
 
-_NO_CONTROLS = {code: " " for code in range(32)}
+_NO_CONTROLS = dict.fromkeys(range(32), " ")
 
 
 def _mended(value: Any) -> Event | None:
@@ -307,9 +308,10 @@ def _mended(value: Any) -> Event | None:
     args = value.get("args")
     value["args"] = {key: item for key, item in args.items() if _fits(key, item)} if isinstance(args, dict) else None
     try:
-        return msgspec.convert(msgspec.json.decode(msgspec.json.encode(value)), Event) if kind in "siMf" else _ONE_DECODER.decode(msgspec.json.encode(value))
-    except (msgspec.ValidationError, msgspec.DecodeError):
+        event: Event = _ONE_DECODER.decode(msgspec.json.encode(value))
+    except (msgspec.ValidationError, msgspec.DecodeError, msgspec.EncodeError):
         return None
+    return event
 
 
 _INTEGER_KEYS = {

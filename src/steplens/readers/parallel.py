@@ -50,7 +50,9 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
         command = [sys.executable, "-m", "steplens.readers.parallel", str(path), str(first_end), folder]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-        helper = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        helper = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             # this process takes the half with the end of the file, where header, footer and truncation are decided
             file = JsonEventFile(path, start=second_start)

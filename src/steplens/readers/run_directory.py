@@ -39,11 +39,9 @@ def read(path: Path) -> Trace:
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
     for finding in state.get("health", []):
         if isinstance(finding, dict):
-            health.add(
-                *(str(finding.get(key, "")) for key in ("check", "severity")),
-                finding["count"] if isinstance(finding.get("count"), int) else 1,
-                *(str(finding.get(key, "")) for key in ("message", "unsafe")),
-            )
+            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
+            count = finding.get("count")
+            health.add(text["check"], text["severity"], count if isinstance(count, int) else 1, text["message"], text["unsafe"])
     raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
     if not raw_trace.is_file():
         raise InputError(path, lost_window(state), "Other windows of the same process are complete; record this one again")
@@ -87,7 +85,13 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
     info_files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
     info = read_json(info_files[0], health) if info_files else {}
     if not info:
-        health.add("missing_profiler_info", "warning", 1, "profiler_info.json is missing, so the options of the run are unknown", "which outputs are due")
+        health.add(
+            "missing_profiler_info",
+            "warning",
+            1,
+            "profiler_info.json is missing, so the options of the run are unknown",
+            "which outputs are due",
+        )
     for key in ("config", "torch_version", "steplens_version", "start_info", "end_info"):
         if key in info:
             values[key] = info[key]

@@ -1,0 +1,1 @@
+"""The waist: the tables of a run, their schema, nesting, cache and health."""

@@ -5,10 +5,12 @@ Every reader ends here, so that every source gets the same definitions. Nothing 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from steplens.trace import cpu_device, stacks
@@ -96,18 +98,21 @@ def _steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.DataFram
 def _step_of(time_ns: Int64Array, steps: pl.DataFrame | None) -> pl.Series:
     """Id of the step whose range ``[start, end)`` holds each time; null outside all steps."""
     if steps is None:
-        return pl.Series("step", [None], dtype=pl.Int64).new_from_index(0, len(time_ns))
+        return _nulls("step", pl.Int64(), len(time_ns))
     start, end, ids = (steps[column].to_numpy() for column in ("start_ns", "end_ns", "id"))
     index = np.searchsorted(start, time_ns, side="right") - 1
     inside = (index >= 0) & (time_ns < end[np.maximum(index, 0)])
-    return pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~inside), None)
+    found: pl.Series = pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~inside), None)
+    return found
 
 
 def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, health: HealthLog) -> None:
     ops = tables["ops"]
     negative = int((ops["end_ns"] < ops["start_ns"]).sum())
     if negative:
-        health.add("negative_duration", "error", negative, "calls end before they start; their length counts as zero", "operator times")
+        health.add(
+            "negative_duration", "error", negative, "calls end before they start; their length counts as zero", "operator times"
+        )
         ops = ops.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
     ops = ops.sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
@@ -155,7 +160,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     )
 
 
-def _counted_as(name: np.ndarray, nesting: Nesting) -> Int64Array:
+def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     """For each call the call whose statistics it joins: an only child with its parent's name joins the parent."""
     parent = nesting.parent
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
@@ -181,14 +186,21 @@ def _check_overlap(lane: Int64Array, start: Int64Array, end: Int64Array, nesting
 def _nullable(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:
     """Indices as a column, -1 as null."""
     series = pl.Series(values)
-    return series.set(series < 0, None).cast(dtype)
+    result: pl.Series = series.set(series < 0, None).cast(dtype)
+    return result
+
+
+def _nulls(name: str, dtype: pl.DataType, count: int) -> pl.Series:
+    """A column of nulls."""
+    column: pl.Series = pl.Series(name, [None], dtype=dtype).new_from_index(0, count)
+    return column
 
 
 def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
     """Module path of each call: the innermost module range around it, or, in backward, that of its forward call."""
     modules = ops.select("name", rows=pl.int_range(pl.len()), found=pl.col("scope") == SCOPE_MODULE).filter("found")
     if not modules.height:
-        return pl.Series("module", [None], dtype=SCHEMA["ops"]["module"]).new_from_index(0, ops.height)
+        return _nulls("module", SCHEMA["ops"]["module"], ops.height)
     texts = modules["name"].cast(pl.String).str.slice(len(MODULE_PREFIX))
     unique, codes = np.unique(texts.to_numpy(), return_inverse=True)
     own = np.full(ops.height, -1, dtype=np.int64)
@@ -207,7 +219,8 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
         own[joined["row"].to_numpy()] = joined["forward_code"].to_numpy()
         forward = inherit(nesting.parent, nesting.depth, own)
     lookup = pl.Series("module", [*unique.tolist(), None], dtype=pl.String)
-    return lookup.gather(np.where(forward < 0, len(unique), forward)).cast(SCHEMA["ops"]["module"])
+    modules_of: pl.Series = lookup.gather(np.where(forward < 0, len(unique), forward)).cast(SCHEMA["ops"]["module"])
+    return modules_of
 
 
 def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.DataFrame:
@@ -217,7 +230,7 @@ def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesti
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     found = np.full(len(time), -1, dtype=np.int64)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
         parent = nesting.parent[low:high]
         local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), time[rows])
@@ -241,5 +254,11 @@ def _kernel_ops(kernels: pl.DataFrame, ops: pl.DataFrame, api: pl.DataFrame | No
         kernels = kernels.join(targets, on="external_id", how="left").sort("id")
         lost = int(kernels["op"].null_count())
         if lost:
-            health.add("kernels_without_operator", "warning", lost, "device tasks have no operator that launched them", "device time per operator")
+            health.add(
+                "kernels_without_operator",
+                "warning",
+                lost,
+                "device tasks have no operator that launched them",
+                "device time per operator",
+            )
     return kernels

@@ -61,7 +61,12 @@ def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name").cast(pl.String)
     return ops.filter(name.str.contains(_COMMUNICATION)).select(
         name="name",
-        kind=pl.when(name.str.contains("recv")).then(pl.lit("receive")).when(name.str.contains("send")).then(pl.lit("send")).otherwise(pl.lit("collective")).cast(NAME),
+        kind=pl.when(name.str.contains("recv"))
+        .then(pl.lit("receive"))
+        .when(name.str.contains("send"))
+        .then(pl.lit("send"))
+        .otherwise(pl.lit("collective"))
+        .cast(NAME),
         group=pl.lit("default_group", dtype=NAME),
         start_ns="start_ns",
         end_ns="end_ns",

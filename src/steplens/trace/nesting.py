@@ -6,6 +6,7 @@ columns; no Python object per event exists.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +114,8 @@ def lanes(*columns: Int64Array) -> Int64Array:
     changed = np.zeros(count, dtype=bool)
     for column in columns:
         changed[1:] |= column[1:] != column[:-1]
-    return np.cumsum(changed, dtype=np.int64)
+    numbers: Int64Array = np.cumsum(changed, dtype=np.int64)
+    return numbers
 
 
 def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int64Array) -> Int64Array:
@@ -136,11 +138,11 @@ def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int6
 
 def inherit(parent: Int64Array, depth: Int64Array, own: Int64Array) -> Int64Array:
     """Value of the nearest call at or above each call that has one (``own >= 0``); -1 where none has."""
-    result = own.copy()
+    result: Int64Array = own.copy()
     # parents come before their children in depth order, so one pass per level settles everything
     order = np.argsort(depth, kind="stable")
     level_end = np.cumsum(np.bincount(depth)) if len(depth) else np.empty(0, np.int64)
-    for low, high in zip(level_end[:-1], level_end[1:], strict=True):
+    for low, high in itertools.pairwise(level_end):
         rows = order[low:high]
         rows = rows[result[rows] < 0]
         result[rows] = result[parent[rows]]

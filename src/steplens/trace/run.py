@@ -78,7 +78,13 @@ class Run:
             if frame is not None:
                 frames.append(frame.with_columns(source=pl.lit(str(source))))
         for error in self.unreadable:
-            row = {"check": ["unreadable"], "severity": ["error"], "count": [1], "message": [error.problem], "unsafe": ["everything of this part"]}
+            row = {
+                "check": ["unreadable"],
+                "severity": ["error"],
+                "count": [1],
+                "message": [error.problem],
+                "unsafe": ["everything of this part"],
+            }
             frames.append(pl.DataFrame(row, schema=SCHEMA["health"]).with_columns(source=pl.lit(str(error.path))))
         return pl.concat(frames) if frames else pl.DataFrame(schema={**SCHEMA["health"], "source": pl.String()})
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from steplens.trace.nesting import Int64Array, inherit, lanes, nest
@@ -43,10 +46,13 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
     used, index = np.unique(of_call, return_inverse=True)
     names = _names(python)
     texts = [None if number < 0 else _text(int(number), parents, codes, names) for number in used]
-    return pl.Series("stack", texts, dtype=pl.String).gather(index).cast(NAME)
+    result: pl.Series = pl.Series("stack", texts, dtype=pl.String).gather(index).cast(NAME)
+    return result
 
 
-def _number_stacks(is_frame: np.ndarray, above: Int64Array, code: Int64Array, depth: Int64Array) -> tuple[Int64Array, list[int], list[int]]:
+def _number_stacks(
+    is_frame: npt.NDArray[np.bool_], above: Int64Array, code: Int64Array, depth: Int64Array
+) -> tuple[Int64Array, list[int], list[int]]:
     """Number equal stacks equally; per number, the number of the stack below its top frame, and the top frame's code."""
     stack = np.full(len(code), -1, dtype=np.int64)
     parents: list[int] = []
@@ -58,7 +64,7 @@ def _number_stacks(is_frame: np.ndarray, above: Int64Array, code: Int64Array, de
     width = int(code.max()) + 1 if len(code) else 1
     # a frame's depth counts calls too, so equal stacks may lie on different levels; one dictionary spans all levels
     known: dict[int, int] = {}
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         rows = order[low:high]
         below = np.where(above[rows] >= 0, stack[np.maximum(above[rows], 0)], -1)
         key = (below + 1) * width + code[rows]
@@ -81,7 +87,7 @@ def _names(python: pl.DataFrame) -> dict[int, str]:
 
 
 def _text(number: int, parents: list[int], codes: list[int], names: dict[int, str]) -> str:
-    frames = []
+    frames: list[str] = []
     while number >= 0 and len(frames) < STACK_LIMIT:
         frames.append(names[codes[number]].replace(";", ","))
         number = parents[number]

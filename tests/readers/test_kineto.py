@@ -1,0 +1,310 @@
+"""The Kineto reader on good, foreign, damaged and hostile files."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from steplens.errors import InputError
+from steplens.readers import kineto, parallel
+from steplens.readers.json_events import JsonEventFile, event_ends
+from steplens.readers.kineto_events import EventColumns
+from steplens.trace.run import open_run
+from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_MODULE, SCOPE_USER
+
+BASE_NS = 1_790_857_026_000_000_000
+#: a time whose nanoseconds only just fit a double of microseconds
+START_US = 4_413_860_637_534.997
+
+
+def call(name: str, start: float, duration: float, cat: str = "cpu_op", tid: int = 11, **args: object) -> dict[str, object]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 10, "tid": tid, "ts": START_US + start, "dur": duration, "args": args}
+
+
+def events() -> list[dict[str, object]]:
+    """One step with a module, a forward call, its backward call, memory, a flow and a frame."""
+    return [
+        {"ph": "M", "name": "process_name", "pid": 10, "tid": 0, "ts": 0.0, "args": {"name": "python"}},
+        {"ph": "M", "name": "thread_name", "pid": 10, "tid": 11, "ts": 0.0, "args": {"name": "thread 11 (python)"}},
+        call("ProfilerStep#5", 0, 100, "user_annotation"),
+        call("nn.Module: Net.head", 5, 30, "user_annotation"),
+        call(
+            "aten::linear",
+            10,
+            20.5,
+            **{
+                "External id": 3,
+                "Sequence number": 7,
+                "Fwd thread id": 0,
+                "Input Dims": [[2, 3], [[4], [5, 6]], []],
+                "Input type": ["float", ["float", "int"], ""],
+            },
+        ),
+        call("aten::mm", 12, 10.001, **{"External id": 4}),
+        call("autograd::engine::evaluate_function: MmBackward0", 50, 20, tid=12, **{"Sequence number": 7, "Fwd thread id": 1}),
+        call("aten::mm", 55, 10, tid=12),
+        {"ph": "s", "id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": 10, "tid": 11, "ts": START_US + 10},
+        {"ph": "f", "id": 1, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e", "pid": 10, "tid": 12, "ts": START_US + 50},
+        {
+            "ph": "i",
+            "s": "t",
+            "cat": "cpu_instant_event",
+            "name": "[memory]",
+            "pid": 10,
+            "tid": 11,
+            "ts": START_US + 13,
+            "args": {"Total Reserved": 0, "Total Allocated": 64, "Bytes": 64, "Device Id": -1, "Device Type": 0, "Addr": 4096},
+        },
+        {
+            "ph": "X",
+            "cat": "Trace",
+            "name": "PyTorch Profiler (0)",
+            "pid": "Spans",
+            "tid": "PyTorch Profiler",
+            "ts": START_US,
+            "dur": 100,
+            "args": {"Op count": 0},
+        },
+    ]
+
+
+def kineto_text(items: list[dict[str, object]]) -> str:
+    """The line structure of Kineto's own writer."""
+    body = ",".join("\n  " + json.dumps(item, indent=4).replace("\n", "\n  ") for item in items)
+    return f'{{\n  "schemaVersion": 1,\n  "baseTimeNanoseconds": {BASE_NS},\n  "traceEvents": [{body}\n  ],"traceName": "x" }}'
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(kineto_text(events()))
+    return path
+
+
+def test_tables_of_a_small_trace(plain: Path) -> None:
+    trace = kineto.read(plain)
+    start_ns = BASE_NS + 4_413_860_637_534_997
+    assert set(trace) == {"ops", "steps", "kernels", "memory", "flows", "threads", "meta"}
+    for name in trace:
+        assert dict(trace.table(name).schema) == SCHEMA[name]
+    rows = {(row["name"], row["tid"]): row for row in trace.ops.iter_rows(named=True)}
+    linear, inner = rows["aten::linear", 11], rows["aten::mm", 11]
+    assert linear["start_ns"] == start_ns + 10_000
+    assert linear["end_ns"] == start_ns + 30_500
+    assert linear["self_ns"] == 20_500 - 10_001
+    assert inner["parent"] == linear["id"]
+    assert inner["depth"] == linear["depth"] + 1
+    assert linear["input_shapes"] == "2,3;[4;5,6];"
+    assert linear["input_types"] == "float;[float;int];"
+    assert (linear["sequence"], linear["external_id"], linear["step"]) == (7, 3, 5)
+    assert rows["nn.Module: Net.head", 11]["scope"] == SCOPE_MODULE
+    assert rows["ProfilerStep#5", 11]["scope"] == SCOPE_USER
+    backward = rows["autograd::engine::evaluate_function: MmBackward0", 12]
+    assert backward["scope"] == SCOPE_BACKWARD
+    # backward calls belong to the module of the forward call with the same sequence number
+    assert {linear["module"], backward["module"], rows["aten::mm", 12]["module"]} == {"Net.head"}
+    assert rows["ProfilerStep#5", 11]["module"] is None
+    assert trace.steps.rows() == [(5, start_ns, start_ns + 100_000, 10, 11)]
+    assert trace.memory.row(0, named=True)["op"] == inner["id"]
+    assert trace.flows.row(0) == ("fwdbwd", 1, start_ns + 10_000, 10, 11, start_ns + 50_000, 10, 12)
+    assert trace.meta_values()["base_time_ns"] == BASE_NS
+    assert trace.meta_values()["traceName"] == "x"
+    # aten::linear spends more than half of its time itself, so it is the task; the engine's wrapper never is
+    assert trace.kernels.select(pl.col("name").cast(pl.String), "stream").rows() == [("aten::linear", 11), ("aten::mm", 12)]
+
+
+@pytest.mark.parametrize("form", ["compact", "array", "reversed_keys", "spaced", "gzip", "gzip_members"])
+def test_other_layouts_give_the_same_tables(plain: Path, tmp_path: Path, form: str) -> None:
+    items = events()
+    top: object = {"baseTimeNanoseconds": BASE_NS, "traceEvents": items}
+    path = tmp_path / ("other.json.gz" if form.startswith("gzip") else "other.json")
+    if form == "compact":
+        path.write_text(json.dumps(top, separators=(",", ":")))
+    elif form == "reversed_keys":
+        path.write_text(json.dumps({"traceEvents": items, "baseTimeNanoseconds": BASE_NS}))
+    elif form == "spaced":
+        path.write_text("\ufeff \n" + json.dumps(top, indent=7))
+    elif form == "array":
+        shifted = [{**item, "ts": item["ts"] + BASE_NS / 1000} if item["ph"] != "M" else item for item in items]
+        path.write_text(json.dumps(shifted))
+    elif form == "gzip":
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+    else:
+        half = len(plain.read_bytes()) // 2
+        path.write_bytes(gzip.compress(plain.read_bytes()[:half]) + gzip.compress(plain.read_bytes()[half:]))
+    expected, found = kineto.read(plain), kineto.read(path)
+    if form == "array":
+        # absolute microseconds have no room for nanoseconds in a double
+        assert found.ops["name"].to_list() == expected.ops["name"].to_list()
+        assert (found.ops["start_ns"] - expected.ops["start_ns"]).abs().max() < 300
+        return
+    assert found.ops.equals(expected.ops)
+    assert found.memory.equals(expected.memory)
+    assert found.health is None
+
+
+def without_nulls(columns: EventColumns) -> pl.DataFrame:
+    """Operator columns in which text that no event of a piece has is empty, as it is for single events without it."""
+    return columns.frame("operators").with_columns(
+        pl.col("input_shapes", "input_types").cast(pl.String).str.replace_all(r"\s", "").fill_null("")
+    )
+
+
+def test_every_piece_size_gives_the_same_events(plain: Path) -> None:
+    whole = EventColumns()
+    whole.read(JsonEventFile(plain))
+    compact = plain.with_name("compact.json")
+    compact.write_text(json.dumps({"traceEvents": events()}))
+    for path in (plain, compact):
+        for size in (1, 7, 64, 333, 1000, 5000):
+            columns = EventColumns()
+            file = JsonEventFile(path, piece_bytes=size)
+            columns.read(file)
+            assert columns.count == len(events())
+            assert without_nulls(columns).equals(without_nulls(whole))
+            assert not file.truncated
+            assert not columns.damaged
+
+
+def test_two_processes_read_the_same(tmp_path: Path) -> None:
+    items = [item for _ in range(3000) for item in events()]
+    path = tmp_path / "large.json"
+    path.write_text(kineto_text(items))
+    together, _ = parallel.read_columns(path, parallel_bytes=0)
+    alone, _ = parallel.read_columns(path)
+    assert together.count == alone.count == len(items)
+    for kind in alone.kinds:
+        assert together.frame(kind).equals(alone.frame(kind))
+    assert together.thread_names == alone.thread_names
+
+
+def test_a_file_cut_anywhere_gives_what_precedes_the_cut(plain: Path, tmp_path: Path) -> None:
+    data = plain.read_bytes()
+    for text in (data, json.dumps({"baseTimeNanoseconds": BASE_NS, "traceEvents": events()}).encode()):
+        ends, _ = event_ends(text[text.index(b"[") + 1 :])
+        first = text.index(b"[") + 1
+        for cut in random.Random(4).sample(range(len(text) - 40), 120):
+            path = tmp_path / "cut.json"
+            path.write_bytes(text[:cut])
+            complete = sum(first + end <= cut for end in ends)
+            columns = EventColumns()
+            if not complete:
+                with pytest.raises(InputError):
+                    kineto.read(path)
+                continue
+            file = JsonEventFile(path)
+            columns.read(file)
+            assert columns.count == complete
+            assert columns.damaged == 0
+            assert file.truncated == (text[first + ends[-1] : cut].strip()[:1] != b"]")
+    compressed = tmp_path / "cut.json.gz"
+    compressed.write_bytes(gzip.compress(random.Random(1).randbytes(10) + b"", 0)[:5])
+    with pytest.raises(InputError):
+        kineto.read(compressed)
+
+
+def test_a_cut_gzip_file_gives_what_precedes_the_cut(tmp_path: Path) -> None:
+    items = [call(f"aten::op{random.Random(i).random()}", i, 0.5) for i in range(5000)]
+    path = tmp_path / "cut.json.gz"
+    data = gzip.compress(kineto_text(items).encode())
+    path.write_bytes(data[: len(data) // 2])
+    trace = kineto.read(path)
+    assert 1500 < trace.ops.height < 3500
+    assert "truncated_file" in trace.health["check"].to_list()
+
+
+def test_damaged_events_are_counted_and_the_others_kept(plain: Path, tmp_path: Path) -> None:
+    lines = json.dumps(events(), separators=(",", ":"))
+    broken = lines.replace('"name":"aten::linear"', '"name":aten::linear').replace('"dur":20,', '"dur":"20",')
+    path = tmp_path / "damaged.json"
+    path.write_text(broken)
+    trace = kineto.read(path)
+    names = trace.ops["name"].to_list()
+    assert "aten::linear" not in names
+    assert names.count("aten::mm") == 2
+    assert "autograd::engine::evaluate_function: MmBackward0" in names
+    finding = trace.health.filter(check="damaged_events").row(0, named=True)
+    assert finding["count"] == 1
+    assert finding["severity"] == "error"
+
+
+HOSTILE = {
+    "negative_duration": call("aten::a", 0, -5),
+    "huge_numbers": call("aten::a", 0, 1, **{"External id": 2**70, "Sequence number": -(2**63)}),
+    "huge_time": {**call("aten::a", 0, 1), "ts": 1e300},
+    "text_numbers": {**call("aten::a", 0, 1), "ts": "12.5", "pid": "10", "tid": "0x11"},
+    "null_members": {**call("aten::a", 0, 1), "args": None, "cat": None, "dur": None},
+    "list_name": {**call("aten::a", 0, 1), "name": ["a"]},
+    "markup": call("[red]<script>alert(1)</script>\x1b[2J=1+1", 0, 1),
+    "wrong_args": call("aten::a", 0, 1, **{"Input Dims": "x", "Input type": {"a": 1}, "External id": "y", "stream": [1]}),
+    "deep": call("aten::a", 0, 1, **{"Input Dims": json.loads("[" * 200 + "]" * 200)}),
+    "unknown_phase": {"ph": "Z", "name": "a", "ts": 1},
+    "no_phase": {"name": "a"},
+    "text_event": "aten::a",
+    "null_event": None,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_one_hostile_event_spoils_no_other(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps({"traceEvents": [*events(), HOSTILE[name]]}))
+    run = open_run(path)
+    assert run.trace().ops.filter(pl.col("name").cast(pl.String) == "aten::mm").height == 2
+    assert run.steps()["duration_ns"].to_list() == [100_000]
+    assert run.operators(by="shape").height >= 4
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "empty"),
+        (b"  \n ", "empty"),
+        (b"hello", "not a JSON trace"),
+        (b"{}", "traceEvents"),
+        (b'{"a": 1}', "traceEvents"),
+        (b'{"traceEvents": []}', "no events"),
+        (b"[]", "no events"),
+        (b'{"traceEvents": [', "no events"),
+        (b"\x1f\x8b\x08\x00garbage", "empty"),
+        (b"\x1f\x8b\x08\x00" + b"garbage" * 20, "gzip"),
+        (b"\x00" * 100, "not a JSON trace"),
+        (b'{"traceEvents": [}}}}]]]]', "no events"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words) as caught:
+        open_run(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_random_bytes_never_escape_as_another_error(plain: Path, tmp_path: Path) -> None:
+    data = bytearray(plain.read_bytes())
+    choice = random.Random(7)
+    for round_ in range(150):
+        changed = bytearray(data)
+        for _ in range(choice.randrange(1, 20)):
+            changed[choice.randrange(len(changed))] = choice.randrange(256)
+        path = tmp_path / f"fuzz{round_}.json"
+        path.write_bytes(changed)
+        with contextlib.suppress(InputError):
+            open_run(path).steps()
+
+
+def test_missing_paths_and_folders_without_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        open_run(tmp_path / "nothing.json")
+    with pytest.raises(InputError, match="holds no run"):
+        open_run(tmp_path)
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(InputError, match="not a trace"):
+        open_run(tmp_path / "notes.txt")

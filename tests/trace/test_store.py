@@ -1,0 +1,104 @@
+"""The Parquet cache: used when it matches, rebuilt when it does not, never written through a link."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from steplens import rundir
+from steplens.readers import detect
+from steplens.trace.run import open_run
+
+
+@pytest.fixture
+def trace_file(tmp_path: Path) -> Path:
+    return write(tmp_path / "t.json", "aten::a")
+
+
+def write(path: Path, name: str) -> Path:
+    events = [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 5.0, "dur": 2.0}]
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def names(path: Path) -> list[str]:
+    return open_run(path).operators()["name"].to_list()
+
+
+def cache_of(path: Path) -> Path:
+    return path.parent / rundir.CACHE_DIRECTORY / path.name
+
+
+def test_second_opening_reads_no_json(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names(trace_file) == ["aten::a"]
+    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the raw file was read again"))
+    assert names(trace_file) == ["aten::a"]
+    for file in cache_of(trace_file).iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == rundir.FILE_MODE
+    assert stat.S_IMODE(cache_of(trace_file).stat().st_mode) == rundir.DIRECTORY_MODE
+
+
+def test_a_changed_file_is_read_again(trace_file: Path) -> None:
+    assert names(trace_file) == ["aten::a"]
+    write(trace_file, "aten::b")
+    assert names(trace_file) == ["aten::b"]
+    status = trace_file.stat()
+    write(trace_file, "aten::c")
+    os.utime(trace_file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert names(trace_file) == ["aten::c"]
+
+
+@pytest.mark.parametrize("damage", ["manifest", "table", "columns", "link", "missing", "foreign_table"])
+def test_a_damaged_cache_is_rebuilt(trace_file: Path, tmp_path: Path, damage: str) -> None:
+    names(trace_file)
+    cache = cache_of(trace_file)
+    manifest = json.loads((cache / "manifest.json").read_text())
+    if damage == "manifest":
+        (cache / "manifest.json").write_text("[1")
+    elif damage == "table":
+        (cache / "ops.parquet").write_bytes(b"PAR1")
+    elif damage == "columns":
+        pl.DataFrame({"x": [1]}).write_parquet(cache / "ops.parquet")
+        manifest["tables"]["ops"] = (cache / "ops.parquet").stat().st_size
+        (cache / "manifest.json").write_text(json.dumps(manifest))
+    elif damage == "link":
+        (cache / "ops.parquet").rename(tmp_path / "elsewhere.parquet")
+        (cache / "ops.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    elif damage == "missing":
+        (cache / "ops.parquet").unlink()
+    else:
+        manifest["tables"]["../../x"] = 1
+        (cache / "manifest.json").write_text(json.dumps(manifest))
+    assert names(trace_file) == ["aten::a"]
+    assert open_run(trace_file).trace().ops.height == 1
+
+
+def test_a_linked_cache_folder_is_not_written(trace_file: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / rundir.CACHE_DIRECTORY).symlink_to(outside)
+    assert names(trace_file) == ["aten::a"]
+    assert list(outside.iterdir()) == []
+
+
+def test_run_questions_over_a_folder_of_windows(tmp_path: Path) -> None:
+    for index, state in enumerate(("collected", "collected", "recording")):
+        run = tmp_path / f"host_1_2026010100000000{index}_ascend_pt"
+        (run / rundir.RAW_DIRECTORY).mkdir(parents=True)
+        (run / rundir.RAW_DIRECTORY / rundir.STATE_FILE).write_text(
+            json.dumps({"state": state, "pid": 1, "first_step": 4 + index, "health": []})
+        )
+        if state == "collected":
+            write(run / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, f"aten::op{index}")
+    opened = open_run(tmp_path)
+    assert [trace.rank for trace in opened.traces] == [-1, -1]
+    assert sorted(opened.operators()["name"].to_list()) == ["aten::op0", "aten::op1"]
+    assert opened.sql("select count(*) as n from ops")["n"].to_list() == [2]
+    lost = opened.health().filter(check="unreadable").row(0, named=True)
+    assert "step 6" in lost["message"]
+    assert "lost" in lost["message"]
