@@ -171,5 +171,6 @@ def test_bad_command_lines(cli: Any) -> None:
 def test_a_script_that_changes_directory(cli: Any, tmp_path: Path, recorded: Any) -> None:
     script = "import os, runpy, sys\nos.makedirs('elsewhere'); os.chdir('elsewhere')\n"
     cli.write("script.py", script + f"sys.argv = ['t', '6']; runpy.run_path({str(recorded.folder / 'train.py')!r})")
-    cli.run("run", "script.py")
-    assert len(cli.run_directories()) == 1
+    done = cli.run("run", "script.py")
+    (directory,) = cli.run_directories()
+    assert f"next: steplens summary result/{directory.name}" in done.stderr

@@ -98,7 +98,8 @@ def test_several_runs_in_a_folder(cli: Any, recorded: Any) -> None:
         subprocess.run(["cp", "-r", recorded.run_directories()[0], cli.folder / "many" / name], check=True)
     text = cli.run("summary", "many").stdout
     assert "Steps: 6 steps" in text
-    assert "window one_ascend_pt step 2" in text
+    assert "window 1 step 2" in text
+    assert "window 2 CPU:" in text
     # one of them is damaged: the other is shown, health names the damaged one
     (cli.folder / "many/two_ascend_pt/KINETO/trace.json").write_text("")
     text = cli.run("summary", "many").stdout

@@ -134,9 +134,10 @@ def report(recording: Recording, steps: int, needed: int) -> list[Path]:
     return directories
 
 
-def say_next(out: Path, directories: list[Path], *, complete: bool) -> None:
-    """Where the results are, and the command that shows them."""
-    shown = shlex.quote(os.path.relpath(directories[0] if len(directories) == 1 else out))
+def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool) -> None:
+    """Where the results are, and the command that shows them, for a shell that is still in ``start``."""
+    alone = len(directories) == 1 and os.environ.get("WORLD_SIZE", "1") == "1"
+    shown = shlex.quote(os.path.relpath(directories[0] if alone else out, start))
     if complete:
         for directory in directories:
             say(f"results in {directory / rundir.OUTPUT_DIRECTORY}")

@@ -83,7 +83,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: Path,
     )
     steps = stepping.OptimizerSteps(session.on_step)
     steps.install()
-    process = os.getpid()
+    process, start = os.getpid(), Path.cwd()
     ending: BaseException | None = None
     try:
         script.run_script(name, arguments, module is not None)
@@ -97,7 +97,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: Path,
     directories = recording.report(session, steps.count, max(before, 1))
     if directories:
         complete = values.get("analyse_flag", True) and recording.analyse(directories, wait=not values.get("async_mode", False))
-        recording.say_next(out, directories, complete=complete)
+        recording.say_next(session.out, directories, start, complete=complete)
     if isinstance(ending, SystemExit):
         raise ending
     return code

@@ -63,7 +63,7 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
     extra = f", the {len(shown)} slowest are shown" if len(shown) < len(steps) else ""
     out.print()
     out.print(plain(f"Steps: {what}, {duration(total / len(steps))} on average{extra}", "bold"))
-    labels = [_label(step, steps) for step in shown]
+    labels = [f"{_part(step, steps)}step {step['step']}" for step in shown]
     times = [duration(step["duration_ns"]) for step in shown]
     left = max(map(len, labels)) + max(map(len, times)) + 2
     width = max(out.width - left - 3, MIN_BAR)
@@ -85,10 +85,14 @@ def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [step for step in steps if step["duration_ns"] >= limit][:MAX_STEPS]
 
 
-def _label(step: dict[str, Any], steps: list[dict[str, Any]]) -> str:
-    """``step 3``, with the rank and the window in front where they differ within the run."""
-    parts = [f"{column} {step[column]}" for column in ("rank", "window") if len({other.get(column) for other in steps}) > 1]
-    return " ".join([*parts, f"step {step['step']}"])
+def _part(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """``rank 3 `` or ``window 2 ``, the number of the run directory in order of name: which part of several a row is of."""
+    ranks = {other["rank"] for other in rows if "rank" in other}
+    windows = sorted({(other["rank"], other["window"]) for other in rows if "window" in other})
+    words = [f"rank {row['rank']} "] if len(ranks) > 1 else []
+    if len(windows) > len(ranks):
+        words.append(f"window {sorted({window for _, window in windows}).index(row['window']) + 1} ")
+    return "".join(words)
 
 
 def _hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
@@ -137,9 +141,9 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
     out.print(plain("Memory peak", "bold"))
     for row in memory:
         name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
-        where = "".join(f"{column} {row[column]}, " for column in ("rank", "window") if column in row)
-        line = f"{where}{name}: {size(row['peak_allocated'] or 0)} allocated at the peak, {row['allocations']} allocations"
-        _wrapped(out, plain(f"{line} of {size(row['allocated_bytes'])} in all"))
+        peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
+        rest = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
+        _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {rest}"))
 
 
 def _show_health(out: Console, health: list[dict[str, Any]]) -> None:
