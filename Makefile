@@ -50,8 +50,7 @@ $(HTA_SETUP):
 	touch $@
 
 bench: $(SETUP) $(HTA_SETUP)
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis result demo_result
