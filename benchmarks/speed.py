@@ -118,7 +118,14 @@ def measure_queries(run: Path) -> dict[str, float]:
 
     opened = open_run(run)
     times = {"import polars": imported - begin, "open": time.perf_counter() - imported}
-    for name in ("steps()", 'operators(by="name")', 'operators(by="shape")', 'operators(by="stack")', 'operators(by="module")', "memory()"):
+    for name in (
+        "steps()",
+        'operators(by="name")',
+        'operators(by="shape")',
+        'operators(by="stack")',
+        'operators(by="module")',
+        "memory()",
+    ):
         begin = time.perf_counter()
         eval_free = {"steps()": opened.steps, "memory()": opened.memory}
         if name in eval_free:
@@ -195,11 +202,18 @@ def table(result: dict[str, Any]) -> str:
     ]
     if "hta" in result:
         hta = result["hta"]
-        lines.append(f"| HolisticTraceAnalysis 0.5 load | {hta['seconds']:.1f} s | | {hta['peak_mb']:.0f} MB | steplens store is {hta['seconds'] / store:.1f} times faster | 20 |")
+        lines.append(
+            f"| HolisticTraceAnalysis 0.5 load | {hta['seconds']:.1f} s | | {hta['peak_mb']:.0f} MB | steplens store is {hta['seconds'] / store:.1f} times faster | 20 |"
+        )
     else:
-        lines.append(f"| HolisticTraceAnalysis 0.5 load | not measured: {result.get('hta_error', 'its environment is missing')} | | | | 20 |")
+        lines.append(
+            f"| HolisticTraceAnalysis 0.5 load | not measured: {result.get('hta_error', 'its environment is missing')} | | | | 20 |"
+        )
     lines += ["", "| on the cached run | median | target |", "|---|---|---|"]
-    lines += [f"| {name} | {seconds * 1000:.0f} ms | {'' if name.startswith('import') else '300 ms'} |" for name, seconds in result["queries"].items()]
+    lines += [
+        f"| {name} | {seconds * 1000:.0f} ms | {'' if name.startswith('import') else '300 ms'} |"
+        for name, seconds in result["queries"].items()
+    ]
     return "\n".join(lines)
 
 

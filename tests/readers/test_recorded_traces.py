@@ -42,7 +42,9 @@ def test_calls_and_tasks_are_complete(recorded: tuple[Path, list[dict[str, Any]]
     run = open_run(path)
     durations = [event for event in events if event.get("ph") == "X" and isinstance(event.get("pid"), int)]
     calls = [event for event in durations if event.get("cat") in ("cpu_op", "user_annotation", "Operator")]
-    tasks = [event for event in durations if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")]
+    tasks = [
+        event for event in durations if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
+    ]
     trace = run.trace()
     assert (trace.ops.height if trace.ops is not None else 0) == len(calls)
     if tasks:
