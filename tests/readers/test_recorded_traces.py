@@ -72,3 +72,38 @@ def test_every_question_has_an_answer(recorded: tuple[Path, list[dict[str, Any]]
         run.operators(by=by)
     run.memory()
     assert set(run.health()["severity"].to_list()) <= {"info", "warning", "error"}
+
+
+def test_device_times_equal_brute_force(recorded: tuple[Path, list[dict[str, Any]]]) -> None:
+    path, _ = recorded
+    run = open_run(path)
+    trace = run.trace()
+    if not trace.has_accelerator or trace.steps is None:
+        assert run.steps().height == (0 if trace.steps is None else trace.steps.height)
+        return
+    tasks = trace.kernels.select("start_ns", "end_ns", "step", pl.col("name", "type").cast(pl.String)).rows(named=True)
+    for row in run.steps().iter_rows(named=True):
+        computing, communication = [], []
+        for task in tasks:
+            if task["step"] == row["step"] and task["type"] not in ("gpu_memcpy", "gpu_memset"):
+                (communication if "nccl" in task["name"].lower() else computing).append((task["start_ns"], task["end_ns"]))
+        assert row["computing_ns"] == covered(computing)
+        assert row["communication_ns"] == covered(communication)
+        assert row["overlapped_ns"] == covered(computing) + covered(communication) - covered(computing + communication)
+    if "nccl" in path.name or "sampled" in path.name:
+        assert run.steps()["communication_ns"].sum() > 0
+    if "nccl" in path.name:
+        size = {"Float": 4, "Int": 4, "Long": 8}
+        sent = [event["args"] for event in recorded[1] if "nccl" in str(event.get("name")) and event.get("cat") == "kernel"]
+        assert trace.communication["bytes"].sum() == sum(args["In msg nelems"] * size[args["dtype"]] for args in sent)
+        assert set(trace.communication["ranks"]) == {2}
+        assert set(trace.communication["kind"].cast(pl.String)) == {"collective"}
+
+
+def covered(intervals: list[tuple[int, int]]) -> int:
+    """Length of the union, by walking along the sorted intervals."""
+    total, reach = 0, 0
+    for start, end in sorted(intervals):
+        total += max(end - max(start, reach), 0)
+        reach = max(reach, end)
+    return total

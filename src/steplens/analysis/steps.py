@@ -7,6 +7,7 @@ import polars as pl
 
 from steplens.analysis.overlap import Int64Array, Intervals, intersect, merge_intervals, subtract, union
 from steplens.trace.schema import (
+    COMMUNICATION_TYPE,
     DATALOADER_PREFIX,
     SCOPE_BACKWARD,
     SCOPE_FUNCTION,
@@ -16,7 +17,6 @@ from steplens.trace.trace import Trace
 
 #: kinds of device task that move data and do not compute
 COPY_TYPES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
-COMMUNICATION_TYPE = "communication"
 
 _OPTIMIZER_PREFIX = "Optimizer."
 

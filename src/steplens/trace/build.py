@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace import cpu_device, stacks
+from steplens.trace import cpu_device, device_work, stacks
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
@@ -141,7 +141,15 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
         tables["memory"] = _memory_ops(tables["memory"], lane, ops, nesting)
 
     if "kernels" in tables:
-        tables["kernels"] = _kernel_ops(tables["kernels"], ops, tables.get("api"), health)
+        kernels = device_work.mark_communication(_kernel_ops(tables["kernels"], ops, tables.get("api"), health))
+        if steps is not None and "op" in kernels.columns:
+            kernels = kernels.with_columns(step=device_work.device_steps(kernels, steps, ops["step"].gather(kernels["op"])))
+        else:
+            kernels = kernels.with_columns(step=_step_of(kernels["start_ns"].to_numpy(), steps))
+        tables["kernels"] = kernels
+        communication = device_work.communication_rows(kernels)
+        if communication.height and "communication" not in tables:
+            tables["communication"] = communication
     else:
         tasks = cpu_device.cpu_tasks(ops, nesting, self_ns)
         if tasks.height:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 NAME = pl.Categorical()
 
@@ -25,6 +25,9 @@ DATALOADER_PREFIX = "enumerate(DataLoader)#"
 OPTIMIZER_STEP_PREFIX = "Optimizer.step#"
 
 CORE_CPU = "CPU"
+
+#: ``kernels.type`` of tasks that communicate; they are rows of ``communication`` too
+COMMUNICATION_TYPE = "communication"
 
 SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # One framework operator call or user annotation, sorted by (pid, tid, start_ns, -end_ns).
