@@ -87,6 +87,8 @@ def _modules(trace: Trace) -> pl.DataFrame:
         .select(pl.col("module").cast(pl.String).alias("name"), "calls", "self_ns", "device_self_ns")
         .collect()
     )
+    if not own.height:
+        return pl.DataFrame(schema={"name": pl.String, **dict.fromkeys(("calls", *_SUMS), pl.Int64)})
     # the total of a module adds up the modules whose path lies below its own
     below = (
         own.with_columns(pl.col("name").str.split(".").alias("parts"))
