@@ -32,10 +32,11 @@ def trace_of(tasks, operations, ops=()) -> Trace:
     }
     if tasks:
         tables["kernels"] = pl.DataFrame(
-            [("k", "k", "CPU", start, end, step_of(start)) for start, end in tasks],
+            [("k", "k", "compute", "CPU", start, end, step_of(start)) for start, end in tasks],
             schema={
                 "name": pl.String,
                 "type": pl.String,
+                "kind": pl.String,
                 "core": pl.String,
                 "start_ns": pl.Int64,
                 "end_ns": pl.Int64,

@@ -50,7 +50,7 @@ def op(name: str, start_us: float, end_us: float, **values: Any) -> dict[str, An
 def kernel(name: str, start_us: float, end_us: float, **values: Any) -> dict[str, Any]:
     """One device task of the CPU on the main thread; times in µs after BASE_NS."""
     start, end = BASE_NS + round(start_us * 1000), BASE_NS + round(end_us * 1000)
-    task = {"name": name, "type": name, "core": "CPU", "device": 0, "stream": MAIN}
+    task = {"name": name, "type": name, "kind": "compute", "core": "CPU", "device": 0, "stream": MAIN}
     return {**task, "start_ns": start, "end_ns": end, "wait_ns": 0, **values}
 
 

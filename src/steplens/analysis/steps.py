@@ -7,16 +7,13 @@ import polars as pl
 
 from steplens.analysis.overlap import Int64Array, Intervals, intersect, merge_intervals, subtract, union
 from steplens.trace.schema import (
-    COMMUNICATION_TYPE,
     DATALOADER_PREFIX,
+    KIND_COMPUTE,
     SCOPE_BACKWARD,
     SCOPE_FUNCTION,
     SCOPE_MODULE,
 )
 from steplens.trace.trace import Trace
-
-#: kinds of device task that move data and do not compute
-COPY_TYPES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
 _OPTIMIZER_PREFIX = "Optimizer."
 
@@ -94,9 +91,8 @@ def _whole(trace: Trace) -> pl.DataFrame | None:
 
 
 def computing_tasks(trace: Trace) -> pl.LazyFrame:
-    """The device tasks that compute: no copies, no communication."""
-    kind = pl.col("type").cast(pl.String).fill_null("")
-    return trace.required("kernels").filter(~kind.is_in([*COPY_TYPES, COMMUNICATION_TYPE]))
+    """The device tasks that compute: no copies, no communication, no waiting."""
+    return trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
 
 
 def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:

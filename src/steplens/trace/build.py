@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,35 +18,38 @@ from steplens.trace import cpu_device, device_work, stacks
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
-    CORE_CPU,
     MODULE_PREFIX,
     SCHEMA,
     SCOPE_BACKWARD,
-    SCOPE_FUNCTION,
     SCOPE_MODULE,
-    STEP_PREFIX,
 )
+from steplens.trace.steps import find_steps, step_of
 from steplens.trace.trace import Trace
 
 
-def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog) -> Trace:
+def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog, *, cpu_is_device: bool = True) -> Trace:
     """Link raw tables into a ``Trace``.
 
     Args:
         source: where the tables come from.
         raw: tables with the columns of ``trace.schema`` that the source knows; empty tables count as absent.
-            ``ops`` needs name, start_ns, end_ns, pid, tid, scope; ``kernels`` may carry external_id.
+            ``ops`` needs name, start_ns, end_ns, pid, tid, scope. ``kernels`` and ``communication`` may carry what
+            ``device_work.link_launches`` links them by. Values that a source knows better (``stack``, ``module``, ``step``,
+            ``kind``) are kept.
         health: collects what is wrong with the data; becomes the ``health`` table.
+        cpu_is_device: whether the operator calls of a trace without device tasks are its device work. False where an
+            accelerator ran and its tasks are missing: the CPU's would pass for them.
     """
     tables = {name: frame for name, frame in raw.items() if frame.height}
-    steps = _steps(tables, health)
+    steps = find_steps(tables, health)
     if steps is not None:
         tables["steps"] = steps
-    if "ops" in tables:
-        _link_ops(tables, steps, health)
-    for name in ("kernels", "communication"):
-        if name in tables and "step" not in tables[name].columns:
-            tables[name] = tables[name].with_columns(step=_step_of(tables[name]["start_ns"].to_numpy(), steps))
+    linked = _link_ops(tables, steps, health) if "ops" in tables else None
+    _link_device(tables, steps, linked, health)
+    if linked is not None:
+        if "kernels" not in tables and cpu_is_device:
+            _cpu_device(tables, linked)
+        _device_times(tables, linked)
     if health.findings:
         tables["health"] = health.frame()
     return Trace(source, {name: conform(name, frame) for name, frame in tables.items()})
@@ -60,53 +64,16 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(columns)
 
 
-def _steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.DataFrame | None:
-    """The steps, from the ranges named ``ProfilerStep#<id>``; a thread of its own (or a device copy) counts once."""
-    if "steps" in tables:
-        return tables["steps"]
-    if "ops" not in tables:
-        return None
-    found = (
-        tables["ops"]
-        .lazy()
-        .filter(pl.col("name").cast(pl.String).str.starts_with(STEP_PREFIX))
-        .select(
-            pl.col("name").cast(pl.String).str.slice(len(STEP_PREFIX)).cast(pl.Int64, strict=False).alias("id"),
-            "start_ns",
-            "end_ns",
-            "pid",
-            "tid",
-        )
-        .drop_nulls("id")
-        .sort("start_ns")
-        .collect()
-    )
-    if not found.height:
-        return None
-    unique = found.unique("id", keep="first", maintain_order=True)
-    if unique.height < found.height:
-        health.add(
-            "repeated_steps",
-            "warning",
-            found.height - unique.height,
-            "step numbers occur more than once; the first range of each is used",
-            "step times",
-        )
-    return unique
+@dataclass(frozen=True)
+class _Calls:
+    """The nesting of the calls of ``ops``: lane per call, parents and subtrees, self times (ns)."""
+
+    lane: Int64Array
+    nesting: Nesting
+    self_ns: Int64Array
 
 
-def _step_of(time_ns: Int64Array, steps: pl.DataFrame | None) -> pl.Series:
-    """Id of the step whose range ``[start, end)`` holds each time; null outside all steps."""
-    if steps is None:
-        return _nulls("step", pl.Int64(), len(time_ns))
-    start, end, ids = (steps[column].to_numpy() for column in ("start_ns", "end_ns", "id"))
-    index = np.searchsorted(start, time_ns, side="right") - 1
-    inside = (index >= 0) & (time_ns < end[np.maximum(index, 0)])
-    found: pl.Series = pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~inside), None)
-    return found
-
-
-def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, health: HealthLog) -> None:
+def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, health: HealthLog) -> _Calls:
     ops = tables["ops"]
     negative = int((ops["end_ns"] < ops["start_ns"]).sum())
     if negative:
@@ -131,40 +98,76 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
         depth=pl.Series(nesting.depth, dtype=pl.Int16),
         self_ns=pl.Series(self_ns),
         counted_as=pl.Series(_counted_as(ops["name"].to_physical().to_numpy(), nesting), dtype=pl.Int32),
-        step=_step_of(start, steps),
+        step=step_of(start, steps),
         scope=scope,
     )
-    ops = ops.with_columns(module=_modules(ops, nesting))
-    if "python" in tables:
+    if not _known(ops, "module"):
+        ops = ops.with_columns(module=_modules(ops, nesting))
+    if "python" in tables and not _known(ops, "stack"):
         ops = ops.with_columns(stack=stacks.call_stacks(ops, tables["python"]))
     if "memory" in tables:
         tables["memory"] = _memory_ops(tables["memory"], lane, ops, nesting)
+    tables["ops"] = ops
+    return _Calls(lane, nesting, self_ns)
 
+
+def _known(frame: pl.DataFrame, column: str) -> bool:
+    """Whether the source fills the column."""
+    return column in frame.columns and frame[column].null_count() < frame.height
+
+
+def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, calls: _Calls | None, health: HealthLog) -> None:
+    """Launching calls and steps of device tasks and communication."""
     if "kernels" in tables:
-        kernels = device_work.mark_communication(_kernel_ops(tables["kernels"], ops, tables.get("api"), health))
-        if steps is not None and "op" in kernels.columns:
-            kernels = kernels.with_columns(step=device_work.device_steps(kernels, steps, ops["step"].gather(kernels["op"])))
-        else:
-            kernels = kernels.with_columns(step=_step_of(kernels["start_ns"].to_numpy(), steps))
+        kernels = device_work.with_kind(tables["kernels"])
+        # tasks that a source has numbered keep their numbers: kernel_metrics refers to them
+        if "id" not in kernels.columns:
+            kernels = kernels.sort("device", "stream", "start_ns").with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
         tables["kernels"] = kernels
-        communication = device_work.communication_rows(kernels)
-        if communication.height and "communication" not in tables:
-            tables["communication"] = communication
+    present = [name for name in ("kernels", "communication") if name in tables]
+    ops = tables.get("ops")
+    if calls is not None and ops is not None:
+        for name in present:
+            tables[name] = device_work.link_launches(tables[name], calls.lane, ops, calls.nesting, tables.get("api"))
+    unplaced = [name for name in present if "step" not in tables[name].columns]
+    if steps is not None and unplaced:
+        placed = device_work.device_steps([tables[name] for name in unplaced], steps, ops)
+        for name, column in zip(unplaced, placed, strict=True):
+            tables[name] = tables[name].with_columns(step=column)
     else:
-        tasks = cpu_device.cpu_tasks(ops, nesting, self_ns)
-        if tasks.height:
-            tables["kernels"] = tasks
-    if "communication" not in tables and "kernels" in tables and tables["kernels"]["core"][0] == CORE_CPU:
-        communication = cpu_device.cpu_communication(ops)
-        if communication.height:
-            tables["communication"] = communication
+        for name in unplaced:
+            tables[name] = tables[name].with_columns(step=pl.lit(None, dtype=pl.Int64))
+    if "kernels" in tables:
+        if ops is not None:
+            device_work.report_unlinked(tables["kernels"], health)
+        if "communication" not in tables:
+            tables["communication"] = device_work.communication_rows(tables["kernels"])
+            if not tables["communication"].height:
+                del tables["communication"]
+
+
+def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
+    """The CPU's own tasks and communication, where it is the only device."""
+    ops = tables["ops"]
+    tasks = cpu_device.cpu_tasks(ops, calls.nesting, calls.self_ns)
+    if not tasks.height:
+        return
+    tables["kernels"] = tasks
+    communication = cpu_device.cpu_communication(ops)
+    if "communication" not in tables and communication.height:
+        tables["communication"] = communication
+
+
+def _device_times(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
+    """Add to every call the time of the device tasks that it, and everything below it, launched."""
+    ops = tables["ops"]
     device_self = np.zeros(ops.height, dtype=np.int64)
     if "kernels" in tables:
         linked = tables["kernels"].select("op", length=pl.col("end_ns") - pl.col("start_ns")).drop_nulls("op")
         np.add.at(device_self, linked["op"].to_numpy(), linked["length"].to_numpy())
     tables["ops"] = ops.with_columns(
         device_self_ns=pl.Series(device_self),
-        device_total_ns=pl.Series(subtree_sums(nesting.subtree_end, device_self)),
+        device_total_ns=pl.Series(subtree_sums(calls.nesting.subtree_end, device_self)),
     )
 
 
@@ -244,29 +247,3 @@ def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesti
         local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), time[rows])
         found[rows] = np.where(local < 0, -1, local + low)
     return memory.with_columns(op=_nullable(found, pl.Int32))
-
-
-def _kernel_ops(kernels: pl.DataFrame, ops: pl.DataFrame, api: pl.DataFrame | None, health: HealthLog) -> pl.DataFrame:
-    """Link device tasks to the call that launched them, and add the time from launch to start."""
-    kernels = kernels.sort("device", "stream", "start_ns").with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
-    if api is not None and "correlation" in kernels.columns and "correlation" in api.columns:
-        launches = api.drop_nulls("correlation").unique("correlation", keep="first")
-        kernels = kernels.join(
-            launches.select("correlation", launch_ns="start_ns", launch_external="external_id"), on="correlation", how="left"
-        ).with_columns(wait_ns=pl.col("start_ns") - pl.col("launch_ns"))
-        if "external_id" in kernels.columns:
-            kernels = kernels.with_columns(external_id=pl.coalesce("external_id", "launch_external"))
-    if "external_id" in kernels.columns and "external_id" in ops.columns:
-        targets = ops.filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & pl.col("external_id").is_not_null())
-        targets = targets.unique("external_id", keep="first").select("external_id", op="id")
-        kernels = kernels.join(targets, on="external_id", how="left").sort("id")
-        lost = int(kernels["op"].null_count())
-        if lost:
-            health.add(
-                "kernels_without_operator",
-                "warning",
-                lost,
-                "device tasks have no operator that launched them",
-                "device time per operator",
-            )
-    return kernels

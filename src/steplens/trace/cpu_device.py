@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from steplens.trace.nesting import Int64Array, Nesting
-from steplens.trace.schema import CORE_CPU, NAME, SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
 
 _ENGINE_PREFIX = "autograd::engine::"
 _COMMUNICATION = r"^(gloo|mpi|ucc):"
@@ -45,6 +45,7 @@ def cpu_tasks(ops: pl.DataFrame, nesting: Nesting, self_ns: Int64Array) -> pl.Da
         id=pl.int_range(pl.len(), dtype=pl.Int32),
         name="name",
         type=pl.col("name").cast(pl.String).str.split("::").list.last().cast(NAME),
+        kind=pl.lit(KIND_COMPUTE, dtype=NAME),
         core=pl.lit(CORE_CPU, dtype=NAME),
         device=pl.lit(0, dtype=pl.Int32),
         stream="tid",
@@ -62,10 +63,10 @@ def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.filter(name.str.contains(_COMMUNICATION)).select(
         name="name",
         kind=pl.when(name.str.contains("recv"))
-        .then(pl.lit("receive"))
+        .then(pl.lit(RECEIVE))
         .when(name.str.contains("send"))
-        .then(pl.lit("send"))
-        .otherwise(pl.lit("collective"))
+        .then(pl.lit(SEND))
+        .otherwise(pl.lit(COLLECTIVE))
         .cast(NAME),
         group=pl.lit("default_group", dtype=NAME),
         start_ns="start_ns",

@@ -1,15 +1,31 @@
-"""Device tasks of an accelerator: which of them communicate, and which step each belongs to."""
+"""Device tasks of an accelerator: what launched them, which communicate, and which step each belongs to."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import polars as pl
 
-from steplens.trace.nesting import Int64Array
-from steplens.trace.schema import COMMUNICATION_TYPE, NAME
+from steplens.trace.health import HealthLog
+from steplens.trace.nesting import Int64Array, Nesting, innermost
+from steplens.trace.schema import (
+    COLLECTIVE,
+    KIND_COMMUNICATION,
+    KIND_COMPUTE,
+    KIND_COPY,
+    NAME,
+    RECEIVE,
+    SCOPE_BACKWARD,
+    SCOPE_FUNCTION,
+    SEND,
+)
+from steplens.trace.steps import step_of
 
 #: kernels of the collective libraries; what a library calls its kernels is all that every version of a trace tells
 _COMMUNICATION_KERNEL = r"(?i)^(nccl|rccl|hcom_|hccl)"
+
+_COPY_TYPES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
@@ -19,17 +35,101 @@ _ELEMENT_BYTES = {
 }
 
 
-def mark_communication(kernels: pl.DataFrame) -> pl.DataFrame:
-    """``kernels`` with the type of communication tasks set to ``communication``."""
-    communicates = pl.col("name").cast(pl.String).str.contains(_COMMUNICATION_KERNEL)
+def with_kind(kernels: pl.DataFrame) -> pl.DataFrame:
+    """``kernels`` with the column ``kind``; a source that knows it keeps its own."""
+    if "kind" in kernels.columns:
+        return kernels
+    type_ = pl.col("type").cast(pl.String).fill_null("")
     return kernels.with_columns(
-        type=pl.when(communicates).then(pl.lit(COMMUNICATION_TYPE)).otherwise(pl.col("type").cast(pl.String)).cast(NAME)
+        kind=pl.when(type_.is_in(_COPY_TYPES))
+        .then(pl.lit(KIND_COPY))
+        .when(pl.col("name").cast(pl.String).str.contains(_COMMUNICATION_KERNEL))
+        .then(pl.lit(KIND_COMMUNICATION))
+        .otherwise(pl.lit(KIND_COMPUTE))
+        .cast(NAME)
     )
+
+
+def link_launches(
+    tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting, api: pl.DataFrame | None
+) -> pl.DataFrame:
+    """Link device tasks (or communication operations) to the call that launched them: the column ``op``.
+
+    Three sources of truth, the first one that a task has wins:
+
+    1. ``launch_ns``, ``launch_pid``, ``launch_tid``: a point on a host thread; the innermost call around it.
+    2. ``external_id``, of the task or of the runtime call with its ``correlation``: the call with that id (Kineto).
+
+    ``launch_ns`` and ``wait_ns`` (launch to start) are filled from the runtime call where the source does not have them.
+
+    Args:
+        tasks: start_ns, end_ns and any of the columns above; shape (n,).
+        lane: number of the thread of each call.
+        ops: linked calls sorted by thread and start.
+        nesting: their nesting.
+        api: runtime calls, or None.
+    """
+    tasks = tasks.with_row_index("_row")
+    if "op" not in tasks.columns:
+        tasks = tasks.with_columns(op=pl.lit(None, dtype=pl.Int32))
+    if "launch_tid" in tasks.columns:
+        tasks = tasks.with_columns(op=pl.coalesce("op", _around(tasks, lane, ops, nesting)))
+    if api is not None and {"correlation", "external_id"} & set(tasks.columns) and "correlation" in api.columns:
+        known = api.drop_nulls("correlation").unique("correlation", keep="first")
+        external = pl.col("external_id") if "external_id" in api.columns else pl.lit(None, dtype=pl.Int64)
+        tasks = tasks.join(
+            known.select("correlation", _launch="start_ns", _external=external),
+            on="correlation",
+            how="left",
+            maintain_order="left",
+        )
+        launch = pl.coalesce("launch_ns", "_launch") if "launch_ns" in tasks.columns else pl.col("_launch")
+        tasks = tasks.with_columns(launch_ns=launch)
+        if "wait_ns" not in tasks.columns:
+            tasks = tasks.with_columns(wait_ns=pl.col("start_ns") - pl.col("launch_ns"))
+        own = pl.coalesce("external_id", "_external") if "external_id" in tasks.columns else pl.col("_external")
+        tasks = tasks.with_columns(external_id=own).drop("_launch", "_external")
+    if "external_id" in tasks.columns and "external_id" in ops.columns:
+        targets = ops.filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & pl.col("external_id").is_not_null())
+        targets = targets.unique("external_id", keep="first").select("external_id", _op="id")
+        tasks = tasks.join(targets, on="external_id", how="left", maintain_order="left")
+        tasks = tasks.with_columns(op=pl.coalesce("op", "_op")).drop("_op")
+    return tasks.sort("_row").drop("_row")
+
+
+def _around(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
+    """Id of the innermost call around each task's launch point on its thread, null where there is none."""
+    point, pid, tid = (tasks[column].fill_null(-1).to_numpy() for column in ("launch_ns", "launch_pid", "launch_tid"))
+    start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    found = np.full(len(point), -1, dtype=np.int64)
+    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
+    for low, high in itertools.pairwise(bounds):
+        rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
+        if len(rows):
+            parent = nesting.parent[low:high]
+            local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), point[rows])
+            found[rows] = np.where(local < 0, -1, local + low)
+    series = pl.Series("op", found)
+    calls: pl.Series = series.set(series < 0, None).cast(pl.Int32)
+    return calls
+
+
+def report_unlinked(kernels: pl.DataFrame, health: HealthLog) -> None:
+    """Report the device tasks that have no operator."""
+    lost = int(kernels.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION]))["op"].null_count())
+    if lost:
+        health.add(
+            "kernels_without_operator",
+            "warning",
+            lost,
+            "device tasks have no operator that launched them",
+            "device time per operator",
+        )
 
 
 def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
     """The communication tasks as rows of ``communication``; size, group and kind where the source records them."""
-    tasks = kernels.filter(pl.col("type").cast(pl.String) == COMMUNICATION_TYPE)
+    tasks = kernels.filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION)
     known = set(tasks.columns)
 
     def text(column: str) -> pl.Expr:
@@ -41,30 +141,34 @@ def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
     operation = text("collective").str.to_lowercase().fill_null("")
     kind = (
         pl.when(operation.str.contains("recv"))
-        .then(pl.lit("receive"))
+        .then(pl.lit(RECEIVE))
         .when(operation.str.contains("send"))
-        .then(pl.lit("send"))
-        .otherwise(pl.lit("collective"))
+        .then(pl.lit(SEND))
+        .otherwise(pl.lit(COLLECTIVE))
     )
     element_bytes = text("dtype").replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return tasks.select(
         name="name",
         kind=kind.cast(NAME),
+        operation=pl.when(operation != "").then(operation).cast(NAME),
         group=text("group").cast(NAME),
         ranks=number("group_size").cast(pl.Int32),
+        elements=number("elements"),
         bytes=number("elements") * element_bytes,
         dtype=text("dtype").cast(NAME),
         start_ns="start_ns",
         end_ns="end_ns",
+        launch_ns=number("launch_ns"),
+        correlation=number("correlation"),
         device="device",
         stream="stream",
-        op="op" if "op" in known else pl.lit(None, dtype=pl.Int32),
+        op=number("op").cast(pl.Int32),
         step="step",
-        peer=pl.when(kind == "receive").then(number("source")).when(kind == "send").then(number("destination")).cast(pl.Int32),
+        peer=pl.when(kind == RECEIVE).then(number("source")).when(kind == SEND).then(number("destination")).cast(pl.Int32),
     )
 
 
-def device_steps(kernels: pl.DataFrame, steps: pl.DataFrame, launched_in: pl.Series) -> pl.Series:
+def device_steps(tasks: list[pl.DataFrame], steps: pl.DataFrame, ops: pl.DataFrame | None) -> list[pl.Series]:
     """Step of each device task by its start, within the steps' ranges on the device.
 
     An accelerator works behind the host, so a step's range on it is its own: from the start of the first task launched
@@ -72,27 +176,37 @@ def device_steps(kernels: pl.DataFrame, steps: pl.DataFrame, launched_in: pl.Ser
     launched nothing keeps its host range. Where ranges overlap, the earlier step has the task.
 
     Args:
-        kernels: tasks with start_ns and end_ns, shape (n,).
+        tasks: frames with start_ns, end_ns and any of launch_ns (host time) and op (the call that launched it).
         steps: id, start_ns, end_ns, sorted by start.
-        launched_in: id of the step during which each task was launched, null where unknown, shape (n,).
+        ops: calls with the column ``step``, or None.
+
+    Returns:
+        one column of step ids per frame, null outside all steps.
     """
     first, last = (steps[column].to_numpy().copy() for column in ("start_ns", "end_ns"))
-    own = (
-        kernels.select("start_ns", "end_ns", step=launched_in)
-        .drop_nulls("step")
-        .group_by("step")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    )
+    launched = []
+    for frame in tasks:
+        launched_in = pl.Series("step", [None], dtype=pl.Int64).new_from_index(0, frame.height)
+        if "op" in frame.columns and ops is not None:
+            launched_in = ops["step"].gather(frame["op"])
+        if "launch_ns" in frame.columns:
+            by_time = step_of(frame["launch_ns"].fill_null(-1).to_numpy(), steps)
+            launched_in = pl.select(pl.coalesce(by_time, launched_in)).to_series()
+        launched.append(frame.select("start_ns", "end_ns", step=launched_in).drop_nulls("step"))
+    own = pl.concat(launched).group_by("step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     row_of = {step: row for row, step in enumerate(steps["id"].to_list())}
     for step, start, end in own.iter_rows():
         row = row_of.get(step)
         if row is not None:
             first[row], last[row] = start, max(end, int(last[row]))
-    time: Int64Array = kernels["start_ns"].to_numpy()
-    # the first range that ends behind the task's start: ends are made to rise, since a range inside an earlier one never wins
-    row_index = np.searchsorted(np.maximum.accumulate(last), time, side="right")
-    inside = row_index < len(first)
-    row_index = np.minimum(row_index, len(first) - 1)
-    inside &= first[row_index] <= time
-    result: pl.Series = pl.Series("step", steps["id"].to_numpy()[row_index]).set(pl.Series(~inside), None)
+    # the first range that ends behind a task's start: ends are made to rise, since a range inside an earlier one never wins
+    rising = np.maximum.accumulate(last)
+    result = []
+    for frame in tasks:
+        time: Int64Array = frame["start_ns"].to_numpy()
+        row_index = np.searchsorted(rising, time, side="right")
+        inside = row_index < len(first)
+        row_index = np.minimum(row_index, len(first) - 1)
+        inside &= first[row_index] <= time
+        result.append(pl.Series("step", steps["id"].to_numpy()[row_index]).set(pl.Series(~inside), None))
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 NAME = pl.Categorical()
 
@@ -26,8 +26,27 @@ OPTIMIZER_STEP_PREFIX = "Optimizer.step#"
 
 CORE_CPU = "CPU"
 
-#: ``kernels.type`` of tasks that communicate; they are rows of ``communication`` too
-COMMUNICATION_TYPE = "communication"
+CORE_CUDA = "CUDA"
+CORE_ROCM = "ROCM"
+
+#: values of ``kernels.kind``: what a device task does with the time line of its device.
+#: communication tasks are rows of ``communication`` too; KIND_OTHER is what neither computes, communicates nor copies
+#: (waits, event records, the inner tasks of a collective).
+KIND_COMPUTE = "compute"
+KIND_COMMUNICATION = "communication"
+KIND_COPY = "copy"
+KIND_OTHER = "other"
+
+#: values of ``communication.kind``
+COLLECTIVE = "collective"
+SEND = "send"
+RECEIVE = "receive"
+
+#: values of ``memory.event``
+ALLOCATE = "allocate"
+FREE = "free"
+#: the block went back to the allocator's pool, later than the tensor let go of it
+BLOCK_FREE = "block_free"
 
 SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # One framework operator call or user annotation, sorted by (pid, tid, start_ns, -end_ns).
@@ -70,7 +89,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "parent": pl.Int64(),
         "module_id": pl.Int64(),
     },
-    # One runtime or driver call.
+    # One runtime or driver call; layer is the source's ("cuda_runtime", "cuda_driver", "acl", "node", "runtime" ...).
     "api": {
         "name": NAME,
         "layer": NAME,
@@ -81,43 +100,133 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "correlation": pl.Int64(),
         "external_id": pl.Int64(),
     },
+    # One task that the framework handed to its own launching thread (Ascend's task queue).
+    "task_queue": {
+        "name": NAME,
+        "correlation": pl.Int64(),
+        "pid": pl.Int64(),
+        "enqueue_tid": pl.Int64(),
+        "enqueue_start_ns": pl.Int64(),
+        "enqueue_end_ns": pl.Int64(),
+        "dequeue_tid": pl.Int64(),
+        "dequeue_start_ns": pl.Int64(),
+        "dequeue_end_ns": pl.Int64(),
+    },
     # One device task. On a run without accelerator the CPU is the device: core "CPU", stream = thread id.
+    # type = the source's own type (Ascend's OP Type) or, where it has none, the category; category = matmul,
+    # convolution, attention ..., see trace.classify. launch_ns = host time of the call that launched it.
+    # wait_ns: on CUDA and ROCm from launch to start, on Ascend the device's Wait Time (since the stream's previous task).
+    # bytes: of a copy. blocks: thread blocks or AI cores used.
     "kernels": {
         "id": pl.Int32(),
         "name": NAME,
         "type": NAME,
+        "kind": NAME,
+        "category": NAME,
         "core": NAME,
         "device": pl.Int32(),
         "stream": pl.Int64(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "wait_ns": pl.Int64(),
+        "launch_ns": pl.Int64(),
         "correlation": pl.Int64(),
         "op": pl.Int32(),
         "step": pl.Int64(),
+        "bytes": pl.Int64(),
+        "task_id": pl.Int64(),
+        "model_id": pl.Int64(),
+        "context_id": pl.Int64(),
+        "state": NAME,
+        "blocks": pl.Int64(),
+        "mix_blocks": pl.Int64(),
+        "hf32": NAME,
         "input_shapes": NAME,
         "input_types": NAME,
+        "input_formats": NAME,
+        "output_shapes": NAME,
+        "output_types": NAME,
+        "output_formats": NAME,
     },
-    # One collective or point-to-point operation; kind is "collective", "send" or "receive".
+    # One measured value of a device task (performance counters, occupancy, registers), in the source's unit and order.
+    "kernel_metrics": {
+        "kernel": pl.Int32(),
+        "name": NAME,
+        "value": pl.Float64(),
+    },
+    # One collective or point-to-point operation; kind is "collective", "send" or "receive"; operation = "allreduce" ...;
+    # ranks = size of the group; elements and dtype as the library counts them; algorithm = the library's name of it.
     "communication": {
         "name": NAME,
         "kind": NAME,
+        "operation": NAME,
         "group": NAME,
         "ranks": pl.Int32(),
+        "elements": pl.Int64(),
         "bytes": pl.Int64(),
         "dtype": NAME,
+        "algorithm": NAME,
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
+        "launch_ns": pl.Int64(),
+        "correlation": pl.Int64(),
         "device": pl.Int32(),
         "stream": pl.Int64(),
         "op": pl.Int32(),
         "step": pl.Int64(),
         "peer": pl.Int32(),
     },
-    # One allocator event: bytes > 0 allocates, bytes < 0 frees; device_type "CPU", "CUDA" or "NPU".
+    # What the communication library measured of one operation, in its units (ms, MB of 10**6 bytes, GB/s);
+    # kind is "collective" or "p2p", group the name or hash that the library gives.
+    "communication_times": {
+        "name": NAME,
+        "group": NAME,
+        "kind": NAME,
+        "step": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "elapse_ms": pl.Float64(),
+        "transit_ms": pl.Float64(),
+        "wait_ms": pl.Float64(),
+        "synchronization_ms": pl.Float64(),
+        "idle_ms": pl.Float64(),
+    },
+    # The same per transport and packet size; package_mb is null where a transport was not used.
+    "communication_bandwidth": {
+        "name": NAME,
+        "group": NAME,
+        "kind": NAME,
+        "step": pl.Int64(),
+        "transport": NAME,
+        "size_mb": pl.Float64(),
+        "transit_ms": pl.Float64(),
+        "bandwidth_gbps": pl.Float64(),
+        "large_packet_ratio": pl.Float64(),
+        "package_mb": pl.Float64(),
+        "count": pl.Int64(),
+        "duration_ms": pl.Float64(),
+    },
+    # The same per pair of ranks. selection is null for a row of one operation; in a result that holds selected rows only
+    # it is "top1", "middle", "bottom1" ... or "total", and name is the type of operation ("allreduce").
+    "communication_matrix": {
+        "name": NAME,
+        "selection": NAME,
+        "op_name": NAME,
+        "group": NAME,
+        "kind": NAME,
+        "step": pl.Int64(),
+        "source": pl.Int32(),
+        "destination": pl.Int32(),
+        "transport": NAME,
+        "size_mb": pl.Float64(),
+        "transit_ms": pl.Float64(),
+        "bandwidth_gbps": pl.Float64(),
+    },
+    # One allocator event: bytes > 0 allocates, bytes < 0 frees (event says which, see ALLOCATE, FREE, BLOCK_FREE; null: by
+    # sign); device_type "CPU", "CUDA" or "NPU". bytes and address are null where a source records only the totals.
     # allocated, reserved and active are the allocator's totals after the event; op = innermost call around it.
     "memory": {
         "time_ns": pl.Int64(),
+        "event": NAME,
         "address": pl.Int64(),
         "bytes": pl.Int64(),
         "allocated": pl.Int64(),
@@ -131,6 +240,25 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "op": pl.Int32(),
         "component": NAME,
     },
+    # One allocation with its release, in order of allocation; only of sources that record pairs instead of events.
+    "allocations": {
+        "name": NAME,
+        "op": pl.Int32(),
+        "bytes": pl.Int64(),
+        "allocation_ns": pl.Int64(),
+        "release_ns": pl.Int64(),
+        "active_release_ns": pl.Int64(),
+        "allocation_allocated": pl.Int64(),
+        "allocation_reserved": pl.Int64(),
+        "allocation_active": pl.Int64(),
+        "release_allocated": pl.Int64(),
+        "release_reserved": pl.Int64(),
+        "release_active": pl.Int64(),
+        "stream": pl.Int64(),
+        "device_type": NAME,
+        "device": pl.Int32(),
+        "component": NAME,
+    },
     # One training step: from one prof.step() to the next, on the thread that steps.
     "steps": {
         "id": pl.Int64(),
@@ -139,13 +267,16 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "pid": pl.Int64(),
         "tid": pl.Int64(),
     },
+    # One user mark (end_ns = start_ns) or range.
     "marks": {
         "domain": NAME,
         "message": NAME,
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
+        "pid": pl.Int64(),
         "tid": pl.Int64(),
         "stream": pl.Int64(),
+        "correlation": pl.Int64(),
     },
     # One garbage collection of the Python interpreter.
     "gc": {
@@ -155,7 +286,9 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "tid": pl.Int64(),
         "generation": pl.Int32(),
     },
+    # One sample of a counter; group is what is sampled ("HBM", "LLC", "NPU MEM", "npu_module_mem" ...).
     "counters": {
+        "group": NAME,
         "name": NAME,
         "unit": NAME,
         "time_ns": pl.Int64(),
@@ -178,6 +311,13 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "pid": pl.Int64(),
         "tid": pl.Int64(),
         "name": pl.String(),
+    },
+    # One row of a table that a source keeps and steplens hands on unchanged (l2_cache, api_statistic, nic ...): record is a
+    # JSON object of text, keys in the order of the source's columns.
+    "source_tables": {
+        "table": pl.String(),
+        "row": pl.Int32(),
+        "record": pl.String(),
     },
     # key/value; the value is JSON text.
     "meta": {
