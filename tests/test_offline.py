@@ -288,7 +288,7 @@ def test_unusable_paths(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         offline.analyse(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="not a directory"):
+    with pytest.raises(InputError, match="trace file"):
         offline.analyse(tmp_path / "file")
 
 

@@ -1,6 +1,7 @@
-"""Turns recorded run directories into results: in a process of its own after collection, or at any time later.
+"""Turns recorded data into results: in a process of its own after collection, or at any time later.
 
 steplens.analyse("result")                           # a run directory or a folder of them
+steplens.analyse("capture", recompute=True)          # results of another profiler, computed again beside them
 python -m steplens.offline analyse RUN_DIR
 python -m steplens.offline chrome RUN_DIR trace.json.gz
 """
@@ -26,8 +27,8 @@ from typing import IO
 from steplens import rundir
 from steplens.collect import log
 from steplens.errors import InputError, SteplensError
-from steplens.readers import run_directory
-from steplens.readers.detect import load_trace
+from steplens.readers import detect, run_directory
+from steplens.recompute import Comparison, compare
 from steplens.trace.health import HealthFinding
 from steplens.trace.trace import Trace
 from steplens.writers import trace_view
@@ -47,6 +48,9 @@ _TEXT = "text"
 _DATABASE = "db"
 _NO_DATABASE = "database export is not available yet"
 
+_RECOMPUTED = "recomputed"
+_SIDE_FILE_BYTES = 64 << 20
+
 _LOG_BYTES = 10 * 1024 * 1024
 _LOG_BACKUPS = 3
 
@@ -64,7 +68,10 @@ class RunResult:
         ok: every output that was due exists.
         outputs: file name -> status; empty when the run could not be read, or was complete already.
         seconds: wall time of reading and writing.
+        written_to: the run directory that holds the results; that of the run itself unless they were recomputed.
         already_complete: nothing was done, because the result was newer than the raw data.
+        note: what the user should know about it, in one sentence.
+        comparison: recomputed results beside those that the capture brought along.
         problem: why the run could not be read, in one sentence; empty when it could.
         findings: findings about the data of a run that could not be read.
     """
@@ -73,7 +80,10 @@ class RunResult:
     ok: bool
     outputs: dict[str, OutputStatus] = field(default_factory=dict)
     seconds: float = 0.0
+    written_to: Path | None = None
     already_complete: bool = False
+    note: str = ""
+    comparison: tuple[Comparison, ...] = ()
     problem: str = ""
     findings: tuple[HealthFinding, ...] = ()
 
@@ -84,62 +94,121 @@ def analyse(
     export_type: str | Sequence[str] | None = None,
     *,
     force: bool = False,
+    recompute: bool = False,
+    output: str | os.PathLike[str] | None = None,
 ) -> list[RunResult]:
-    """Write the result files of every run directory in ``profiler_path``.
+    """Write the result files of everything in ``profiler_path``.
 
-    A run whose result is complete and newer than its raw data is left alone, so an interrupted analysis goes on where
-    it stopped. A run that cannot be read, such as one whose process was killed while its window was open, does not
-    keep the others from being analysed.
+    Raw data gets its results into its own run directory. A run whose result is complete and newer than its raw data is
+    left alone, so an interrupted analysis goes on where it stopped. A run that cannot be read, such as one whose process
+    was killed while its window was open, does not keep the others from being analysed.
+
+    What holds results and no raw data that they could be made from (another profiler's files, a trace file) is never
+    changed: its results are written only with ``recompute`` or ``output``, into a folder of their own, and compared
+    with those that it holds.
 
     Args:
-        profiler_path: a run directory, or a folder that holds some.
+        profiler_path: a run directory, a folder that holds some, or a trace file.
         max_process_number: how many runs are analysed at a time; half of the cores by default and for invalid values.
         export_type: "text", "db" or a list of them; None is what the run was recorded with.
         force: analyse complete runs again.
+        recompute: like ``force``, and compute again what holds results only.
+        output: folder for the results, one run directory each, in place of the runs' own; "recomputed" in the current
+            directory where one is needed and none is given.
 
     Returns:
-        one entry per run directory, sorted by name.
+        one entry per run, in order of path.
 
     Raises:
-        InputError: the path does not exist or holds no run directory.
+        InputError: the path does not exist or holds nothing that steplens reads.
     """
-    runs = _find_runs(Path(profiler_path))
+    top = Path(profiler_path)
+    jobs = _jobs(top, recompute=recompute, output=None if output is None else Path(output))
     exports = _export_types(export_type)
-    workers = min(_process_number(max_process_number), len(runs))
-    with _progress(len(runs)) as advance:
+    force = force or recompute
+    workers = min(_process_number(max_process_number), len(jobs))
+    with _progress(len(jobs)) as advance:
         # A daemon process, such as a data loading worker, may not have children.
         if workers == 1 or multiprocessing.current_process().daemon:
-            return [_and_report(analyse_run(path, exports, force=force), advance) for path in runs]
-        return _in_processes(runs, exports, force, workers, advance)
+            return [_and_report(analyse_run(path, exports, force=force, target=target), advance) for path, target in jobs]
+        return _in_processes(jobs, exports, force, workers, advance)
 
 
-def analyse_run(path: Path, export_types: Sequence[str] | None = None, *, force: bool = False) -> RunResult:
-    """Write the result files of one run directory; see ``analyse``. Never raises for what is wrong with the run."""
+def analyse_run(
+    path: Path, export_types: Sequence[str] | None = None, *, force: bool = False, target: Path | None = None
+) -> RunResult:
+    """Write the result files of one run; see ``analyse``. Never raises for what is wrong with the run.
+
+    Args:
+        path: run directory, lone result folder or trace file.
+        export_types: "text", "db"; None is what the run was recorded with.
+        force: also when the result is complete.
+        target: run directory that gets the results; the run's own by default.
+    """
     begin = time.perf_counter()
     try:
+        found = detect.find_one(path)
         settings, recorded_exports = read_settings(path)
         exports = list(export_types) if export_types is not None else recorded_exports
-        if not force and is_complete(path, settings):
-            return RunResult(path, True, already_complete=True, seconds=time.perf_counter() - begin)
-        with _run_log(path) as logger:
-            result = _analyse_run(path, settings, exports, logger)
+        if target is None and not found.format.in_place:
+            note = f"{found.reason}, so there is nothing to analyse; --recompute computes them again in a folder of their own"
+            return RunResult(path, True, already_complete=True, note=note, written_to=path)
+        if not force and target is None and is_complete(path, settings, detect.sources(found)):
+            return RunResult(path, True, already_complete=True, written_to=path, seconds=time.perf_counter() - begin)
+        into = path if target is None else _prepare(found, target)
+        with _run_log(into) as logger:
+            result = _analyse_run(found, into, settings, exports, logger)
     except (Exception, _polars_panic()) as error:  # the boundary between runs: the others are analysed whatever happens here
         return RunResult(path, False, problem=_one_line(error), seconds=time.perf_counter() - begin)
     return RunResult(**{**vars(result), "seconds": round(time.perf_counter() - begin, 6)})
 
 
-def _analyse_run(path: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger) -> RunResult:
+def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path, Path | None]]:
+    """Every run below ``top`` with the run directory that its results go to; None is its own."""
+    if top.is_file() and output is None and not recompute:
+        raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
+    jobs: list[tuple[Path, Path | None]] = []
+    folder = output or Path(_RECOMPUTED)
+    for found in detect.find_traces(top):
+        target = None
+        if output is not None or (recompute and not found.format.in_place):
+            inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
+            name = inside.name if inside.name.endswith(rundir.RUN_SUFFIX) else inside.name.split(".")[0] + rundir.RUN_SUFFIX
+            target = folder / inside.parent / name
+            if target.resolve() == found.path.resolve():
+                raise InputError(target, "is the run itself", "Give another output folder")
+        jobs.append((found.path, target))
+    return jobs
+
+
+def _prepare(found: detect.Found, target: Path) -> Path:
+    """Create the run directory of recomputed results, with the side files that other tools know the rank by."""
+    rundir.make_directory(target)
+    if found.path.is_dir():
+        for file in (*sorted(found.path.glob(f"{rundir.INFO_PREFIX}*.json")), found.path / rundir.METADATA_FILE):
+            if file.is_file() and file.stat().st_size < _SIDE_FILE_BYTES:
+                rundir.write_bytes(target / file.name, file.read_bytes())
+    else:
+        trace = detect.load(found)
+        name = f"{rundir.INFO_PREFIX}_{trace.rank}.json" if trace.rank >= 0 else f"{rundir.INFO_PREFIX}.json"
+        rundir.write_json(target / name, {"rank_id": trace.rank} if trace.rank >= 0 else {}, indent=4)
+    return target
+
+
+def _analyse_run(
+    found: detect.Found, into: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger
+) -> RunResult:
     try:
-        trace = load_trace(path)
+        trace = detect.load(found)
     except InputError as error:
         logger.error("%s", error)
-        return _unreadable(path, settings, error)
+        return _unreadable(found.path, into, settings, error)
     unavailable = {_database_name(trace): _NO_DATABASE} if _DATABASE in exports else {}
     if unavailable:
-        log.warning(f"{_NO_DATABASE}; text files are written for {path}")
+        log.warning(f"{_NO_DATABASE}; text files are written for {found.path}")
     statuses = write_result(
         trace,
-        path,
+        into,
         settings,
         unavailable=unavailable,
         on_output=lambda name: logger.info("writing %s", name),
@@ -147,24 +216,27 @@ def _analyse_run(path: Path, settings: Settings, exports: Sequence[str], logger:
     )
     for name, status in statuses.items():
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
-    return RunResult(path, complete(statuses), statuses)
+    compared = compare(found, trace, into) if into != found.path else ()
+    return RunResult(found.path, complete(statuses), statuses, written_to=into, comparison=compared)
 
 
-def _unreadable(path: Path, settings: Settings, error: InputError) -> RunResult:
+def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
     """Leave a status that says why there is no result; an older marker would contradict it."""
     state = run_directory.read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
     check = "window_lost" if state == rundir.STATE_RECORDING else "unreadable"
     finding = HealthFinding(check, "error", 1, error.problem, "everything of this window")
-    (output_directory(path) / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
-    write_status(path, {}, level=settings.level, problem=error.problem, notes=list(settings.notes), health=[asdict(finding)])
+    (output_directory(into) / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
+    write_status(into, {}, level=settings.level, problem=error.problem, notes=list(settings.notes), health=[asdict(finding)])
     return RunResult(path, False, problem=str(error), findings=(finding,))
 
 
 def read_settings(path: Path) -> tuple[Settings, list[str]]:
     """How a run was collected, and the export types it was recorded with, from its ``profiler_info*.json``.
 
-    Without that file every output of Level0 is written, and the status says so.
+    Without that file every output of Level0 is written, and the status says so; of a trace file, every one of Level1.
     """
+    if path.is_file():
+        return Settings(level=LEVEL1), [_TEXT]
     files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
     info = run_directory.read_json(files[0]) if files else {}
     config = info.get("config")
@@ -193,12 +265,12 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
     return settings, [item for item in exports if item in (_TEXT, _DATABASE)] if isinstance(exports, list) else [_TEXT]
 
 
-def is_complete(path: Path, settings: Settings) -> bool:
+def is_complete(path: Path, settings: Settings, sources: Sequence[Path]) -> bool:
     """Whether a run has a complete result that is newer than its raw data and of the same level and result version."""
     folder = path / rundir.OUTPUT_DIRECTORY
     try:
         marker_ns = (folder / rundir.COMPLETION_MARKER).stat().st_mtime_ns
-        newest_ns = max(source.stat().st_mtime_ns for source in run_directory.sources(path))
+        newest_ns = max(source.stat().st_mtime_ns for source in sources)
     except (OSError, ValueError):
         return False
     status = run_directory.read_json(folder / rundir.STATUS_FILE)
@@ -226,7 +298,7 @@ def export_chrome_trace(source: str | os.PathLike[str] | Trace, path: str | os.P
         trace, level, recorded = source, LEVEL1, None
     else:
         folder = Path(source)
-        trace = load_trace(folder)
+        trace = detect.load_trace(folder)
         level = read_settings(folder)[0].level if folder.is_dir() else LEVEL1
         recorded = run_directory.read_json(folder / rundir.METADATA_FILE).get("base_time_ns") if folder.is_dir() else None
     output = Output(trace, time_base_ns(trace, recorded), level)
@@ -244,17 +316,6 @@ def _open(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
         # a low level: the highest ones double the time for a few percent of the size
         with gzip.GzipFile(filename="", mode="wb", compresslevel=3, fileobj=file) as handle:
             yield handle  # type: ignore[misc]
-
-
-def _find_runs(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(path, "does not exist", "Check the path")
-    if not path.is_dir():
-        raise InputError(path, "is not a directory", "Give a run directory (its name ends in _ascend_pt) or a folder of them")
-    runs = rundir.find_run_directories(path)
-    if not runs:
-        raise InputError(path, "holds no run", "Give a run directory (its name ends in _ascend_pt) or a folder of them")
-    return runs
 
 
 def _export_types(given: str | Sequence[str] | None) -> list[str] | None:
@@ -280,26 +341,33 @@ def _process_number(given: int | None) -> int:
 
 
 def _in_processes(
-    runs: Sequence[Path], exports: list[str] | None, force: bool, workers: int, advance: Callable[[], None]
+    jobs: Sequence[tuple[Path, Path | None]],
+    exports: list[str] | None,
+    force: bool,
+    workers: int,
+    advance: Callable[[], None],
 ) -> list[RunResult]:
     """Analyse runs in a pool. A fork would copy the locks of whatever threads the caller has, so workers are spawned."""
     results: dict[Path, RunResult] = {}
     context = multiprocessing.get_context("spawn")
     # A broken pool fails all of its futures at once; what its workers left is dealt with below.
     with ProcessPoolExecutor(max_workers=workers, mp_context=context) as pool, contextlib.suppress(BrokenProcessPool):
-        futures: dict[Future[RunResult], Path] = {pool.submit(analyse_run, path, exports, force=force): path for path in runs}
+        futures: dict[Future[RunResult], Path] = {
+            pool.submit(analyse_run, path, exports, force=force, target=target): path for path, target in jobs
+        }
         for future in as_completed(futures):
             results[futures[future]] = _and_report(future.result(), advance)
-    left = [path for path in runs if path not in results]
+    left = [(path, target) for path, target in jobs if path not in results]
     if left and not results:
         # Workers cannot even start: typically a script without ``if __name__ == "__main__":``, which they import.
         log.warning("analysis processes could not be started, the runs are analysed one after the other")
-        results.update((path, _and_report(analyse_run(path, exports, force=force), advance)) for path in left)
+        for path, target in left:
+            results[path] = _and_report(analyse_run(path, exports, force=force, target=target), advance)
     else:
-        for path in left:
+        for path, _ in left:
             problem = "its analysis process died, possibly for lack of memory; analyse it alone"
             results[path] = _and_report(RunResult(path, False, problem=f"{path}: {problem}"), advance)
-    return [results[path] for path in runs]
+    return [results[path] for path, _ in jobs]
 
 
 def _and_report(result: RunResult, advance: Callable[[], None]) -> RunResult:

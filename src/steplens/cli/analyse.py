@@ -15,6 +15,7 @@ from steplens.cli.text import console, plain, print_json
 
 if TYPE_CHECKING:
     from steplens.offline import RunResult
+    from steplens.recompute import Comparison
 
 
 class Export(str, enum.Enum):
@@ -30,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def analyse(
-    path: Annotated[Path, typer.Argument(help="A run directory or a folder of them.", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="A run directory, a folder of them, or a trace file.", show_default=False)],
     max_process_number: Annotated[
         int | None, typer.Option(min=1, help="How many run directories are analysed at a time; half the cores by default.")
     ] = None,
@@ -38,16 +39,25 @@ def analyse(
         list[Export] | None, typer.Option(help="Which files are written; as recorded by default. May be given twice.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Analyse again what is complete already.")] = False,
+    recompute: Annotated[
+        bool,
+        typer.Option("--recompute", help="Also what holds results only: compute them again and compare with those it holds."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the results, in place of the runs' own; ./recomputed where one is needed.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """Write the result files of every recorded run in PATH; what is complete already is left alone.
+
+    What holds results only (of another profiler) is never changed: --recompute writes new ones into a folder of their own.
 
     Exit code 2 means that no run gave results, 3 that some runs or files could not be written.
     """
     from steplens import offline
 
     exports = [kind.value for kind in export_type] if export_type else None
-    results = offline.analyse(path, max_process_number, exports, force=force)
+    results = offline.analyse(path, max_process_number, exports, force=force, recompute=recompute, output=output)
     code = offline.exit_code(results)
     if json:
         print_json({"path": str(path), "exit_code": code, "runs": [dataclasses.asdict(result) for result in results]})
@@ -61,11 +71,28 @@ def _show(results: list[RunResult], path: Path) -> None:
     for result in results:
         if result.problem:
             what = "no results"
+        elif result.note:
+            what = result.note
         elif result.already_complete:
             what = "complete already"
         else:
             written = sum(status.status == "done" for status in result.outputs.values())
             what = f"{written} files in {result.seconds:.1f} s" + ("" if result.ok else ", some failed")
-        out.print(plain(f"{result.path / rundir.OUTPUT_DIRECTORY}: {what}"), soft_wrap=True)
+        folder = (result.written_to or result.path) / rundir.OUTPUT_DIRECTORY if not result.note else result.path
+        out.print(plain(f"{folder}: {what}"), soft_wrap=True)
+        for comparison in result.comparison:
+            out.print(plain(f"  {comparison.name}: {_compared(comparison)}"), soft_wrap=True)
     if any(result.ok for result in results):
         out.print(plain(f"next: steplens summary {shlex.quote(str(path))}"), soft_wrap=True)
+
+
+def _compared(comparison: Comparison) -> str:
+    """One sentence on how a recomputed file differs from the capture's own."""
+    own, again = comparison.rows
+    if comparison.problem:
+        return f"{comparison.problem} ({own} in the capture, {again} recomputed)"
+    if comparison.equal == comparison.cells:
+        return f"{own} rows, all {comparison.cells} cells equal the capture's own"
+    largest = f"; the largest difference is {comparison.largest:g} in {comparison.column}" if comparison.largest else ""
+    where = largest or f"; the first column that differs is {comparison.column}"
+    return f"{own} rows, {comparison.equal} of {comparison.cells} cells equal the capture's own{where}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from steplens.cli import analyse, doctor, run, summary
+from steplens.cli import analyse, doctor, open_, run, summary
 from steplens.cli.text import clean
 from steplens.errors import SteplensError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 run.register(app)
+open_.register(app)
 analyse.register(app)
 summary.register(app)
 doctor.register(app)

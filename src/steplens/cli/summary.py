@@ -101,7 +101,7 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     steps = run.steps()
     operators = run.operators(by=by).filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
     health = run.health().to_dicts()
-    directories = [source for source in run.sources if rundir.is_run_directory(source)]
+    directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
     complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
     return Summary(
         path=str(path),

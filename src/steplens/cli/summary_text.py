@@ -43,7 +43,7 @@ def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     _show_steps(out, found.steps)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
-    _show_health(out, found.health)
+    show_health(out, found.health)
     out.print()
     for folder in found.results:
         out.print(Text("results: ", "dim") + plain(folder), soft_wrap=True)
@@ -146,7 +146,8 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
         _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {rest}"))
 
 
-def _show_health(out: Console, health: list[dict[str, Any]]) -> None:
+def show_health(out: Console, health: list[dict[str, Any]]) -> None:
+    """Print the findings about the data, worst first."""
     out.print()
     if not health:
         out.print(plain("Health: nothing doubtful about the data", "bold"))

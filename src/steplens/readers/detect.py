@@ -1,53 +1,224 @@
-"""Which reader reads a path: the visible list of formats, and the way through the cache."""
+"""Which reader reads what: the visible list of formats, the choice among them, and the way through the cache."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers import kineto, run_directory
+from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
 from steplens.trace import store
 from steplens.trace.trace import Trace
 
 
-def load_trace(path: Path) -> Trace:
-    """The trace of one run directory or trace file, from its cache or read anew.
+class _Later:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, attribute: str):  # type: ignore[no-untyped-def]
+        import importlib
+
+        return getattr(importlib.import_module(f"steplens.readers.{self.name}"), attribute)
+
+
+ascend_db, ascend_raw, ascend_text, cann_db, conflicts = map(
+    _Later, ("ascend_db", "ascend_raw", "ascend_text", "cann_db", "conflicts")
+)
+
+_REMEDY = (
+    "steplens reads Kineto and Chrome traces (.json, .json.gz), its own run directories, and what the Ascend PyTorch "
+    "Profiler writes (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db)"
+)
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of source.
+
+    Attributes:
+        name: what it is called in front of users.
+        read: gives the trace of a path.
+        sources: the files whose change makes a cached trace stale.
+        in_place: whether results are made from it, so that they belong into its run directory.
+    """
+
+    name: str
+    read: Callable[[Contents | Path], Trace]
+    sources: Callable[[Contents | Path], list[Path]]
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """One trace that a path holds, before it is read.
+
+    Attributes:
+        path: the run directory, the result folder that lies alone, or the file.
+        format: how it is read.
+        reason: why this way, in one sentence for the user.
+        ignored: what else it holds and is not read.
+    """
+
+    path: Path
+    format: Format
+    reason: str
+    ignored: tuple[str, ...]
+    where: Contents | Path
+
+
+def _directory(where: Contents | Path) -> Contents:
+    assert isinstance(where, Contents)
+    return where
+
+
+def _file(where: Contents | Path) -> Path:
+    assert isinstance(where, Path)
+    return where
+
+
+KINETO_RUN = Format(
+    "steplens run",
+    lambda where: run_directory.read(_directory(where).path),
+    lambda where: run_directory.sources(_directory(where).path),
+    in_place=True,
+)
+ASCEND_RAW = Format(
+    "Ascend raw data",
+    lambda where: ascend_raw.read_trace(_directory(where).path),
+    lambda where: ascend_raw.sources(_directory(where).path),
+    in_place=True,
+)
+ASCEND_DATABASE = Format(
+    "Ascend database",
+    lambda where: ascend_db.read_trace(_output(where), _directory(where).path),
+    lambda where: ascend_db.sources(_output(where), _directory(where).path),
+)
+ASCEND_TEXT = Format(
+    "Ascend result files",
+    lambda where: ascend_text.read_trace(_output(where), _directory(where).path),
+    lambda where: ascend_text.sources(_output(where), _directory(where).path),
+)
+KINETO_FILE = Format("Kineto trace", lambda where: kineto.read(_file(where)), lambda where: [_file(where)])
+ASCEND_TIMELINE = Format(
+    "Ascend timeline", lambda where: ascend_text.read_timeline_trace(_file(where)), lambda where: [_file(where)]
+)
+CANN_DATABASE = Format("CANN database", lambda where: cann_db.read_cann_trace(_file(where)), lambda where: [_file(where)])
+
+
+def _output(where: Contents | Path) -> Path:
+    output = _directory(where).output
+    assert output is not None
+    return output
+
+
+def find_traces(path: Path) -> list[Found]:
+    """Every trace at or below ``path``, with the way it will be read.
 
     Raises:
-        InputError: the path does not exist, is of no known format, or holds nothing to read.
+        InputError: the path does not exist or holds nothing that steplens reads.
     """
-    if not path.exists():
-        raise InputError(path, "does not exist", "Check the path")
-    if run_directory.detect(path):
-        return store.cached(
-            path / rundir.CACHE_DIRECTORY / "trace", run_directory.sources(path), lambda: run_directory.read(path)
-        )
-    if kineto.detect(path):
-        cache = path.parent / rundir.CACHE_DIRECTORY / path.name
-        return store.cached(cache, [path], lambda: kineto.read(path))
-    if path.is_file():
-        raise InputError(
-            path, "is not a trace steplens knows", "It reads Kineto and Chrome traces (.json, .json.gz) and run directories"
-        )
-    raise InputError(
-        path, "holds no run", "Give a run directory (its name ends in _ascend_pt), a folder of them, or a trace file"
-    )
-
-
-def find_traces(path: Path) -> list[Path]:
-    """The run directories of ``path``, or ``path`` itself where it is a run directory or a file.
-
-    Raises:
-        InputError: the path does not exist, or is a folder without runs.
-    """
-    if not path.exists():
-        raise InputError(path, "does not exist", "Check the path")
-    if path.is_file():
-        return [path]
-    found = rundir.find_run_directories(path)
+    found = [choose(where) for where in find(path)]
     if not found:
-        raise InputError(
-            path, "holds no run", "Give a run directory (its name ends in _ascend_pt), a folder of them, or a trace file"
-        )
+        raise InputError(path, "holds no run and no trace", _REMEDY)
     return found
+
+
+def choose(where: Contents | Path) -> Found:
+    """How a run directory, result folder or file is read.
+
+    What lies nearest to the measurement wins, because everything else was made from it: raw data with everything it
+    needs, then the database (exact to the ns, with the links between events), then text, then raw data that lacks its
+    device part.
+
+    Raises:
+        InputError: the file is of no known format.
+    """
+    if isinstance(where, Path):
+        return _choose_file(where)
+    folder = where.output.name if where.output is not None else ""
+    text = (f"text files of {folder}",) if where.text else ()
+    databases = tuple(f"{folder}/{name}" for name in where.databases)
+    raw = ("FRAMEWORK", *where.prof) if where.framework else where.prof
+    if where.kineto:
+        return Found(where.path, KINETO_RUN, "its raw data is there", (*text, *databases), where)
+    if where.exported:
+        what = "raw framework data and exported device data are" if where.framework else "exported device data is"
+        return Found(where.path, ASCEND_RAW, f"its {what} there", (*text, *databases), where)
+    if any(name != "analysis.db" for name in where.databases):
+        why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
+        return Found(where.path, ASCEND_DATABASE, why, (*raw, *text), where)
+    if where.text:
+        why = "it holds the result files of another analysis"
+        if raw:
+            why += f" and no exported device data (no {EXPORT_DIRECTORY})"
+        return Found(where.path, ASCEND_TEXT, why, (*raw, *databases), where)
+    if raw:
+        why = "its raw data is there, the device part not exported" if where.prof else "its raw framework data is there"
+        return Found(where.path, ASCEND_RAW, why, (), where)
+    raise InputError(where.path, "holds analysis.db and no profiler database", "Put ascend_pytorch_profiler_<rank>.db beside it")
+
+
+def _choose_file(path: Path) -> Found:
+    start = head(path)
+    if start[:16] == b"SQLite format 3\0" or path.suffix == ".db":
+        whole = path.resolve().parent
+        whole = whole.parent if whole.name == rundir.OUTPUT_DIRECTORY else whole
+        contents = contents_of(whole)
+        if contents.output is not None and path.name in contents.databases and path.name != "analysis.db":
+            return Found(path, ASCEND_DATABASE, "a result database; what lies beside it completes it", (), contents)
+        return Found(path, CANN_DATABASE, "a database of device data", (), path)
+    if not kineto.detect(path):
+        raise InputError(path, "is not a trace steplens knows", _REMEDY)
+    if is_ascend_timeline(path, start):
+        return Found(path, ASCEND_TIMELINE, "an array of events with Ascend's processes", (), path)
+    return Found(path, KINETO_FILE, "a trace file", (), path)
+
+
+def load(found: Found) -> Trace:
+    """The trace of what was found, from its cache or read anew.
+
+    Raises:
+        InputError: nothing can be read; the message says why.
+    """
+    where = found.where
+    inside = found.path.is_dir()
+    cache = (found.path if inside else found.path.parent) / rundir.CACHE_DIRECTORY
+    cache /= found.format.name.replace(" ", "_").lower() if inside else found.path.name
+
+    def read() -> Trace:
+        trace = found.format.read(where)
+        if isinstance(where, Contents) and where.text and found.format is not ASCEND_TEXT and not where.kineto:
+            checked: Trace = conflicts.with_findings(trace, _output(where))
+            return checked
+        return trace
+
+    return store.cached(cache, found.format.sources(where), read)
+
+
+def sources(found: Found) -> list[Path]:
+    """The files whose change makes what was made of ``found`` stale."""
+    return found.format.sources(found.where)
+
+
+def find_one(path: Path) -> Found:
+    """The only trace at or below ``path``.
+
+    Raises:
+        InputError: as ``find_traces``; or there are several.
+    """
+    found = find_traces(path)
+    if len(found) > 1:
+        raise InputError(path, f"holds {len(found)} traces, one is wanted here", "Give one of its run directories")
+    return found[0]
+
+
+def load_trace(path: Path) -> Trace:
+    """The trace of one run directory or trace file.
+
+    Raises:
+        InputError: the path does not exist, is of no known format, or holds none or several traces.
+    """
+    return load(find_one(path))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -16,16 +17,34 @@ from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where one trace comes from.
+
+    Attributes:
+        path: run directory or file.
+        format: what it is, such as "Kineto trace".
+        reason: why it is read this way, in words that follow "because".
+        ignored: what else lies there and is not read.
+    """
+
+    path: Path
+    format: str = ""
+    reason: str = ""
+    ignored: tuple[str, ...] = ()
+
+
 class Run:
     """What ``steplens.open`` returns: the traces of one path.
 
     Attributes:
         path: what was opened.
+        sources: where each trace comes from, in the order of ``traces``.
         traces: one per run directory or file, in order of name.
         unreadable: what lies in a folder and could not be read, path and reason.
     """
 
-    def __init__(self, path: Path, traces: list[tuple[Path, Trace]], unreadable: list[InputError]) -> None:
+    def __init__(self, path: Path, traces: list[tuple[Source, Trace]], unreadable: list[InputError]) -> None:
         self.path = path
         self.sources = [source for source, _ in traces]
         self.traces = [trace for _, trace in traces]
@@ -76,7 +95,7 @@ class Run:
         for source, trace in zip(self.sources, self.traces, strict=True):
             frame = trace.health
             if frame is not None:
-                frames.append(frame.with_columns(source=pl.lit(str(source))))
+                frames.append(frame.with_columns(source=pl.lit(str(source.path))))
         for error in self.unreadable:
             row = {
                 "check": ["unreadable"],
@@ -110,7 +129,7 @@ class Run:
         if len(self.traces) == 1:
             return analysis(self.traces[0])
         frames = [
-            analysis(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(source.name))
+            analysis(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(source.path.name))
             for source, trace in zip(self.sources, self.traces, strict=True)
         ]
         return pl.concat(frames)
@@ -125,14 +144,14 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
     """
-    from steplens.readers.detect import find_traces, load_trace
+    from steplens.readers.detect import find_traces, load
 
     top = Path(path)
-    traces: list[tuple[Path, Trace]] = []
+    traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
-    for source in find_traces(top):
+    for found in find_traces(top):
         try:
-            traces.append((source, load_trace(source)))
+            traces.append((Source(found.path, found.format.name, found.reason, found.ignored), load(found)))
         except InputError as error:
             unreadable.append(error)
     if not traces:

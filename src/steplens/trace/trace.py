@@ -65,6 +65,13 @@ class Trace:
             return {}
         return {key: json.loads(value) for key, value in frame.select("key", "value").iter_rows()}
 
+    def source_table(self, name: str) -> pl.DataFrame | None:
+        """A table that the source keeps and steplens hands on unchanged, columns as the source names them; None if absent."""
+        rows = self.required("source_tables").filter(pl.col("table") == name).sort("row").select("record").collect()
+        if rows.is_empty():
+            return None
+        return pl.DataFrame([json.loads(record) for record in rows["record"]], infer_schema_length=None)
+
     @property
     def rank(self) -> int:
         """Rank of the process in its job; -1 when the source does not say."""

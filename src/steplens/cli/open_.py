@@ -1,0 +1,134 @@
+"""``steplens open``: what a path holds, how each part of it is read and why, and whether the data can be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steplens.cli.text import console, duration, plain, print_json
+from steplens.errors import SteplensError
+
+if TYPE_CHECKING:
+    from steplens.trace.run import Run, Source
+    from steplens.trace.trace import Trace
+
+_COUNTED = ("ops", "python", "api", "task_queue", "kernels", "communication", "memory", "marks", "gc", "counters")
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """One trace of a path.
+
+    Attributes:
+        path, format, reason, ignored: see ``trace.run.Source``.
+        rank: of the process in its job; None when the source does not say.
+        devices: what ran the device tasks ("CUDA 0", "CPU 0"), with the product's name where the source knows it.
+        steps: their numbers, in order.
+        duration_ns: from the first recorded event to the last.
+        rows: table -> how many rows, of the tables that hold events.
+    """
+
+    path: str
+    format: str
+    reason: str
+    ignored: tuple[str, ...]
+    rank: int | None
+    devices: list[str]
+    steps: list[int]
+    duration_ns: int
+    rows: dict[str, int]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("open")(open_)
+
+
+def open_(
+    path: Annotated[Path, typer.Argument(help="Anything: a trace file, a run directory, a folder of them.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+) -> None:
+    """Say what PATH holds: captures of PyTorch (CPU, CUDA, ROCm) and of the Ascend PyTorch Profiler, raw or analysed.
+
+    Each trace is shown with how it is read and why, its rank, devices, steps and tables, and what is doubtful about it.
+    """
+    import steplens
+
+    try:
+        run = steplens.open(path)
+    except SteplensError as error:
+        if json:
+            print_json({"path": str(path), "problem": str(error)})
+        raise
+    traces = [describe(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
+    health = run.health().to_dicts()
+    if json:
+        print_json({"path": str(path), "traces": [dataclasses.asdict(trace) for trace in traces], "health": health})
+    else:
+        _show(run, traces, health)
+
+
+def describe(source: Source, trace: Trace) -> Opened:
+    """What one trace holds."""
+    import polars as pl
+
+    rows = {name: trace.required(name).select(pl.len()).collect().item() for name in _COUNTED if name in trace}
+    bounds = [
+        trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
+        for name in ("ops", "python", "api", "kernels", "communication", "steps")
+        if name in trace
+    ]
+    known = [(start, end) for start, end in bounds if start is not None]
+    steps = trace.steps
+    return Opened(
+        path=str(source.path),
+        format=source.format,
+        reason=source.reason,
+        ignored=source.ignored,
+        rank=trace.rank if trace.rank >= 0 else None,
+        devices=_devices(trace),
+        steps=[] if steps is None else steps["id"].to_list(),
+        duration_ns=max((end for _, end in known), default=0) - min((start for start, _ in known), default=0),
+        rows={name: count for name, count in rows.items() if count},
+    )
+
+
+def _devices(trace: Trace) -> list[str]:
+    from steplens.trace.devices import device_names
+
+    return device_names(trace)
+
+
+def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
+    from steplens.cli.summary_text import show_health
+
+    out = console()
+    found = len(traces) + len(run.unreadable)
+    out.print(plain(f"{run.path}: {found} trace{'s' if found > 1 else ''}", "bold"), soft_wrap=True)
+    for trace in traces:
+        out.print()
+        rank = f"rank {trace.rank}" if trace.rank is not None else "rank unknown"
+        out.print(plain(trace.path, "cyan"), soft_wrap=True)
+        lines = [
+            f"{trace.format}, because {trace.reason}",
+            f"{rank}, {', '.join(trace.devices) or 'no device'}, {_steps(trace.steps)}, {duration(trace.duration_ns)} recorded",
+            "tables: " + ", ".join(f"{name} {count}" for name, count in trace.rows.items()),
+        ]
+        if trace.ignored:
+            lines.append(f"not read: {', '.join(trace.ignored)}")
+        for line in lines:
+            out.print(plain(f"  {line}"), soft_wrap=True)
+    show_health(out, health)
+    out.print(plain(f"next: steplens summary {shlex.quote(str(run.path))}"), soft_wrap=True)
+
+
+def _steps(steps: list[int]) -> str:
+    if not steps:
+        return "no steps"
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    return f"{len(steps)} steps ({min(steps)} to {max(steps)})"

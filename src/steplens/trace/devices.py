@@ -1,0 +1,42 @@
+"""What the devices of a trace are called."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
+from steplens.trace.trace import Trace
+
+NPU = "NPU"
+
+
+def device_kind(trace: Trace) -> str:
+    """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU"; "CPU" for a run without device tasks."""
+    cores = trace.required("kernels").select(pl.col("core").cast(pl.String).unique().drop_nulls()).collect()["core"].to_list()
+    others = [core for core in cores if core != CORE_CPU]
+    if not others:
+        return CORE_CPU
+    return next((kind for kind in (CORE_CUDA, CORE_ROCM) if kind in others), NPU)
+
+
+def device_names(trace: Trace) -> list[str]:
+    """Every device that ran something, such as "CUDA 0 (NVIDIA A100)", in order of number."""
+    kind = device_kind(trace)
+    used = trace.required("kernels").select(pl.col("device").fill_null(0).unique().sort()).collect()["device"].to_list()
+    products = product_names(trace)
+    return [f"{kind} {device} ({products[device]})" if device in products else f"{kind} {device}" for device in used]
+
+
+def product_names(trace: Trace) -> dict[int, str]:
+    """Device number -> product name, where the source records it."""
+    meta = trace.meta_values()
+    properties = meta.get("deviceProperties")
+    names = {}
+    if isinstance(properties, list):
+        for entry in properties:
+            if isinstance(entry, dict) and isinstance(entry.get("id"), int) and isinstance(entry.get("name"), str):
+                names[entry["id"]] = entry["name"]
+    chip, devices = meta.get("chip"), meta.get("device_ids")
+    if isinstance(chip, str) and isinstance(devices, list):
+        names.update({device: chip for device in devices if isinstance(device, int)})
+    return names
