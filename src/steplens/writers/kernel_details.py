@@ -1,4 +1,4 @@
-"""kernel_details.csv: one row per device task, in start order."""
+"""kernel_details.csv: one row per device task that computes or communicates (on a GPU also: copies), in start order."""
 
 from __future__ import annotations
 
@@ -8,64 +8,76 @@ from pathlib import Path
 import polars as pl
 
 from steplens.trace.schema import CORE_CPU
-from steplens.writers.output import LEVEL0, NothingToWriteError, Output, step_exists
+from steplens.writers.metrics import metric_columns
+from steplens.writers.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind, listed_tasks, step_exists
 from steplens.writers.text import NOT_AVAILABLE, guard, microseconds, microseconds_text, render_distinct, write_csv
 
-_CUDA = "CUDA"
+#: what the short layout has of inputs and outputs, where the source has it
+_SHAPES = {
+    "Input Shapes": "input_shapes",
+    "Input Data Types": "input_types",
+    "Input Formats": "input_formats",
+    "Output Shapes": "output_shapes",
+    "Output Data Types": "output_types",
+    "Output Formats": "output_formats",
+}
 
 
 def write(output: Output, path: Path) -> None:
     """Write kernel_details.csv: at Level0 the short layout, at Level1 and above that of op_summary.
 
-    Start times are µs after the time base, durations µs; a value that the source does not know is ``N/A``.
+    Start times are µs after the time base, durations µs; a value that the source does not know is ``N/A``. The columns
+    of the long layout are followed by one per performance counter, as the source measured and ordered them.
     """
-    kernels = output.trace.kernels
-    if kernels is None or kernels.is_empty():
+    kernels = listed_tasks(output.trace).collect()
+    if kernels.is_empty():
         raise NothingToWriteError("no device tasks were recorded")
     kernels = kernels.sort("start_ns", "device", "stream", maintain_order=True)
-    columns = _short_layout(kernels, output.base_ns) if output.level == LEVEL0 else _full_layout(kernels, output.base_ns)
+    npu = device_kind(output.trace) == NPU
+    if output.level == LEVEL0:
+        columns = _short_layout(kernels, output.base_ns, npu)
+    else:
+        metrics = metric_columns(output.trace)
+        kernels = kernels.join(metrics, on="id", how="left", maintain_order="left")
+        columns = _full_layout(kernels, output.base_ns, npu)
+        columns |= {guard(name) or name: _number(kernels[name]) for name in metrics.columns[1:]}
     if step_exists(output.trace):
         columns = {"Step Id": pl.col("step"), **columns}
     write_csv(kernels.select(**columns), path)
 
 
-def _short_layout(kernels: pl.DataFrame, base_ns: int) -> dict[str, pl.Expr]:
-    columns = {
+def _short_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
+    shapes = {
+        title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items() if kernels[column].is_not_null().any()
+    }
+    return {
         "Device_id": _device(),
         "Name": _cell(kernels["name"], guard),
         "Type": _cell(kernels["type"], guard),
         "Accelerator Core": _cell(kernels["core"], guard),
         **_times(kernels, base_ns),
-        "Block Num": _unknown(),
+        "Block Num": _number(kernels["blocks"]),
+        **shapes,
     }
-    if kernels["input_shapes"].is_not_null().any():
-        columns["Input Shapes"] = _cell(kernels["input_shapes"], _quoted)
-    if kernels["input_types"].is_not_null().any():
-        columns["Input Data Types"] = _cell(kernels["input_types"], guard)
-    return columns
 
 
-def _full_layout(kernels: pl.DataFrame, base_ns: int) -> dict[str, pl.Expr]:
+def _full_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
     return {
         "Device_id": _device(),
-        "Model ID": _unknown(),
-        "Task ID": _number(kernels["correlation"]),
+        "Model ID": _number(kernels["model_id"]),
+        # a GPU numbers its tasks only by the call that launched them
+        "Task ID": _number(kernels["task_id"] if npu else kernels["correlation"]),
         "Stream ID": _number(kernels["stream"]),
         "Name": _cell(kernels["name"], guard),
         "Type": _cell(kernels["type"], guard),
-        "OP State": _cell(kernels["core"], _op_state),
+        "OP State": _cell(kernels["state"], guard) if npu else _cell(kernels["core"], _compiled_before),
         "Accelerator Core": _cell(kernels["core"], guard),
         **_times(kernels, base_ns),
-        "Block Num": _unknown(),
-        "Mix Block Num": _unknown(),
-        "HF32 Eligible": _unknown(),
-        "Input Shapes": _cell(kernels["input_shapes"], _quoted),
-        "Input Data Types": _cell(kernels["input_types"], guard),
-        "Input Formats": _unknown(),
-        "Output Shapes": _unknown(),
-        "Output Data Types": _unknown(),
-        "Output Formats": _unknown(),
-        "Context ID": _unknown(),
+        "Block Num": _number(kernels["blocks"]),
+        "Mix Block Num": _number(kernels["mix_blocks"]),
+        "HF32 Eligible": _cell(kernels["hf32"], guard),
+        **{title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items()},
+        "Context ID": _number(kernels["context_id"]),
     }
 
 
@@ -99,7 +111,7 @@ def _cell(values: pl.Series, render: Callable[[str], str | None]) -> pl.Expr:
 
 
 def _number(values: pl.Series) -> pl.Expr:
-    """Integers where known; the column stays numeric, hence cheap to print, unless something is missing."""
+    """Numbers where known; the column stays numeric, hence cheap to print, unless something is missing."""
     if values.null_count() == 0:
         return pl.lit(values)
     if values.null_count() == len(values):
@@ -107,11 +119,21 @@ def _number(values: pl.Series) -> pl.Expr:
     return pl.lit(values.cast(pl.String).fill_null(NOT_AVAILABLE))
 
 
-def _quoted(text: str) -> str | None:
-    """A list of shapes keeps literal quotes inside the cell, as in op_summary."""
-    return f'"{text}"' if text else None
+def _list_cell(kernels: pl.DataFrame, column: str, npu: bool) -> pl.Expr:
+    """Shapes carry literal quotes inside the cell, as in op_summary; an NPU's task may be known to have none (``""``)."""
+    if not column.endswith("shapes"):
+        return _cell(kernels[column], guard)
+    return _cell(kernels[column], _quoted if npu else _quoted_unless_empty)
 
 
-def _op_state(core: str) -> str | None:
-    """Eager kernels of CPU and CUDA are compiled before they see a shape, which the clients call static."""
-    return "static" if core == CORE_CPU or core.startswith(_CUDA) else None
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _quoted_unless_empty(text: str) -> str | None:
+    return _quoted(text) if text else None
+
+
+def _compiled_before(core: str) -> str:
+    """State of any task of a CPU or GPU: its code is compiled before it sees a shape, which the clients call static."""
+    return "static"

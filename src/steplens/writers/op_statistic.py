@@ -7,13 +7,16 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.kernels import op_statistic
-from steplens.writers.output import NothingToWriteError, Output
+from steplens.trace.schema import KIND_COMMUNICATION
+from steplens.trace.trace import Trace
+from steplens.writers.output import NothingToWriteError, Output, listed_tasks
 from steplens.writers.text import NOT_AVAILABLE, microseconds, names, write_csv
 
 
 def write(output: Output, path: Path) -> None:
-    """Write op_statistic.csv (times in µs), longest total first."""
-    rows = op_statistic(output.trace)
+    """Write op_statistic.csv (times in µs), longest total first: the tasks of kernel_details.csv that do not communicate."""
+    tasks = listed_tasks(output.trace).filter(~pl.col("kind").cast(pl.String).eq_missing(KIND_COMMUNICATION))
+    rows = op_statistic(Trace(output.trace.source, {"kernels": tasks}))
     if rows.is_empty():
         raise NothingToWriteError("no device tasks were recorded")
     write_csv(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
+from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 
 #: the common time base of a result is a multiple of this (Kineto's own rule), ns
@@ -18,6 +21,11 @@ LEVEL0 = "Level0"
 LEVEL1 = "Level1"
 LEVEL2 = "Level2"
 
+#: what the devices of a run are; the label of their lanes
+NPU = "NPU"
+
+_GPU_CORES = {CORE_CUDA: CORE_CUDA, "GPU": CORE_CUDA, CORE_ROCM: CORE_ROCM}
+
 _START_COLUMNS = {
     "ops": "start_ns",
     "python": "start_ns",
@@ -28,6 +36,9 @@ _START_COLUMNS = {
     "gc": "start_ns",
     "marks": "start_ns",
     "memory": "time_ns",
+    "allocations": "allocation_ns",
+    "counters": "time_ns",
+    "task_queue": "enqueue_start_ns",
 }
 
 
@@ -43,11 +54,13 @@ class Output:
         trace: the tables of the rank.
         base_ns: Unix ns that every time of a text output is relative to.
         level: profiler level the run was collected with ("Level_none", "Level0", "Level1", "Level2").
+        metadata: ``profiler_metadata.json`` of the run, for the outputs that repeat it.
     """
 
     trace: Trace
     base_ns: int
     level: str = LEVEL0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def first_event_ns(trace: Trace) -> int | None:
@@ -86,6 +99,30 @@ def main_pid(trace: Trace) -> int:
         if pids.height and pids["pid"][0] is not None:
             return int(pids["pid"][0])
     return 0
+
+
+def device_kind(trace: Trace) -> str:
+    """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU"."""
+    cores = trace.required("kernels").select(pl.col("core").cast(pl.String).unique().drop_nulls()).collect()["core"].to_list()
+    other = sorted(core.upper() for core in cores if core != CORE_CPU)
+    for core in other:
+        for prefix, kind in _GPU_CORES.items():
+            if core.startswith(prefix):
+                return kind
+    if other or (not cores and str(trace.meta_values().get("source_format", "")).startswith("ascend")):
+        return NPU
+    return CORE_CPU
+
+
+def listed_tasks(trace: Trace) -> pl.LazyFrame:
+    """The device tasks that the tables of tasks list: those that compute or communicate, on a GPU also those that copy.
+
+    An NPU's queues hold many more: waits, event records, the inner tasks of a collective. They are in the timeline.
+    """
+    kinds = [KIND_COMPUTE, KIND_COMMUNICATION]
+    if device_kind(trace) != NPU:
+        kinds.append(KIND_COPY)
+    return trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(kinds) | pl.col("kind").is_null())
 
 
 def devices(trace: Trace) -> list[int]:

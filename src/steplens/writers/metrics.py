@@ -1,0 +1,70 @@
+"""Performance counters of device tasks, as the text files and as the database name and scale them.
+
+The text files give times in µs and say so in the name (``aic_mac_time(us)``), the database gives ns (``aic_mac_time``);
+the times of a whole core have names of their own in each. Everything else is the same in both.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+
+_TEXT_UNIT = "(us)"
+_TIME = "_time"
+
+#: name in the database -> name in the text files
+_CORE_TIMES = {"aic_total_time": "aicore_time(us)", "aiv_total_time": "aiv_time(us)"}
+_CORE_TIMES_IN_DATABASE = {text: database for database, text in _CORE_TIMES.items()}
+
+
+def metric_columns(trace: Trace) -> pl.DataFrame:
+    """One row per measured device task: ``id`` and a column per metric, named as in kernel_details.csv, in source order."""
+    rows = _rows(trace)
+    if rows.is_empty():
+        return pl.DataFrame(schema={"id": pl.Int32})
+    names = {name: _text_name(name) for name in rows["name"].unique(maintain_order=True)}
+    scaled = [name for name, text in names.items() if text != name]
+    value = pl.col("value")
+    rows = rows.with_columns(
+        pl.when(pl.col("name").is_in(scaled)).then(value / 1000.0).otherwise(value).alias("value"),
+        pl.col("name").replace_strict(names, return_dtype=pl.String),
+    )
+    wide = rows.pivot(on="name", index="kernel", values="value", aggregate_function="last").rename({"kernel": "id"})
+    whole = [name for name in wide.columns if name != "id" and _is_whole(wide[name])]
+    return wide.with_columns(pl.col(whole).cast(pl.Int64))
+
+
+def metric_rows(trace: Trace) -> pl.DataFrame:
+    """``kernel``, ``name`` and ``value`` as the database has them, in source order; no rows where nothing was measured."""
+    rows = _rows(trace)
+    names = {name: _database_name(name) for name in rows["name"].unique(maintain_order=True)}
+    scaled = [name for name, database in names.items() if database != name]
+    value = pl.col("value")
+    return rows.with_columns(
+        # the product of a decimal fraction with 1000 can end in noise far behind what was measured
+        pl.when(pl.col("name").is_in(scaled)).then((value * 1000.0).round(6)).otherwise(value).alias("value"),
+        pl.col("name").replace_strict(names, return_dtype=pl.String),
+    )
+
+
+def _rows(trace: Trace) -> pl.DataFrame:
+    return trace.required("kernel_metrics").with_columns(pl.col("name").cast(pl.String)).drop_nulls().collect()
+
+
+def _text_name(name: str) -> str:
+    if name in _CORE_TIMES:
+        return _CORE_TIMES[name]
+    return name + _TEXT_UNIT if name.endswith(_TIME) else name
+
+
+def _database_name(name: str) -> str:
+    if name in _CORE_TIMES_IN_DATABASE:
+        return _CORE_TIMES_IN_DATABASE[name]
+    return name.removesuffix(_TEXT_UNIT) if name.endswith(_TIME + _TEXT_UNIT) else name
+
+
+def _is_whole(values: pl.Series) -> bool:
+    """Whether a column holds integers only (cycles), which are printed without a fraction."""
+    known = values.drop_nulls()
+    return bool(known.is_finite().all() and (known.abs() < 2**53).all() and (known == known.round()).all())
