@@ -79,14 +79,21 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
 
 
 def _whole(trace: Trace) -> pl.DataFrame | None:
-    """One row that spans all calls, on the thread with the most of them; None for a trace without calls."""
+    """One row that spans all calls and device work, on the thread with the most calls; None where there is neither."""
     ops = trace.required("ops")
-    bounds = ops.select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
+    spans = [trace.required(table).select("start_ns", "end_ns") for table in ("ops", "kernels", "communication")]
+    bounds = pl.concat(spans).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
     if bounds["start_ns"][0] is None:
         return None
-    busiest = ops.group_by("pid", "tid").agg(calls=pl.len()).sort("calls", "tid", descending=[True, False]).head(1).collect()
+    calls = ops.group_by("pid", "tid").agg(calls=pl.len())
+    busiest = calls.sort("calls", "tid", descending=[True, False]).head(1).select("pid", "tid").collect()
+    pid, tid = busiest.row(0) if busiest.height else (None, None)
     return bounds.select(
-        id=pl.lit(None, dtype=pl.Int64), start_ns="start_ns", end_ns="end_ns", pid=busiest["pid"], tid=busiest["tid"]
+        id=pl.lit(None, dtype=pl.Int64),
+        start_ns="start_ns",
+        end_ns="end_ns",
+        pid=pl.lit(pid, dtype=pl.Int64),
+        tid=pl.lit(tid, dtype=pl.Int64),
     )
 
 
@@ -170,14 +177,14 @@ class _GroupSpace:
 def _phases(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     name = pl.col("name").cast(pl.String)
     pid, tid = steps["pid"][0], steps["tid"][0]
-    on_thread = (pl.col("pid") == pid) & (pl.col("tid") == tid)
+    on_thread = (pl.col("pid") == pl.lit(pid, dtype=pl.Int64)) & (pl.col("tid") == pl.lit(tid, dtype=pl.Int64))
     scope = pl.col("scope")
     kind = (
         pl.when(on_thread & name.str.starts_with(DATALOADER_PREFIX))
         .then(pl.lit("data"))
         .when(on_thread & name.str.starts_with(_OPTIMIZER_PREFIX))
         .then(pl.lit("optimizer"))
-        .when((pl.col("pid") == pid) & (scope == SCOPE_BACKWARD))
+        .when((pl.col("pid") == pl.lit(pid, dtype=pl.Int64)) & (scope == SCOPE_BACKWARD))
         .then(pl.lit("backward"))
         .when(on_thread & scope.is_in([SCOPE_FUNCTION, SCOPE_MODULE]))
         .then(pl.lit("forward"))

@@ -98,7 +98,9 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     import polars as pl
 
-    steps = run.steps()
+    accelerator = any(trace.has_accelerator for trace in run.traces)
+    # device work can be told apart without steps; a CPU's trace without them shows operators only
+    steps = run.steps(whole_trace_without_steps=accelerator)
     operators = run.operators(by=by).filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
     health = run.health().to_dicts()
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
@@ -114,7 +116,7 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
         results=[str(directory / rundir.OUTPUT_DIRECTORY) for directory in complete],
         unfinished=[str(directory) for directory in directories if directory not in complete],
-        accelerator=any(trace.has_accelerator for trace in run.traces),
+        accelerator=accelerator,
         problem=_problem(steps.height, _is_recorded(run, "id"), health),
     )
 

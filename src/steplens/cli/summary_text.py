@@ -62,8 +62,11 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
     what = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
     extra = f", the {len(shown)} slowest are shown" if len(shown) < len(steps) else ""
     out.print()
-    out.print(plain(f"Steps: {what}, {duration(total / len(steps))} on average{extra}", "bold"))
-    labels = [f"{_part(step, steps)}step {step['step']}" for step in shown]
+    if any(step["step"] is None for step in steps):
+        out.print(plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold"))
+    else:
+        out.print(plain(f"Steps: {what}, {duration(total / len(steps))} on average{extra}", "bold"))
+    labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in shown]
     times = [duration(step["duration_ns"]) for step in shown]
     left = max(map(len, labels)) + max(map(len, times)) + 2
     width = max(out.width - left - 3, MIN_BAR)

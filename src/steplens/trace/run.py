@@ -66,11 +66,15 @@ class Run:
                 return trace
         raise InputError(self.path, f"holds no rank {rank}; its ranks are {sorted({trace.rank for trace in self.traces})}")
 
-    def steps(self) -> pl.DataFrame:
-        """Times of every step; see ``analysis.steps.step_times``. Several traces add the columns ``rank`` and ``window``."""
+    def steps(self, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
+        """Times of every step; see ``analysis.steps.step_times``. Several traces add the columns ``rank`` and ``window``.
+
+        Args:
+            whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
+        """
         from steplens.analysis.steps import step_times
 
-        return self._each(step_times)
+        return self._each(lambda trace: step_times(trace, whole_trace_without_steps=whole_trace_without_steps))
 
     def operators(self, by: str = "name") -> pl.DataFrame:
         """Operator calls in groups; see ``analysis.operators.operators``. Several traces are added up."""

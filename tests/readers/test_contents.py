@@ -1,0 +1,182 @@
+"""Finding what a path holds: nested, mixed, partial, hostile; and which of several sources is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers import contents, detect
+from steplens.readers.contents import Contents, contents_of, find, is_trace_file
+
+PROF = "PROF_000001_20231115061320000_ABCDEF"
+KINETO = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "cpu_op"}]}
+
+
+def write(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def run(top: Path, *parts: str) -> Path:
+    """A run directory with the given parts: "kineto", "framework", "prof", "exported", "text", "database", "analysis"."""
+    top.mkdir(parents=True, exist_ok=True)
+    output = top / rundir.OUTPUT_DIRECTORY
+    if "kineto" in parts:
+        (top / rundir.RAW_DIRECTORY).mkdir()
+    if "framework" in parts:
+        write(top / "FRAMEWORK" / "torch.op_range")
+    if "prof" in parts or "exported" in parts:
+        (top / PROF / "host").mkdir(parents=True)
+    if "exported" in parts:
+        write(top / PROF / contents.EXPORT_DIRECTORY / "msprof_20231115061320.json", "[]")
+    if "text" in parts:
+        write(output / "step_trace_time.csv", "Step\n")
+    if "database" in parts:
+        database(output / "ascend_pytorch_profiler_0.db")
+    if "analysis" in parts:
+        database(output / "analysis.db")
+    return top
+
+
+def database(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table STRING_IDS (id integer, value text)")
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected", "ignored"),
+    [
+        (["kineto", "text"], detect.KINETO_RUN, ["text files of ASCEND_PROFILER_OUTPUT"]),
+        (["framework", "exported", "text", "database"], detect.ASCEND_RAW, ["text files", "ascend_pytorch_profiler_0.db"]),
+        (["exported"], detect.ASCEND_RAW, []),
+        (["framework", "prof", "text", "database"], detect.ASCEND_DATABASE, ["FRAMEWORK", PROF, "text files"]),
+        (["framework", "prof", "text"], detect.ASCEND_TEXT, ["FRAMEWORK", PROF]),
+        (["text", "analysis"], detect.ASCEND_TEXT, ["analysis.db"]),
+        (["database", "analysis"], detect.ASCEND_DATABASE, []),
+        (["framework", "prof"], detect.ASCEND_RAW, []),
+        (["framework"], detect.ASCEND_RAW, []),
+        (["prof"], detect.ASCEND_RAW, []),
+    ],
+)
+def test_what_lies_nearest_to_the_measurement_is_read(
+    tmp_path: Path, parts: list[str], expected: detect.Format, ignored: list[str]
+) -> None:
+    (found,) = detect.find_traces(run(tmp_path / "w_1_2_ascend_pt", *parts))
+    assert found.format is expected
+    assert found.reason
+    assert len(found.ignored) == len(ignored)
+    for text, item in zip(ignored, found.ignored, strict=True):
+        assert text in item
+
+
+def test_an_analysis_database_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no profiler database"):
+        detect.find_traces(run(tmp_path / "w_1_2_ascend_pt", "analysis"))
+
+
+def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
+    run(tmp_path / "job" / "rank0" / "w_1_2_ascend_pt", "text")
+    run(tmp_path / "job" / "rank1" / "w_1_3_ascend_pt", "framework", "exported")
+    run(tmp_path / "job" / "other_ascend_pt", "kineto")
+    write(tmp_path / "gpu" / "worker.1.pt.trace.json", json.dumps(KINETO))
+    (tmp_path / "gpu" / "worker.2.pt.trace.json.gz").write_bytes(gzip.compress(json.dumps(KINETO).encode()))
+    write(tmp_path / "gpu" / "settings.json", '{"learning_rate": 1}')
+    write(tmp_path / "gpu" / "list.json", "[1, 2]")
+    database(tmp_path / "cann" / "msprof_20240101000000.db")
+    write(tmp_path / ".hidden" / "trace.json", json.dumps(KINETO))
+    found = {str(item.path.relative_to(tmp_path)): item.format for item in detect.find_traces(tmp_path)}
+    assert found == {
+        "cann/msprof_20240101000000.db": detect.CANN_DATABASE,
+        "gpu/worker.1.pt.trace.json": detect.KINETO_FILE,
+        "gpu/worker.2.pt.trace.json.gz": detect.KINETO_FILE,
+        "job/other_ascend_pt": detect.KINETO_RUN,
+        "job/rank0/w_1_2_ascend_pt": detect.ASCEND_TEXT,
+        "job/rank1/w_1_3_ascend_pt": detect.ASCEND_RAW,
+    }
+
+
+@pytest.mark.parametrize("part", [rundir.OUTPUT_DIRECTORY, "FRAMEWORK", PROF])
+def test_a_part_stands_for_its_run_directory(tmp_path: Path, part: str) -> None:
+    path = run(tmp_path / "w_1_2_ascend_pt", "framework", "exported", "text")
+    (found,) = detect.find_traces(path / part)
+    assert found.path == path
+    assert found.format is detect.ASCEND_RAW
+
+
+def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "copied"
+    write(path / "trace_view.json", "[]")
+    (found,) = detect.find_traces(tmp_path)
+    assert found.format is detect.ASCEND_TEXT
+    assert isinstance(found.where, Contents)
+    assert found.where.output == path
+
+
+def test_a_database_file_is_read_with_what_lies_beside_it(tmp_path: Path) -> None:
+    path = run(tmp_path / "w_1_2_ascend_pt", "database")
+    (found,) = detect.find_traces(path / rundir.OUTPUT_DIRECTORY / "ascend_pytorch_profiler_0.db")
+    assert found.format is detect.ASCEND_DATABASE
+    assert isinstance(found.where, Contents)
+    assert found.where.path == path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (json.dumps(KINETO["traceEvents"]), detect.KINETO_FILE),
+        ('[{"ph": "X", "name": "a", "ts": "1736405443863674.400", "dur": 1}]', detect.ASCEND_TIMELINE),
+        ('[{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]', detect.ASCEND_TIMELINE),
+        (json.dumps(KINETO), detect.KINETO_FILE),
+    ],
+)
+def test_arrays_of_events_are_told_apart(tmp_path: Path, text: str, expected: detect.Format) -> None:
+    (found,) = detect.find_traces(write(tmp_path / "some.json", text))
+    assert found.format is expected
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    run(tmp_path / "elsewhere" / "w_1_2_ascend_pt", "text")
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "top" / "loop").symlink_to(tmp_path / "top")
+    with pytest.raises(InputError, match="holds no run and no trace"):
+        detect.find_traces(tmp_path / "top")
+
+
+def test_a_search_that_would_not_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_ENTRIES", 20)
+    for number in range(30):
+        write(tmp_path / f"{number}.txt")
+    with pytest.raises(InputError, match="nearer to the runs"):
+        list(find(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
+def test_a_folder_that_cannot_be_listed_says_so(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(InputError, match="cannot be listed"):
+        list(find(tmp_path / "closed"))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b broken", b"\x00" * 100, b'{"a": 1}'])
+def test_other_files_are_no_traces(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    assert not is_trace_file(path)
+
+
+def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
+    assert not contents_of(tmp_path)
+    with pytest.raises(InputError, match="reads Kineto"):
+        detect.find_traces(tmp_path)
