@@ -14,6 +14,7 @@ from steplens.readers.json_events import JsonEventFile
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.parallel import read_columns
 from steplens.trace.build import build_trace
+from steplens.trace.checks import unmatched_flows
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -90,7 +91,7 @@ def _tables(columns: EventColumns, base_ns: int, log: HealthLog) -> dict[str, pl
     memory = columns.frame("memory")
     if memory.height:
         raw["memory"] = _memory(memory, base_ns)
-    raw["flows"] = _flows(columns, base_ns, log)
+    raw["flows"] = _flows(columns, base_ns, raw.get("kernels"), log)
     raw["threads"] = pl.DataFrame(
         [(pid, tid, name) for (pid, tid), name in sorted(columns.thread_names.items())],
         schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String},
@@ -216,46 +217,41 @@ def _memory(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
     )
 
 
-def _flows(columns: EventColumns, base_ns: int, log: HealthLog) -> pl.DataFrame:
+def _flows(columns: EventColumns, base_ns: int, tasks: pl.DataFrame | None, log: HealthLog) -> pl.DataFrame:
     starts, ends = columns.frame("flow_starts"), columns.frame("flow_ends")
     if not starts.height and not ends.height:
         return pl.DataFrame()
-    if not starts.height or not ends.height:
-        log.add(
-            "unmatched_flows",
-            "warning",
-            starts.height + ends.height,
-            "arrows have only one end and were left out",
-            "links between events",
-        )
-        return pl.DataFrame()
-    keys = ["cat", "id"]
-    first_start = (
-        starts.with_columns(from_ns=_nanoseconds("ts", base_ns))
-        .rename({"pid": "from_pid", "tid": "from_tid"})
-        .drop("ts")
-        .unique(keys, keep="first")
-    )
-    first_end = (
-        ends.with_columns(to_ns=_nanoseconds("ts", base_ns))
-        .rename({"pid": "to_pid", "tid": "to_tid"})
-        .drop("ts")
-        .unique(keys, keep="first")
-    )
-    joined = first_start.join(first_end, on=keys, how="inner")
-    unmatched = starts.height + ends.height - 2 * joined.height
-    if unmatched:
-        log.add("unmatched_flows", "warning", unmatched, "arrow ends have no other end and were left out", "links between events")
+    starts, ends = _flow_halves(starts, "from", base_ns), _flow_halves(ends, "to", base_ns)
+    launched = tasks["correlation"] if tasks is not None and "correlation" in tasks.columns else pl.Series(dtype=pl.Int64)
+    log.extend(unmatched_flows(starts, ends, launched))
+    keys = ["kind", "flow_id"]
+    joined = starts.unique(keys, keep="first").join(ends.unique(keys, keep="first"), on=keys, how="inner")
     return joined.select(
-        kind=pl.col("cat").cast(NAME),
-        flow_id="id",
+        kind="kind",
+        flow_id="flow_id",
         from_ns="from_ns",
         from_pid="from_pid",
         from_tid="from_tid",
         to_ns="to_ns",
         to_pid="to_pid",
         to_tid="to_tid",
-    ).sort("from_ns")
+    ).sort("from_ns", "flow_id")
+
+
+def _flow_halves(frame: pl.DataFrame, end: str, base_ns: int) -> pl.DataFrame:
+    """One end of each arrow: kind, flow_id, time and thread, in order of time."""
+    number = pl.Int64()
+    if not frame.height:
+        columns = {f"{end}_{column}": number for column in ("pid", "tid", "ns")}
+        return pl.DataFrame(schema={"kind": NAME, "flow_id": number, **columns})
+    half = frame.select(
+        pl.col("cat").cast(NAME).alias("kind"),
+        pl.col("id").alias("flow_id"),
+        pl.col("pid").alias(f"{end}_pid"),
+        pl.col("tid").alias(f"{end}_tid"),
+        _nanoseconds("ts", base_ns).alias(f"{end}_ns"),
+    )
+    return half.sort(f"{end}_ns", f"{end}_pid", f"{end}_tid")
 
 
 def _meta(members: dict[str, Any], base_ns: int) -> pl.DataFrame:

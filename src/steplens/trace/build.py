@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace import cpu_device, device_work, stacks
+from steplens.trace import checks, cpu_device, device_work, stacks
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
@@ -50,9 +50,11 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
         if "kernels" not in tables and cpu_is_device:
             _cpu_device(tables, linked)
         _device_times(tables, linked)
+    tables = {name: conform(name, frame) for name, frame in tables.items()}
+    checks.run(tables, health)
     if health.findings:
         tables["health"] = health.frame()
-    return Trace(source, {name: conform(name, frame) for name, frame in tables.items()})
+    return Trace(source, tables)
 
 
 def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,57 @@
+"""The health certificate: every check on the data, in one visible table.
+
+A check looks at the linked tables of one trace (or at the traces of one run) and yields findings; no finding means that
+its invariant holds, or that the trace has nothing to check it on. docs/health.md says of each what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from steplens.trace.checks import clock, flows, launches, order, ranks, steps
+from steplens.trace.checks.common import Tables
+from steplens.trace.checks.flows import unmatched_flows
+from steplens.trace.health import HealthFinding, HealthLog
+from steplens.trace.trace import Trace
+
+__all__ = ["ACROSS", "CHECKS", "across", "run", "unmatched_flows"]
+
+#: checks of one trace
+CHECKS: tuple[Callable[[Tables], Iterable[HealthFinding]], ...] = (
+    order.negative_durations,
+    order.duplicated_events,
+    order.overlapping_tasks,
+    clock.out_of_range,
+    clock.timestamp_precision,
+    clock.tasks_before_launch,
+    clock.device_clock_late,
+    flows.backward_flows,
+    launches.launches_without_kernels,
+    launches.kernels_without_launches,
+    steps.missing_steps,
+    steps.overlapping_steps,
+    steps.slow_first_step,
+    steps.uneven_steps,
+    ranks.rank_unknown,
+)
+
+#: checks of all traces of a run together
+ACROSS: tuple[Callable[[Sequence[tuple[Path, Trace]]], Iterable[HealthFinding]], ...] = (
+    ranks.missing_ranks,
+    ranks.duplicated_ranks,
+    ranks.different_steps,
+    ranks.rank_clock_offset,
+    ranks.mixed_captures,
+)
+
+
+def run(tables: Tables, health: HealthLog) -> None:
+    """Check the linked tables of one trace, all with the columns of the schema, and add what is found."""
+    for check in CHECKS:
+        health.extend(check(tables))
+
+
+def across(traces: Sequence[tuple[Path, Trace]]) -> list[HealthFinding]:
+    """Check the traces of one run, each with the path it comes from, against each other."""
+    return [item for check in ACROSS for item in check(traces)]

@@ -1,0 +1,146 @@
+"""Sanity of the clocks: causes precede effects, times lie together, and how fine they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.checks.common import Tables, device_tasks, int64, length, named, resolution
+from steplens.trace.health import (
+    ERROR,
+    EVERYTHING,
+    HOST_AGAINST_DEVICE,
+    INFO,
+    KERNEL_WAITS,
+    SHORT_TIMES,
+    STEP_DEVICE_TIMES,
+    WARNING,
+    HealthFinding,
+    finding,
+)
+
+#: what converting the device's clock to the host's may be off without anything being wrong
+_JITTER_NS = 1_000
+#: a call that waits for the device returns within this after the device's last task, or long after it, but never before
+_SYNCHRONIZATION_SLACK_NS = 100_000
+#: an idle device starts a task within tens of microseconds; never within this means that its clock is late
+_LATE_START_NS = 1_000_000
+_LATE_LEAST = 10
+#: no profile lasts this long
+_APART_NS = 86_400 * 10**9
+
+_WAIT_FOR_DEVICE = r"(?i)(device|ctx|context)synchronize$|synchronizedevice(withtimeout)?$"
+_HOST_TABLES = ("ops", "api", "python")
+
+
+def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
+    """No device task starts before the call that launched it; the clock of the device is early otherwise."""
+    tasks = device_tasks(tables)
+    if tasks is None:
+        return
+    tasks = tasks.select("start_ns", "launch_ns").drop_nulls()
+    allowed = _JITTER_NS + max(resolution(tasks["start_ns"]), resolution(tasks["launch_ns"]))
+    early = (tasks["launch_ns"] - tasks["start_ns"]).filter(tasks["start_ns"] < tasks["launch_ns"] - allowed)
+    if not len(early):
+        return
+    message = (
+        f"device tasks, of {tasks.height}, start before the call that launched them, by {_ns(early.median())} in the middle "
+        f"and {_ns(early.max())} at most: the clock of the device is early by that"
+    )
+    severity = ERROR if 2 * len(early) > tasks.height else WARNING
+    yield finding("tasks_before_launch", severity, len(early), message, KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
+
+
+def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
+    """The clock of the device is not late, by two signs.
+
+    1. A call that waits for the whole device returns after the end of every task launched before it.
+    2. Some task that was launched while the device had nothing to do starts soon.
+
+    The first is looked at where one process drives one device, since the call waits for the current device alone.
+    """
+    tasks = device_tasks(tables)
+    if tasks is None:
+        return
+    devices = tasks["device"].n_unique()
+    tasks = tasks.select("start_ns", "end_ns", "launch_ns").drop_nulls()
+    api = tables.get("api")
+    if not tasks.height:
+        return
+    unsafe = (KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
+    if api is not None and devices == 1 and api["pid"].n_unique() == 1:
+        late = _behind_synchronization(tasks, named(api, _WAIT_FOR_DEVICE))
+        if len(late):
+            message = (
+                f"calls that wait for the device return up to {length(late.max())} before its last task ends: "
+                "the clock of the device is late by that"
+            )
+            yield finding("device_clock_late", ERROR, len(late), message, *unsafe)
+            return
+    tasks = tasks.sort("start_ns")
+    end = np.maximum.accumulate(int64(tasks["end_ns"]))
+    idle = int64(tasks["launch_ns"])[1:] > end[:-1] + _JITTER_NS
+    wait = (int64(tasks["start_ns"]) - int64(tasks["launch_ns"]))[1:][idle]
+    if len(wait) >= _LATE_LEAST and wait.min() > _LATE_START_NS:
+        message = (
+            f"tasks were launched while the device had nothing to do, and none of them starts within {length(wait.min())}: "
+            "the clock of the device is late by nearly that"
+        )
+        yield finding("device_clock_late", WARNING, len(wait), message, *unsafe)
+
+
+def _behind_synchronization(tasks: pl.DataFrame, waiting: pl.DataFrame) -> np.typing.NDArray[np.int64]:
+    """How far behind the end of each waiting call the last task ends that was launched before it; only where it does, ns."""
+    waiting = waiting.sort("start_ns")
+    tasks = tasks.sort("launch_ns")
+    last_end = np.maximum.accumulate(int64(tasks["end_ns"]))
+    launched = np.searchsorted(int64(tasks["launch_ns"]), int64(waiting["start_ns"]))
+    behind = last_end[np.maximum(launched - 1, 0)] - int64(waiting["end_ns"])
+    return behind[(launched > 0) & (behind > _SYNCHRONIZATION_SLACK_NS)]
+
+
+def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
+    """All times lie within a day of each other."""
+    middle = _middle(tables)
+    if middle is None:
+        return
+    for name, frame in tables.items():
+        columns = [column for column in ("start_ns", "end_ns", "time_ns", "from_ns", "to_ns") if column in frame.columns]
+        if not columns:
+            continue
+        low, high = frame.select(pl.min_horizontal(pl.col(columns).min()), high=pl.max_horizontal(pl.col(columns).max())).row(0)
+        if low is None or (low >= middle - _APART_NS and high <= middle + _APART_NS):
+            continue
+        outside = pl.any_horizontal((pl.col(columns) < middle - _APART_NS) | (pl.col(columns) > middle + _APART_NS))
+        count = int(frame.select(outside.fill_null(False).sum()).item())
+        yield finding("out_of_range", ERROR, count, f"rows of {name} lie more than a day away from the rest", EVERYTHING)
+
+
+def _middle(tables: Tables) -> int | None:
+    """A time in the middle of the largest table of events."""
+    frames = [frame for name in ("ops", "kernels", "api") if (frame := tables.get(name)) is not None]
+    if not frames:
+        return None
+    times = max(frames, key=len)["start_ns"].drop_nulls()
+    middle = times.gather_every(max(len(times) // 1001, 1)).median() if len(times) else None
+    return None if middle is None else int(middle)  # type: ignore[arg-type]
+
+
+def timestamp_precision(tables: Tables) -> Iterator[HealthFinding]:
+    """Times are as fine as a nanosecond; old and converted traces have microseconds, or what a double leaves of them."""
+    host = [frame["start_ns"] for name in _HOST_TABLES if (frame := tables.get(name)) is not None]
+    tasks = device_tasks(tables)
+    coarse = []
+    for what, columns in (("the host", host), ("the device", [] if tasks is None else [tasks["start_ns"]])):
+        finest = min((step for column in columns if (step := resolution(column)) > 1), default=1)
+        if finest >= 100 and all(resolution(column) > 1 or len(column) < 100 for column in columns):
+            coarse.append(f"times of {what} are multiples of {length(finest)}")
+    if coarse:
+        message = " and ".join(coarse) + ": times and distances of that size say little"
+        yield finding("timestamp_precision", INFO, 1, message, SHORT_TIMES)
+
+
+def _ns(value: object) -> str:
+    return length(float(value))  # type: ignore[arg-type]

@@ -1,0 +1,60 @@
+"""What several checks need: the clock's resolution, names by pattern, device tasks, lengths of time as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.nesting import Int64Array
+from steplens.trace.schema import CORE_CPU
+
+#: the linked tables of one trace, every one with all columns of its schema
+Tables = Mapping[str, pl.DataFrame]
+
+_SAMPLE = 4096
+#: fewer times than this may be multiples of something by chance
+_LEAST = 32
+
+
+def resolution(times: pl.Series) -> int:
+    """The largest number of ns that all times are multiples of, from an even sample; 1 where there are too few times."""
+    times = times.drop_nulls()
+    if len(times) < _LEAST:
+        return 1
+    sample = times.gather_every(max(len(times) // _SAMPLE, 1)).to_numpy()
+    return max(int(np.gcd.reduce(np.abs(sample))), 1)
+
+
+def named(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The rows whose name matches a regular expression; it is tried once per distinct name."""
+    names = frame["name"].unique()
+    wanted = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(False))
+    return frame.filter(pl.col("name").is_in(wanted.implode())) if len(wanted) else frame.clear()
+
+
+def device_tasks(tables: Tables) -> pl.DataFrame | None:
+    """The tasks of an accelerator; None where the trace has none."""
+    kernels = tables.get("kernels")
+    if kernels is None:
+        return None
+    cores = kernels["core"].unique().cast(pl.String).fill_null("")
+    if CORE_CPU not in cores.to_list():
+        return kernels
+    tasks = kernels.filter(pl.col("core").cast(pl.String).fill_null("") != CORE_CPU)
+    return tasks if tasks.height else None
+
+
+def int64(column: pl.Series) -> Int64Array:
+    """A column of integers without nulls as an array."""
+    array: Int64Array = column.to_numpy()
+    return array
+
+
+def length(ns: float) -> str:
+    """A length of time for a message: ``3.2 us``, ``5 ms``."""
+    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (3600e9, 1e9, "s")):
+        if abs(ns) < limit:
+            return f"{ns / divisor:.3g} {unit}"
+    return f"{ns / 3600e9:.3g} h"

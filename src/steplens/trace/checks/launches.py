@@ -1,0 +1,92 @@
+"""Launching calls and the device tasks they launched: each should have the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from steplens.trace.checks.common import Tables, device_tasks, named
+from steplens.trace.health import (
+    ERROR,
+    INFO,
+    KERNEL_CALLS,
+    KERNEL_TIMES,
+    KERNEL_WAITS,
+    OPERATOR_DEVICE_TIMES,
+    OVERLAP,
+    STEP_DEVICE_TIMES,
+    WARNING,
+    HealthFinding,
+    finding,
+)
+
+#: calls of CUDA and HIP that put a kernel or a graph of kernels on a stream (cudaLaunchHostFunc does not), Ascend's "launch"
+_LAUNCH = r"(?i)^(cu|hip)\w*(launch\w*kernel|graphlaunch)|^(node@)?launch$"
+_COPY = r"(?i)^(cu|hip)\w*mem(cpy|set)"
+
+_OF_DEVICE = (KERNEL_CALLS, KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_DEVICE_TIMES)
+
+
+def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
+    """Every call that launches device work has a device task with its correlation.
+
+    What was launched last and has no task was still waiting when the recording ended. CUDA records no task for an empty
+    copy, so copies without one are only worth knowing.
+    """
+    api = tables.get("api")
+    if api is None:
+        return
+    api = api.select("name", "correlation", "start_ns").drop_nulls("correlation")
+    launches, copies = named(api, _LAUNCH), named(api, _COPY)
+    tasks = device_tasks(tables)
+    if tasks is None:
+        if launches.height:
+            message = "calls launch device work and no device task was recorded: the trace shows the host alone"
+            yield finding("launches_without_kernels", ERROR, launches.height, message, *_OF_DEVICE)
+        return
+    known = tasks.select(pl.col("correlation").drop_nulls().unique())
+    if not known.height:
+        return
+    lost = launches.join(known, on="correlation", how="anti")
+    if lost.height:
+        last = launches.join(known, on="correlation", how="semi")["start_ns"].max()
+        behind = pl.lit(True) if last is None else pl.col("start_ns") > last
+        unfinished = lost.filter(behind).height
+        if lost.height > unfinished:
+            message = f"calls launch device work and have no device task, of {launches.height} such calls"
+            yield finding("launches_without_kernels", WARNING, lost.height - unfinished, message, *_OF_DEVICE)
+        if unfinished:
+            message = "calls launch device work that had not run when the recording ended; the last step lacks it"
+            yield finding("unfinished_launches", WARNING, unfinished, message, *_OF_DEVICE)
+    copied = copies.join(known, on="correlation", how="anti").height
+    if copied:
+        message = f"calls copy or set memory and have no device task, of {copies.height} such calls; empty copies have none"
+        yield finding("copies_without_tasks", INFO, copied, message)
+
+
+def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
+    """Every device task with a correlation has the call that launched it.
+
+    A task that starts before every task whose call is known was launched before the recording began.
+    """
+    api, tasks = tables.get("api"), device_tasks(tables)
+    if api is None or tasks is None:
+        return
+    known = api.select(pl.col("correlation").drop_nulls().unique())
+    # a correlation of 0 means that the source knows of none
+    tasks = tasks.select("correlation", "start_ns").filter(pl.col("correlation") != 0)
+    linked = tasks.join(known, on="correlation", how="semi")
+    if not known.height or linked.height == tasks.height:
+        return
+    lost = tasks.join(known, on="correlation", how="anti")
+    first = linked["start_ns"].min()
+    before = pl.lit(False) if first is None else pl.col("start_ns") < first
+    early = lost.filter(before).height
+    if early:
+        message = "device tasks at the beginning were launched before the recording began"
+        yield finding("tasks_from_before", INFO, early, message, OPERATOR_DEVICE_TIMES)
+    if lost.height > early:
+        message = f"device tasks have no call that launched them, of {tasks.height} tasks"
+        unsafe = (OPERATOR_DEVICE_TIMES, KERNEL_WAITS, STEP_DEVICE_TIMES)
+        yield finding("kernels_without_launches", WARNING, lost.height - early, message, *unsafe)

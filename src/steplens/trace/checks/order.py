@@ -1,0 +1,162 @@
+"""Order of events: lengths are positive, tasks of a stream follow one another, nothing is recorded twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.checks.common import Tables, device_tasks, int64, length, resolution
+from steplens.trace.health import (
+    CALL_STACKS,
+    COMMUNICATION_TIMES,
+    ERROR,
+    GARBAGE_COLLECTION,
+    INFO,
+    KERNEL_CALLS,
+    KERNEL_TIMES,
+    MEMORY,
+    OPERATOR_CALLS,
+    OPERATOR_DEVICE_TIMES,
+    OPERATOR_SELF_TIMES,
+    OPERATOR_TIMES,
+    OVERLAP,
+    RUNTIME_CALLS,
+    STEP_DEVICE_TIMES,
+    STEP_TIMES,
+    USER_MARKS,
+    WARNING,
+    HealthFinding,
+    finding,
+)
+
+#: what the two clock readings of neighbouring tasks may overlap by without anything being wrong
+_JITTER_NS = 1_000
+#: from this share of the busy time on an overlap changes sums that people look at
+_MUCH = 0.01
+#: from this resolution on, two events of one name can honestly have the same times
+_COARSE_NS = 1_000
+
+#: tables of intervals, what they are called in front of users, and what a wrong one makes unsafe; negative lengths of
+#: ``ops`` are found where calls are nested
+_INTERVALS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kernels": ("device tasks", (KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP)),
+    "communication": ("communication operations", (COMMUNICATION_TIMES, OVERLAP)),
+    "api": ("runtime calls", (RUNTIME_CALLS,)),
+    "python": ("Python frames", (CALL_STACKS,)),
+    "steps": ("steps", (STEP_TIMES,)),
+    "marks": ("marks", (USER_MARKS,)),
+    "gc": ("garbage collections", (GARBAGE_COLLECTION,)),
+}
+
+
+@dataclass(frozen=True)
+class _Events:
+    """How to recognise an event that is there twice.
+
+    Attributes:
+        what: what the table's rows are called in front of users.
+        number: the source's own number of an event; without one, events of a coarse clock cannot be told apart.
+        times: start, and end where there is one.
+        identity: all that two copies have in common.
+        unsafe: what a copy makes unsafe.
+    """
+
+    what: str
+    number: str
+    times: tuple[str, ...]
+    identity: tuple[str, ...]
+    unsafe: tuple[str, ...]
+
+
+_CALL = ("name", "start_ns", "end_ns", "pid", "tid")
+_EVENTS: dict[str, _Events] = {
+    "ops": _Events(
+        "operator calls",
+        "external_id",
+        ("start_ns", "end_ns"),
+        (*_CALL, "external_id", "sequence", "scope"),
+        (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES),
+    ),
+    "kernels": _Events(
+        "device tasks",
+        "correlation",
+        ("start_ns", "end_ns"),
+        ("name", "start_ns", "end_ns", "device", "stream", "correlation", "task_id", "context_id"),
+        (KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES),
+    ),
+    "api": _Events("runtime calls", "correlation", ("start_ns", "end_ns"), (*_CALL, "layer", "correlation"), (RUNTIME_CALLS,)),
+    "python": _Events("Python frames", "id", ("start_ns", "end_ns"), (*_CALL, "id"), (CALL_STACKS,)),
+    "memory": _Events(
+        "allocator events",
+        "address",
+        ("time_ns",),
+        ("time_ns", "event", "address", "bytes", "allocated", "reserved", "device_type", "device", "stream", "tid", "component"),
+        (MEMORY,),
+    ),
+}
+
+
+def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
+    """Nothing ends before it starts."""
+    for name, (what, unsafe) in _INTERVALS.items():
+        frame = tables.get(name)
+        if frame is None:
+            continue
+        negative = int((frame["end_ns"] < frame["start_ns"]).sum())
+        if negative:
+            yield finding("negative_duration", ERROR, negative, f"{what} end before they start", *unsafe)
+
+
+def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
+    """A stream runs one task after the other; the tasks of one graph launch may run side by side."""
+    tasks = device_tasks(tables)
+    if tasks is None:
+        return
+    tasks = tasks.select("device", "stream", "start_ns", "end_ns", "correlation").drop_nulls(["stream", "start_ns", "end_ns"])
+    tasks = tasks.sort("device", "stream", "start_ns", "end_ns")
+    same_stream = (tasks["stream"] == tasks["stream"].shift()) & tasks["device"].eq_missing(tasks["device"].shift())
+    same_launch = (tasks["correlation"] == tasks["correlation"].shift()).fill_null(False)
+    allowed = _JITTER_NS + resolution(tasks["start_ns"])
+    overlap = tasks["end_ns"].shift() - tasks["start_ns"]
+    overlap = overlap.filter((same_stream & ~same_launch & (overlap > allowed)).fill_null(False))
+    if not len(overlap):
+        return
+    busy = int((tasks["end_ns"] - tasks["start_ns"]).sum())
+    total = int(overlap.sum())
+    message = f"tasks of one stream overlap, by {length(total)} of {length(busy)} of device time"
+    severity, unsafe = (WARNING, (KERNEL_TIMES, OVERLAP)) if total > _MUCH * busy else (INFO, ())
+    yield finding("overlapping_tasks", severity, len(overlap), message, *unsafe)
+
+
+def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
+    """No event is there twice, with all that identifies it."""
+    for name, events in _EVENTS.items():
+        frame = tables.get(name)
+        if frame is None:
+            continue
+        frame = frame.select(events.identity)
+        rows = _suspects(frame, events.times)
+        if not len(rows):
+            continue
+        suspects = frame[rows]
+        if resolution(frame[events.times[0]]) >= _COARSE_NS:
+            if name == "memory":  # an address can be used twice within a microsecond
+                continue
+            suspects = suspects.drop_nulls(events.number)
+        copies = suspects.height - suspects.unique().height
+        if copies:
+            message = f"{events.what} are in the trace more than once, with the same times and the same numbers"
+            yield finding("duplicated_events", ERROR, copies, message, *events.unsafe)
+
+
+def _suspects(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:
+    """Rows whose times occur more than once, by a hash of them (and by nothing else, so these are candidates only)."""
+    start, end = int64(frame[times[0]]), int64(frame[times[-1]])
+    # odd constants spread the bits; nothing depends on which
+    key = (start * np.int64(-7046029254386353131)) ^ (end * np.int64(-4417276706812531889))
+    order = np.sort(key)
+    repeated = order[1:][order[1:] == order[:-1]]
+    return np.flatnonzero(np.isin(key, repeated)) if len(repeated) else np.empty(0, dtype=np.int64)

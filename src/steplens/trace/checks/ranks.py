@@ -1,0 +1,219 @@
+"""Checks over the traces of one run: ranks, their clocks, and whether they were captured in the same way."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens.trace.checks.common import Tables, length
+from steplens.trace.health import (
+    COMMUNICATION_TIMES,
+    INFO,
+    RANK_COMPARISON,
+    RUN_OPTIONS,
+    STEP_AVERAGES,
+    WARNING,
+    HealthFinding,
+    finding,
+)
+from steplens.trace.schema import COLLECTIVE
+from steplens.trace.trace import Trace
+
+#: a collective ends on all ranks within tens of microseconds
+_OFFSET_NS = 1_000_000
+#: an offset counts when it is this many times what the single collectives scatter around it
+_CLEAR = 3
+_LEAST = 3
+_NAMED = 8
+
+#: what every part of a run should have in common, by key of ``meta``
+_COMMON = (
+    "source_format",
+    "schemaVersion",
+    "steplens_version",
+    "torch_version",
+    "torch_npu_version",
+    "cann_version",
+    "record_shapes",
+    "profile_memory",
+    "with_stack",
+)
+_COMPARED_TABLES = ("ops", "python", "api", "kernels", "communication", "memory")
+
+
+def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
+    """A trace of a distributed job says which rank it is of."""
+    meta = tables.get("meta")
+    if meta is None:
+        return
+    wanted = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
+    values = {key: _decoded(value) for key, value in wanted.iter_rows()}
+    rank = values.get("rank")
+    if isinstance(rank, int) and rank >= 0:
+        return
+    size = values.get("world_size")
+    if values.get("distributedInfo") or (isinstance(size, int) and size > 1):
+        message = "the trace is of a distributed job and does not say of which rank"
+        yield finding("rank_unknown", WARNING, 1, message, RANK_COMPARISON)
+
+
+def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+    """Every rank of the job is there. A few of many ranks are a sample, most of them a loss."""
+    meta = [trace.meta_values() for _, trace in traces]
+    ranks = {trace.rank for _, trace in traces if trace.rank >= 0}
+    sizes = [value for values in meta if isinstance(value := values.get("world_size"), int)]
+    if not ranks:
+        return
+    size = max([*sizes, max(ranks) + 1])
+    missing = [rank for rank in range(min(size, 1 << 20)) if rank not in ranks]
+    if not missing:
+        return
+    if len(ranks) == 1:
+        message = f"one rank ({next(iter(ranks))}) of {size} is here"
+    else:
+        named = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
+        message = f"{len(ranks)} of {size} ranks are here; missing are {named}"
+    severity = WARNING if len(ranks) > 1 and 2 * len(ranks) >= size else INFO
+    yield finding("missing_ranks", severity, len(missing), message, RANK_COMPARISON)
+
+
+def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+    """Traces of one rank are of different windows: they do not overlap in time."""
+    spans: dict[int, list[tuple[int, int, Path]]] = {}
+    for path, trace in traces:
+        name = next((name for name in ("steps", "ops", "kernels") if name in trace), None)
+        if name is None or trace.rank < 0:
+            continue
+        low, high = trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
+        if low is not None and high is not None:
+            spans.setdefault(trace.rank, []).append((low, high, path))
+    for rank, windows in spans.items():
+        windows.sort(key=lambda window: window[:2])
+        for (_, end, one), (start, _, other) in itertools.pairwise(windows):
+            if start < end:
+                message = f"{one.name} and {other.name} both say that they are rank {rank}, at the same time"
+                yield finding("duplicated_ranks", WARNING, 1, message, RANK_COMPARISON)
+
+
+def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+    """All ranks recorded the same steps."""
+    steps: dict[int, set[int]] = {}
+    for _, trace in traces:
+        if trace.rank >= 0 and "steps" in trace:
+            steps.setdefault(trace.rank, set()).update(trace.required("steps").select("id").collect()["id"].to_list())
+    if len(steps) < 2:
+        return
+    common, every = set.intersection(*steps.values()), set.union(*steps.values())
+    if common != every:
+        different = sorted(every - common)
+        message = f"steps were not recorded by every rank, the first is step {different[0]}"
+        yield finding("different_steps", WARNING, len(different), message, RANK_COMPARISON, STEP_AVERAGES)
+
+
+def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+    """The clocks of the ranks agree: a collective ends at one time on all of them.
+
+    Collectives are paired by step, name and order of start within both. The offset of a rank is the median distance of
+    their ends from those of the lowest rank; half of the distances lie within the scatter. Where ranks have no collective
+    in common, the beginnings of their steps are compared, which must be nearer than half a step.
+    """
+    by_rank: dict[int, list[Trace]] = {}
+    for _, trace in traces:
+        if trace.rank >= 0:
+            by_rank.setdefault(trace.rank, []).append(trace)
+    if len(by_rank) < 2:
+        return
+    reference = min(by_rank)
+    ends = _collective_ends(by_rank[reference])
+    for rank in sorted(by_rank)[1:]:
+        both = _collective_ends(by_rank[rank]).join(ends, on=["step", "name", "calls", "number"], suffix="_reference")
+        distance = both["end_ns"] - both["end_ns_reference"]
+        if len(distance) >= _LEAST:
+            offset = _median(distance)
+            scatter = _median((distance - offset).abs())
+            if abs(offset) > _OFFSET_NS and abs(offset) > _CLEAR * scatter:
+                message = (
+                    f"collectives end {_apart(offset)} on rank {rank} than on rank {reference}, where they should end "
+                    "together: their clocks differ by that"
+                )
+                yield finding("rank_clock_offset", WARNING, len(distance), message, RANK_COMPARISON, COMMUNICATION_TIMES)
+            continue
+        yield from _step_offset(by_rank[reference], by_rank[rank], reference, rank)
+
+
+def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int, rank: int) -> Iterator[HealthFinding]:
+    both = _steps(other).join(_steps(reference), on="id", suffix="_reference")
+    if not both.height:
+        return
+    offset = _median(both["start_ns"] - both["start_ns_reference"])
+    usual = _median(both["end_ns_reference"] - both["start_ns_reference"])
+    if abs(offset) > max(usual / 2, _OFFSET_NS):
+        message = (
+            f"steps begin {_apart(offset)} on rank {rank} than on rank {reference_rank}, and last {length(usual)}: "
+            "the clocks differ, or the steps are not the same"
+        )
+        yield finding("rank_clock_offset", WARNING, both.height, message, RANK_COMPARISON)
+
+
+def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+    """All traces come from the same versions and were captured with the same options."""
+    if len(traces) < 2:
+        return
+    described = [_description(trace) for _, trace in traces]
+    differing = []
+    for key in sorted({key for one in described for key in one}):
+        values = {json.dumps(one.get(key), sort_keys=True) for one in described}
+        if len(values) > 1:
+            shown = " and ".join(sorted(values)) if len(values) == 2 and sum(map(len, values)) < 60 else f"{len(values)} values"
+            differing.append(f"{key} ({shown})")
+    if differing:
+        named = ", ".join(differing[:_NAMED]) + (" ..." if len(differing) > _NAMED else "")
+        message = f"traces of this run were captured differently: {named}"
+        yield finding("mixed_captures", WARNING, len(differing), message, RANK_COMPARISON, RUN_OPTIONS)
+
+
+def _description(trace: Trace) -> dict[str, Any]:
+    values = trace.meta_values()
+    found = {key: values[key] for key in _COMMON if key in values}
+    config = values.get("config")
+    for group in config.values() if isinstance(config, dict) else ():
+        if isinstance(group, dict):
+            found.update(group)
+    found["tables"] = [name for name in _COMPARED_TABLES if name in trace]
+    return found
+
+
+def _collective_ends(traces: list[Trace]) -> pl.DataFrame:
+    """End of every collective with its step, its name, how many of it the step has, and its number among them."""
+    columns = ["step", "name", "start_ns", "end_ns"]
+    frames = [
+        trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE).select(columns).collect()
+        for trace in traces
+    ]
+    each = pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls().sort("start_ns")
+    of = ["step", "name"]
+    return each.with_columns(calls=pl.len().over(of), number=pl.int_range(pl.len()).over(of)).drop("start_ns")
+
+
+def _steps(traces: list[Trace]) -> pl.DataFrame:
+    return pl.concat([trace.required("steps").select("id", "start_ns", "end_ns").collect() for trace in traces])
+
+
+def _median(values: pl.Series) -> float:
+    return float(values.median())  # type: ignore[arg-type]
+
+
+def _apart(offset: float) -> str:
+    return f"{length(abs(offset))} {'later' if offset > 0 else 'earlier'}"
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,107 @@
+"""The steps of a trace: none missing, none on top of another, the first and the last like the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from steplens.trace.checks.common import Tables, device_tasks, length
+from steplens.trace.health import (
+    KERNEL_CALLS,
+    STEP_AVERAGES,
+    STEP_DEVICE_TIMES,
+    STEP_PHASES,
+    STEP_TIMES,
+    WARNING,
+    HealthFinding,
+    finding,
+)
+
+#: a first step this much longer than the others is still warming up (compiling, allocating, filling caches)
+_SLOW = 2.0
+_SLOW_LEAST_NS = 1_000_000
+#: a step with less than this share of the others' device tasks or length lacks something
+_PART = 0.5
+_STUB = 0.1
+
+
+def missing_steps(tables: Tables) -> Iterator[HealthFinding]:
+    """The numbers of the steps of one trace follow one another."""
+    steps = tables.get("steps")
+    if steps is None or steps.height < 2:
+        return
+    numbers = steps["id"].sort()
+    gaps = numbers.diff().drop_nulls()
+    missing = int((gaps - 1).clip(0).sum())
+    if missing:
+        after = numbers[:-1].filter(gaps > 1)[0]
+        message = f"steps are missing between {numbers[0]} and {numbers[-1]}, the first after step {after}"
+        yield finding("missing_steps", WARNING, missing, message, STEP_TIMES, STEP_AVERAGES)
+
+
+def overlapping_steps(tables: Tables) -> Iterator[HealthFinding]:
+    """A step begins when the one before it has ended."""
+    steps = tables.get("steps")
+    if steps is None:
+        return
+    steps = steps.sort("start_ns")
+    overlapping = int((steps["start_ns"] < steps["end_ns"].shift()).sum())
+    if overlapping:
+        yield finding(
+            "overlapping_steps", WARNING, overlapping, "steps begin before the one before them ends", STEP_TIMES, STEP_PHASES
+        )
+
+
+def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
+    """The first recorded step takes as long as the others; while caches fill and kernels compile it takes longer."""
+    steps = tables.get("steps")
+    if steps is None or steps.height < 3:
+        return
+    durations = (steps["end_ns"] - steps["start_ns"]).to_list()
+    others = float(pl.Series(durations[1:]).median())  # type: ignore[arg-type]
+    if durations[0] > _SLOW * others and durations[0] - others > _SLOW_LEAST_NS:
+        message = (
+            f"the first recorded step ({steps['id'][0]}) takes {length(durations[0])}, the others {length(others)}: "
+            "warm-up is part of the recording"
+        )
+        yield finding("slow_first_step", WARNING, 1, message, STEP_AVERAGES)
+
+
+def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
+    """The first and the last recorded step hold as much as the others: recording neither began nor ended inside them."""
+    steps = tables.get("steps")
+    if steps is None or steps.height < 2:
+        return
+    tasks = device_tasks(tables)
+    counts: list[int] | None = None
+    if tasks is not None and tasks["step"].null_count() < tasks.height:
+        of_step = dict(tasks["step"].value_counts().iter_rows())
+        counts = [of_step.get(number, 0) for number in steps["id"].to_list()]
+    durations = (steps["end_ns"] - steps["start_ns"]).to_list()
+    number = steps["id"].to_list()
+    for row, which, check in ((0, "first", "incomplete_first_step"), (-1, "last", "incomplete_last_step")):
+        others = _without(durations, row)
+        if counts is not None and steps.height > 2:
+            usual = _median(_without(counts, row))
+            if counts[row] < _PART * usual:
+                message = (
+                    f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual:.0f}: "
+                    "recording began or ended inside it"
+                )
+                yield finding(check, WARNING, 1, message, STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS)
+                continue
+        if row == -1 and durations[row] < _STUB * _median(others):
+            message = (
+                f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {length(_median(others))}: "
+                "recording ended inside it"
+            )
+            yield finding(check, WARNING, 1, message, STEP_TIMES, STEP_AVERAGES)
+
+
+def _without(values: list[int], row: int) -> list[int]:
+    return values[1:] if row == 0 else values[:-1]
+
+
+def _median(values: list[int]) -> float:
+    return float(pl.Series(values).median())  # type: ignore[arg-type]
