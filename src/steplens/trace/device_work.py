@@ -59,6 +59,8 @@ def link_launches(
 
     1. ``launch_ns``, ``launch_pid``, ``launch_tid``: a point on a host thread; the innermost call around it.
     2. ``external_id``, of the task or of the runtime call with its ``correlation``: the call with that id (Kineto).
+    3. The start of the runtime call with its ``correlation``: the innermost call around it. Traces that were cut down, or
+       whose ids come from several counters, have calls with the id of no operator.
 
     ``launch_ns`` and ``wait_ns`` (launch to start) are filled from the runtime call where the source does not have them.
 
@@ -78,7 +80,7 @@ def link_launches(
         known = api.drop_nulls("correlation").unique("correlation", keep="first")
         external = pl.col("external_id") if "external_id" in api.columns else pl.lit(None, dtype=pl.Int64)
         tasks = tasks.join(
-            known.select("correlation", _launch="start_ns", _external=external),
+            known.select("correlation", _launch="start_ns", _external=external, _pid="pid", _tid="tid"),
             on="correlation",
             how="left",
             maintain_order="left",
@@ -88,12 +90,20 @@ def link_launches(
         if "wait_ns" not in tasks.columns:
             tasks = tasks.with_columns(wait_ns=pl.col("start_ns") - pl.col("launch_ns"))
         own = pl.coalesce("external_id", "_external") if "external_id" in tasks.columns else pl.col("_external")
-        tasks = tasks.with_columns(external_id=own).drop("_launch", "_external")
+        tasks = tasks.with_columns(external_id=own).drop("_external")
     if "external_id" in tasks.columns and "external_id" in ops.columns:
         targets = ops.filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & pl.col("external_id").is_not_null())
         targets = targets.unique("external_id", keep="first").select("external_id", _op="id")
         tasks = tasks.join(targets, on="external_id", how="left", maintain_order="left")
         tasks = tasks.with_columns(op=pl.coalesce("op", "_op")).drop("_op")
+    if "_tid" in tasks.columns:
+        left = tasks.filter(pl.col("op").is_null() & pl.col("_launch").is_not_null())
+        if left.height:
+            points = left.select("_row", launch_ns="_launch", launch_pid="_pid", launch_tid="_tid")
+            found = points.select("_row", _op=_around(points, lane, ops, nesting))
+            tasks = tasks.join(found, on="_row", how="left", maintain_order="left")
+            tasks = tasks.with_columns(op=pl.coalesce("op", "_op")).drop("_op")
+        tasks = tasks.drop("_launch", "_pid", "_tid")
     return tasks.sort("_row").drop("_row")
 
 
