@@ -1,0 +1,455 @@
+"""The binary files of ``FRAMEWORK/``, the raw data of the Ascend PyTorch Profiler: records to numpy columns.
+
+Two framings exist. A *tagged* file is a chain of records ``u16 type, u32 length, payload``; the payload is a fixed struct
+and then fields ``u16 id, u32 length, text``. A *flat* file is fixed structs only. Everything is little-endian.
+
+Files are read in blocks, and every distinct text is decoded once: stacks and shapes repeat by the thousand. Whatever
+follows damage is given up, whatever precedes it is kept, and the health log says what was lost. Lengths come from the
+file, so none of them decides how much memory is allocated.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from steplens.errors import InputError
+from steplens.trace.health import (
+    CALL_STACKS,
+    GARBAGE_COLLECTION,
+    MEMORY,
+    OPERATOR_CALLS,
+    OPERATOR_DEVICE_TIMES,
+    OPERATOR_SELF_TIMES,
+    OPERATOR_TIMES,
+    RUNTIME_CALLS,
+    STEP_TIMES,
+    HealthLog,
+)
+
+Int64Array = npt.NDArray[np.int64]
+Structs = npt.NDArray[np.void]
+
+#: what a text reads as that cannot be decoded
+UNDECODABLE = "N/A"
+
+_BLOCK_BYTES = 4 << 20
+#: a record that claims more is passed over unread; real ones, with all of an operator's tensors, stay below a megabyte
+_RECORD_LIMIT = 32 << 20
+#: no kind of record has more than ten fields
+_FIELD_LIMIT = 32
+
+_RECORD_HEADER = struct.calcsize("<HI")
+_LENGTH = struct.Struct("<I")
+_FIELD = np.dtype([("id", "<u2"), ("length", "<u4")])
+
+
+@dataclass(frozen=True)
+class TaggedFormat:
+    """Layout of a tagged file.
+
+    Attributes:
+        prefix: what the file's name begins with.
+        type: type number of its records.
+        fixed: the fixed struct.
+        texts: field number -> name, for the fields that are wanted; others are passed over.
+    """
+
+    prefix: str
+    type: int
+    fixed: np.dtype[np.void]
+    texts: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class FlatFormat:
+    """Layout of a flat file: what its name begins with, and the struct of its records."""
+
+    prefix: str
+    fixed: np.dtype[np.void]
+
+
+def _struct(**columns: str) -> np.dtype[np.void]:
+    return np.dtype(list(columns.items()))
+
+
+OP_RANGE = TaggedFormat(
+    "torch.op_range",
+    1,
+    _struct(
+        start="<i8",
+        end="<i8",
+        sequence="<i8",
+        pid="<u8",
+        start_tid="<u8",
+        end_tid="<u8",
+        forward_tid="<u8",
+        scope="u1",
+        is_async="u1",
+    ),
+    {2: "name", 3: "types", 4: "shapes", 8: "stack", 9: "module"},
+)
+OP_MARK = TaggedFormat(
+    "torch.op_mark", 2, _struct(time="<i8", category="<u8", correlation="<u8", tid="<u8", pid="<u8"), {1: "name"}
+)
+MEMORY_USAGE = TaggedFormat(
+    "torch.memory_usage",
+    3,
+    _struct(
+        address="<i8",
+        time="<i8",
+        bytes="<i8",
+        allocated="<i8",
+        reserved="<i8",
+        active="<i8",
+        stream="<i8",
+        device_type="i1",
+        device="i1",
+        component="u1",
+        event="u1",
+        allocator="u1",
+        tid="<u8",
+        pid="<u8",
+    ),
+    {},
+)
+PYTHON_NAMES = TaggedFormat("torch.python_tracer_hash", 4, _struct(key="<u8"), {1: "name"})
+PARAMETERS = TaggedFormat("torch.param_tensor_info", 5, _struct(key="<u8"), {1: "module", 2: "optimizer"})
+PYTHON_CALLS = FlatFormat("torch.python_tracer_func", _struct(time="<u8", tid="<u8", pid="<u8", key="<u8", tag="u1"))
+COLLECTIONS = FlatFormat("torch.gc_record", _struct(pid="<u8", start="<u8", end="<u8"))
+
+FORMATS = (OP_RANGE, OP_MARK, MEMORY_USAGE, PYTHON_NAMES, PARAMETERS, PYTHON_CALLS, COLLECTIONS)
+
+#: what lost records of a kind make unsafe
+CONCERNED: dict[str, tuple[str, ...]] = {
+    OP_RANGE.prefix: (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, STEP_TIMES),
+    OP_MARK.prefix: (OPERATOR_DEVICE_TIMES, RUNTIME_CALLS),
+    MEMORY_USAGE.prefix: (MEMORY,),
+    PYTHON_NAMES.prefix: (CALL_STACKS,),
+    PARAMETERS.prefix: (),
+    PYTHON_CALLS.prefix: (CALL_STACKS,),
+    COLLECTIONS.prefix: (GARBAGE_COLLECTION,),
+}
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts, each distinct one kept once.
+
+    Attributes:
+        codes: index into ``distinct`` of each row, -1 where the record has no such field; shape (n,).
+        distinct: the texts.
+    """
+
+    codes: npt.NDArray[np.int32]
+    distinct: list[str]
+
+    def series(self, name: str, dtype: pl.DataType) -> pl.Series:
+        """The texts as a polars column, null where absent."""
+        # the last entry stands for "absent"; the column is converted before it is spread over the rows
+        values = pl.Series(name, [*self.distinct, None], dtype=pl.String).cast(dtype)
+        rows: pl.Series = values.gather(np.where(self.codes < 0, len(self.distinct), self.codes))
+        return rows
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of all files of one kind.
+
+    Attributes:
+        fixed: the fixed structs, shape (n,).
+        texts: name of the field -> its texts.
+    """
+
+    fixed: Structs
+    texts: dict[str, Texts]
+
+    def __len__(self) -> int:
+        return len(self.fixed)
+
+
+@dataclass
+class _Damage:
+    """What one file loses."""
+
+    lost_bytes: int = 0
+    foreign: int = 0
+    oversized: int = 0
+    short: int = 0
+    broken_fields: int = 0
+
+
+class _Numbers(dict[bytes, int]):
+    """Numbers its keys in the order in which they are first asked for."""
+
+    def __missing__(self, key: bytes) -> int:
+        number = self[key] = len(self)
+        return number
+
+
+@dataclass
+class _Interner:
+    """Gives every distinct byte string a number."""
+
+    codes_of: _Numbers = field(default_factory=_Numbers)
+    blocks: list[npt.NDArray[np.int32]] = field(default_factory=list)
+
+    def add(self, block: bytes, rows: int, begin: Int64Array, end: Int64Array) -> None:
+        """Add a block's texts: ``block[begin:end]`` of each of ``rows``, none where ``begin`` is negative."""
+        present = np.flatnonzero(begin >= 0)
+        # maps of built-in functions: a loop or a comprehension takes twice as long
+        texts = map(block.__getitem__, map(slice, begin[present].tolist(), end[present].tolist()))
+        codes = np.full(rows, -1, dtype=np.int32)
+        codes[present] = np.fromiter(map(self.codes_of.__getitem__, texts), dtype=np.int32, count=len(present))
+        self.blocks.append(codes)
+
+    def texts(self) -> tuple[Texts, int]:
+        """The column, and the number of rows whose text could not be decoded."""
+        undecodable = []
+        distinct = []
+        for raw in self.codes_of:
+            try:
+                distinct.append(raw.decode())
+            except UnicodeDecodeError:
+                undecodable.append(len(distinct))
+                distinct.append(UNDECODABLE)
+        codes = np.concatenate(self.blocks) if self.blocks else np.empty(0, dtype=np.int32)
+        return Texts(codes, distinct), int(np.isin(codes, undecodable).sum()) if undecodable else 0
+
+
+def find_files(folder: Path, prefix: str) -> list[Path]:
+    """The regular files of ``folder`` whose names begin with ``prefix``, by name; links are not followed."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name in names if stat.S_ISREG((folder / name).lstat().st_mode)]
+
+
+def read_tagged(folder: Path, layout: TaggedFormat, health: HealthLog) -> Records:
+    """Read all records of one kind.
+
+    Args:
+        folder: the ``FRAMEWORK`` directory; several files of the kind follow each other by name.
+        layout: the kind.
+        health: gets what was lost.
+    """
+    structs: list[Structs] = []
+    interners = {name: _Interner() for name in layout.texts.values()}
+    for path in find_files(folder, layout.prefix):
+        damage = _Damage()
+        for block, begin, length in _payloads(path, layout.type, damage):
+            _add_block(block, begin, length, layout, structs, interners, damage)
+        _report(path, damage, CONCERNED[layout.prefix], health)
+    texts = {}
+    undecodable = 0
+    for name, interner in interners.items():
+        texts[name], lost = interner.texts()
+        undecodable += lost
+    if undecodable:
+        health.add(
+            "undecodable_text",
+            "warning",
+            undecodable,
+            f'texts of {layout.prefix} are not UTF-8 and read as "{UNDECODABLE}"',
+            CONCERNED[layout.prefix],
+        )
+    return Records(np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed), texts)
+
+
+def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
+    """Read all records of one kind; see ``read_tagged``."""
+    structs: list[Structs] = []
+    for path in find_files(folder, layout.prefix):
+        size = layout.fixed.itemsize
+        try:
+            count, rest = divmod(path.stat().st_size, size)
+            # the number of records is bounded by the file, and what is read is what is kept
+            structs.append(np.fromfile(path, dtype=layout.fixed, count=count))
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        _report(path, _Damage(lost_bytes=rest), CONCERNED[layout.prefix], health)
+    return np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed)
+
+
+def first_time(folder: Path) -> int | None:
+    """The first raw time that a file of ``folder`` holds, as recorded; None where no file holds any."""
+    for layout in (OP_RANGE, PYTHON_CALLS, OP_MARK, MEMORY_USAGE, COLLECTIONS):
+        header = _RECORD_HEADER if isinstance(layout, TaggedFormat) else 0
+        for path in find_files(folder, layout.prefix):
+            try:
+                with path.open("rb") as file:
+                    head = file.read(header + layout.fixed.itemsize)
+            except OSError as error:
+                raise _unreadable(path, error) from error
+            if len(head) == header + layout.fixed.itemsize:
+                name = next(name for name in ("start", "time") if name in (layout.fixed.names or ()))
+                value = int(np.frombuffer(head, dtype=layout.fixed, offset=header)[name][0])
+                return value if value < 1 << 63 else None
+    return None
+
+
+def _add_block(
+    block: bytes,
+    begin: Int64Array,
+    length: Int64Array,
+    layout: TaggedFormat,
+    structs: list[Structs],
+    interners: dict[str, _Interner],
+    damage: _Damage,
+) -> None:
+    """Add the records of one block: payloads ``block[begin:begin + length]``."""
+    size = layout.fixed.itemsize
+    whole = length >= size
+    damage.short += int((~whole).sum())
+    begin, end = begin[whole], (begin + length)[whole]
+    if not len(begin):
+        return
+    structs.append(_structs_at(block, layout.fixed, begin))
+    found = _fields(block, begin + size, end, layout.texts, damage)
+    for name, interner in interners.items():
+        interner.add(block, len(begin), *found[name])
+
+
+def _structs_at(block: bytes, dtype: np.dtype[np.void], begin: Int64Array) -> Structs:
+    """The struct at each position: a view that starts a struct at every byte, of which the wanted ones are copied."""
+    view: Structs = np.ndarray((len(block) - dtype.itemsize + 1,), dtype=dtype, buffer=block, strides=(1,))
+    return view[begin]
+
+
+def _fields(
+    block: bytes, position: Int64Array, end: Int64Array, wanted: Mapping[int, str], damage: _Damage
+) -> dict[str, tuple[Int64Array, Int64Array]]:
+    """Where each wanted text of each record lies: field name -> (begin, end), -1 where the record has none.
+
+    All records advance by one field per round.
+    """
+    count = len(position)
+    found = {name: (np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)) for name in wanted.values()}
+    rows = np.arange(count)
+    position = position.copy()
+    for _ in range(_FIELD_LIMIT):
+        left = end[rows] - position
+        damage.broken_fields += int(((left > 0) & (left < _FIELD.itemsize)).sum())
+        complete = left >= _FIELD.itemsize
+        rows, position = rows[complete], position[complete]
+        if not len(rows):
+            return found
+        header = _structs_at(block, _FIELD, position)
+        begin = position + _FIELD.itemsize
+        position = begin + header["length"]
+        inside = position <= end[rows]
+        damage.broken_fields += int((~inside).sum())
+        rows, begin, position, number = rows[inside], begin[inside], position[inside], header["id"][inside]
+        for wanted_number, name in wanted.items():
+            mine = number == wanted_number
+            found[name][0][rows[mine]] = begin[mine]
+            found[name][1][rows[mine]] = position[mine]
+    damage.broken_fields += len(rows)
+    return found
+
+
+def _payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[bytes, Int64Array, Int64Array]]:
+    """The payloads of a tagged file, in blocks: (block, begin of each payload, its length)."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            rest = b""
+            done = 0
+            wanted_bytes = _BLOCK_BYTES
+            while data := file.read(wanted_bytes):
+                block = rest + data if rest else data
+                starts = _walk(block)
+                position = starts.pop()
+                if starts:
+                    begin, length, foreign = _of_type(block, starts, position, wanted_type)
+                    damage.foreign += foreign
+                    yield block, begin, length
+                rest = block[position:]
+                done += position
+                missing = _missing_bytes(rest)
+                if missing > size - done - len(rest):
+                    break
+                if len(rest) + missing > _RECORD_LIMIT:
+                    damage.oversized += 1
+                    done += len(rest) + missing
+                    rest = b""
+                    file.seek(done)
+                wanted_bytes = max(_BLOCK_BYTES, missing)
+            damage.lost_bytes += max(size - done, 0)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _walk(block: bytes) -> list[int]:
+    """Where each whole record of ``block`` begins; last, where the records end."""
+    starts = [0]
+    append = starts.append
+    unpack = _LENGTH.unpack_from
+    last = len(block) - _RECORD_HEADER
+    position = 0
+    while position <= last:
+        position += _RECORD_HEADER + unpack(block, position + 2)[0]
+        append(position)
+    if position > len(block):
+        starts.pop()
+    return starts
+
+
+def _of_type(block: bytes, starts: Sequence[int], end: int, wanted: int) -> tuple[Int64Array, Int64Array, int]:
+    """Begin and length of the payloads of records of the wanted type, and how many others there are."""
+    bounds = np.array([*starts, end], dtype=np.int64)
+    begin, length = bounds[:-1] + _RECORD_HEADER, np.diff(bounds) - _RECORD_HEADER
+    types: npt.NDArray[Any] = np.ndarray((len(block) - 1,), dtype="<u2", buffer=block, strides=(1,))[bounds[:-1]]
+    right = types == wanted
+    return begin[right], length[right], int((~right).sum())
+
+
+def _missing_bytes(rest: bytes) -> int:
+    """How many bytes the record that begins with ``rest`` still lacks."""
+    if not rest:
+        return 0
+    if len(rest) < _RECORD_HEADER:
+        return _RECORD_HEADER - len(rest)
+    return int(_RECORD_HEADER + _LENGTH.unpack_from(rest, 2)[0] - len(rest))
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(path, f"cannot be read ({error.strerror or error})", "Check the file's permissions and the disk")
+
+
+def _report(path: Path, damage: _Damage, unsafe: Sequence[str], health: HealthLog) -> None:
+    if damage.lost_bytes:
+        health.add(
+            "truncated_file",
+            "error",
+            1,
+            f"{path.name} breaks off inside a record; its last {damage.lost_bytes} bytes were lost, what precedes them was read",
+            unsafe,
+        )
+    skipped = damage.foreign + damage.oversized + damage.short
+    if skipped:
+        health.add(
+            "damaged_records",
+            "error",
+            skipped,
+            f"records of {path.name} are of another type or an impossible length and were left out",
+            unsafe,
+        )
+    if damage.broken_fields:
+        health.add(
+            "damaged_fields",
+            "warning",
+            damage.broken_fields,
+            f"texts of {path.name} run past the end of their record and were left out",
+            unsafe,
+        )
