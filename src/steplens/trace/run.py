@@ -13,6 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from steplens.errors import InputError
+from steplens.trace import checks
+from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
@@ -95,21 +97,27 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
-        frames = []
-        for source, trace in zip(self.sources, self.traces, strict=True):
-            frame = trace.health
-            if frame is not None:
-                frames.append(frame.with_columns(source=pl.lit(str(source.path))))
+        found = [(source.path, trace.health) for source, trace in zip(self.sources, self.traces, strict=True)]
         for error in self.unreadable:
-            row = {
-                "check": ["unreadable"],
-                "severity": ["error"],
-                "count": [1],
-                "message": [error.problem],
-                "unsafe": ["everything of this part"],
-            }
-            frames.append(pl.DataFrame(row, schema=SCHEMA["health"]).with_columns(source=pl.lit(str(error.path))))
-        return pl.concat(frames) if frames else pl.DataFrame(schema={**SCHEMA["health"], "source": pl.String()})
+            lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
+            found.append((error.path, frame_of([lost])))
+        together = [(source.path, trace) for source, trace in zip(self.sources, self.traces, strict=True)]
+        found.append((self.path, frame_of(checks.across(together))))
+        schema = {**SCHEMA["health"], "source": pl.String()}
+        frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in found if frame is not None and frame.height]
+        return pl.concat([pl.DataFrame(schema=schema), *frames])
+
+    def unsafe(self, conclusion: str, *, least: str = WARNING) -> pl.DataFrame:
+        """The findings of ``health()`` that make a conclusion unsafe; no rows when it is safe.
+
+        Args:
+            conclusion: one of ``trace.health.CONCLUSIONS``, such as "operator times".
+            least: the lowest severity that matters.
+
+        Raises:
+            ValueError: the word is not in the vocabulary.
+        """
+        return unsafe(self.health(), conclusion, least=least)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Answer a SQL query over the tables (``ops``, ``kernels``, ``steps`` ...); several traces add a ``rank`` column.
