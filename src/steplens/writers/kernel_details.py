@@ -47,9 +47,7 @@ def write(output: Output, path: Path) -> None:
 
 
 def _short_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
-    shapes = {
-        title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items() if kernels[column].is_not_null().any()
-    }
+    shapes = {title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items() if kernels[column].is_not_null().any()}
     return {
         "Device_id": _device(),
         "Name": _cell(kernels["name"], guard),

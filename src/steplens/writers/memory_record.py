@@ -8,38 +8,27 @@ import numpy as np
 import polars as pl
 
 from steplens.writers.memory_rows import device_tag, device_types, megabytes, stream_pointer
-from steplens.writers.output import Output
+from steplens.writers.output import NothingToWriteError, Output
 from steplens.writers.text import microseconds_text, write_csv
 
 PTA = "PTA"
 GE = "GE"
 PTA_AND_GE = "PTA+GE"
+#: what the whole process holds on the device, sampled
+APP = "APP"
 _TOTALS = ("allocated", "reserved", "active")
 
 
 def write(output: Output, path: Path) -> None:
     """Write memory_record.csv: times µs after the time base, sizes in MB of 2**20 bytes.
 
-    PTA (the framework's allocator) and GE (the graph engine's) share a device, so each of their rows is followed by a
-    ``PTA+GE`` row that adds the last totals of the other side. Other components have rows of their own only.
+    The process's own samples (``APP``) come first, then the events of the allocators in order of time. PTA (the framework's
+    allocator) and GE (the graph engine's) share a device, so each of their rows is followed by a ``PTA+GE`` row that adds
+    the last totals of the other side. Other components have rows of their own only.
     """
-    wanted = device_types(output)
-    events = (
-        output.trace.required("memory")
-        .filter(pl.col("device_type").cast(pl.String).is_in(wanted))
-        .select("time_ns", *_TOTALS, "device_type", "device", "stream", "component")
-        .sort("time_ns", maintain_order=True)
-        .with_columns(pl.col("component").cast(pl.String).fill_null(PTA))
-        .collect()
-    )
-    rows = events.select(
-        "component",
-        "time_ns",
-        *_TOTALS,
-        pl.lit(device_tag(events)).alias("tag"),
-        stream_pointer(events).alias("stream"),
-    )
-    rows = _with_sums(rows)
+    rows = memory_record(output)
+    if rows.is_empty():
+        raise NothingToWriteError("no allocator events were recorded")
     write_csv(
         rows.select(
             pl.col("component").alias("Component"),
@@ -51,6 +40,29 @@ def write(output: Output, path: Path) -> None:
             pl.col("tag").alias("Device Type"),
         ),
         path,
+    )
+
+
+def memory_record(output: Output) -> pl.DataFrame:
+    """The rows of memory_record.csv: component, time_ns, allocated, reserved, active (bytes), tag, device and stream."""
+    wanted = device_types(output)
+    events = (
+        output.trace.required("memory")
+        .filter(pl.col("device_type").cast(pl.String).is_in(wanted))
+        .select("time_ns", *_TOTALS, "device_type", "device", "stream", "component")
+        .with_columns(pl.col("component").cast(pl.String).fill_null(PTA))
+        .sort(pl.col("component") != APP, "time_ns", maintain_order=True)
+        .collect()
+    )
+    return _with_sums(
+        events.select(
+            "component",
+            "time_ns",
+            *_TOTALS,
+            pl.lit(device_tag(events)).alias("tag"),
+            pl.col("device").fill_null(0),
+            stream_pointer(events).alias("stream"),
+        )
     )
 
 

@@ -11,7 +11,8 @@ _CPU = "CPU"
 
 def device_types(output: Output) -> list[str]:
     """Device types whose events the memory files hold: the accelerators', or the CPU's on a run without accelerator."""
-    present = output.trace.required("memory").select(pl.col("device_type").cast(pl.String).unique()).collect().to_series()
+    types = (output.trace.required(table).select(pl.col("device_type").cast(pl.String)) for table in ("memory", "allocations"))
+    present = pl.concat(types).unique().collect().to_series()
     accelerators = sorted(set(present.drop_nulls()) - {_CPU})
     if accelerators or output.trace.has_accelerator:
         if not accelerators:

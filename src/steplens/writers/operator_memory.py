@@ -7,29 +7,36 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.memory import operator_memory
+from steplens.writers.memory_record import GE
 from steplens.writers.memory_rows import device_tag, device_types, megabytes, stream_pointer
 from steplens.writers.output import NothingToWriteError, Output
 from steplens.writers.text import microseconds_text, names, write_csv
+
+#: name of an allocation of the graph engine, as told apart from the framework's
+_CANN_PREFIX = "cann::"
 
 
 def write(output: Output, path: Path) -> None:
     """Write operator_memory.csv: times µs after the time base, sizes in KB and MB of 2**10 and 2**20 bytes.
 
-    The active release (the block's return to the pool) stays empty: no source so far reports it.
+    The active release (the block's return to the pool) stays empty where the source does not report it.
     """
-    rows = operator_memory(output.trace, device_types(output))
+    rows = allocations(output)
     if rows.is_empty():
         raise NothingToWriteError("no allocation was recorded")
-    nothing = pl.lit(None, pl.String)
+    graph_engine = pl.col("component").cast(pl.String).eq_missing(GE)
     write_csv(
         rows.select(
-            names(rows["name"]).alias("Name"),
+            pl.when(graph_engine)
+            .then(pl.lit(_CANN_PREFIX) + pl.lit(rows["name"].cast(pl.String).str.strip_prefix(_CANN_PREFIX)).fill_null(""))
+            .otherwise(pl.lit(names(rows["name"])))
+            .alias("Name"),
             (pl.col("bytes").cast(pl.Float64) / 1024.0).alias("Size(KB)"),
             microseconds_text(pl.col("allocation_ns") - output.base_ns).alias("Allocation Time(us)"),
             microseconds_text(pl.col("release_ns") - output.base_ns).alias("Release Time(us)"),
-            nothing.alias("Active Release Time(us)"),
+            microseconds_text(pl.col("active_release_ns") - output.base_ns).alias("Active Release Time(us)"),
             microseconds_text(pl.col("release_ns") - pl.col("allocation_ns")).alias("Duration(us)"),
-            nothing.alias("Active Duration(us)"),
+            microseconds_text(pl.col("active_release_ns") - pl.col("allocation_ns")).alias("Active Duration(us)"),
             megabytes(pl.col("allocation_allocated")).alias("Allocation Total Allocated(MB)"),
             megabytes(pl.col("allocation_reserved")).alias("Allocation Total Reserved(MB)"),
             megabytes(pl.col("allocation_active")).alias("Allocation Total Active(MB)"),
@@ -41,3 +48,11 @@ def write(output: Output, path: Path) -> None:
         ),
         path,
     )
+
+
+def allocations(output: Output) -> pl.DataFrame:
+    """The rows of operator_memory.csv, as ``analysis.memory.operator_memory`` has them; the graph engine's come last."""
+    rows = operator_memory(output.trace, device_types(output))
+    if "active_release_ns" not in rows.columns:
+        rows = rows.with_columns(active_release_ns=pl.lit(None, dtype=pl.Int64))
+    return rows.sort(pl.col("component").cast(pl.String).eq_missing(GE), maintain_order=True)

@@ -21,6 +21,9 @@ LEVEL0 = "Level0"
 LEVEL1 = "Level1"
 LEVEL2 = "Level2"
 
+#: group of the counters that npu_module_mem.csv lists; they are no track of the timeline
+MODULE_MEMORY = "npu_module_mem"
+
 #: what the devices of a run are; the label of their lanes
 NPU = "NPU"
 
@@ -93,12 +96,13 @@ def step_exists(trace: Trace) -> bool:
 
 
 def main_pid(trace: Trace) -> int:
-    """The recorded process: the one that steps, else the one with most operator calls; 0 when the trace has neither."""
+    """The recorded process: the one that steps, else the one with most operator calls, else what the source says, else 0."""
     for table in ("steps", "ops", "python", "gc"):
         pids = trace.required(table).group_by("pid").len().sort("len", "pid", descending=[True, False]).collect()
         if pids.height and pids["pid"][0] is not None:
             return int(pids["pid"][0])
-    return 0
+    recorded = trace.meta_values().get("pid")
+    return recorded if type(recorded) is int and 0 <= recorded < 2**32 else 0
 
 
 def device_kind(trace: Trace) -> str:

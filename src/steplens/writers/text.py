@@ -6,10 +6,11 @@ goes through a float; names are rendered once per distinct value, because a run 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
@@ -82,6 +83,11 @@ def joined(text: str, separator: str = ";\r\n") -> str:
 def write_csv(frame: pl.DataFrame, path: Path) -> None:
     """Write ``frame`` with the conventions of the contract: comma, CRLF, quotes only where needed, null as nothing."""
     frame.write_csv(path, line_terminator="\r\n", quote_style="necessary", null_value="")
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write ``value`` on one line."""
+    path.write_bytes(json.dumps(value, ensure_ascii=False).encode())
 
 
 def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[str | pl.Expr | pl.Series]) -> None:

@@ -1,0 +1,305 @@
+"""The layers of trace_view.json below the framework: runtime calls, device tasks, collectives, their overlap, counters.
+
+Clients recognise a layer by exactly the name of its process, so runs on CPU and GPU use the names of an NPU too; the
+label of the process says what the device really is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.overlap import Intervals, merge_intervals, subtract
+from steplens.analysis.steps import computing_tasks
+from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
+from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, devices
+from steplens.writers.text import render_distinct
+from steplens.writers.trace_events import (
+    DURATION,
+    HOST,
+    View,
+    arrows,
+    head,
+    list_argument,
+    number_argument,
+    process,
+    quoted,
+    thread,
+)
+
+FREE = "Free"
+OVERLAP_LANES = ("Computing", "Communication", "Communication(Not Overlapped)", FREE)
+
+_CANN_SORT = 7
+_HARDWARE_SORT = 14
+_COMMUNICATION_SORT = 16
+_OVERLAP_SORT = 31
+
+#: place of the process of each group of counters; the others come behind everything
+_COUNTER_SORTS = {
+    "CPU Usage": 9,
+    "Memory Usage": 10,
+    "Network Usage": 11,
+    "Disk Usage": 12,
+    "AI Core Freq": 15,
+    "NPU MEM": 17,
+    "DDR": 18,
+    "Acc PMU": 19,
+    "HCCS": 20,
+    "NIC": 21,
+    "RoCE": 22,
+    "PCIe": 23,
+    "HBM": 24,
+    "Stars Soc Info": 25,
+    "Stars Chip Trans": 26,
+    "LLC": 27,
+    "SIO": 28,
+    "QoS": 29,
+}
+#: process ids of the other groups: no process id, shifted by the place of a layer, reaches as far
+_OTHER_COUNTERS_PID = 1 << 44
+
+#: what the name of a call starts with, by its layer
+_CALL_PREFIXES = {
+    "acl": "AscendCL@",
+    "model": "Model@",
+    "node": "Node@",
+    "communication": "Communication@",
+    "hccl": "Communication@",
+    "runtime": "Runtime@",
+}
+
+_STREAM = pl.col("stream").fill_null(0)
+
+
+def _runtime_calls(view: View) -> None:
+    """Runtime and driver calls with arrows to what they launched; pruned at Level0, as the reference does."""
+    calls = view.trace.api
+    if calls is None or calls.is_empty() or view.output.level in (LEVEL_NONE, LEVEL0):
+        return
+    pid = view.device_pid(_CANN_SORT, HOST)
+    calls = calls.with_columns(pl.col("tid").fill_null(0))
+    view.metadata(process(pid, "CANN", "CPU", _CANN_SORT))
+    for tid in calls["tid"].unique().sort():
+        view.metadata(thread(pid, tid, f"Thread {tid}"))
+    prefix = pl.col("layer").cast(pl.String).replace_strict(_CALL_PREFIXES, default="", return_dtype=pl.String)
+    names = calls.select(pl.concat_str(prefix, pl.col("name").cast(pl.String).fill_null(""))).to_series()
+    start = ',"args":{'
+    layer = render_distinct(calls["layer"], lambda layer: f'{start}"level":{quoted(layer)},"Thread Id":', f'{start}"Thread Id":')
+    view.rows(
+        calls,
+        head(names),
+        f'{pid},"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        layer,
+        pl.col("tid"),
+        number_argument("connection_id", "correlation", calls),
+        "}}",
+    )
+    known = calls.lazy().drop_nulls("correlation")
+    # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
+    first = (
+        known.sort(pl.col("layer").cast(pl.String) != "node", maintain_order=True)
+        .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
+        .unique("correlation", keep="first", maintain_order=True)
+    )
+    pairs = _targets(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
+    _to_device(view, pairs.with_row_index("id", 1).collect(), "HostToDevice", "HostToDevice")
+
+
+def _device_tasks(view: View) -> None:
+    kernels = view.trace.kernels
+    kind = device_kind(view.trace)
+    if kernels is not None and kind == NPU:
+        # one row per collective, which is no task of the hardware; its inner tasks are
+        kernels = kernels.filter(~pl.col("kind").cast(pl.String).eq_missing(KIND_COMMUNICATION))
+    if kernels is None or kernels.is_empty():
+        return
+    lanes = kernels.select(pl.col("device").fill_null(0), _STREAM).unique().sort("device", "stream")
+    for device in lanes["device"].unique(maintain_order=True):
+        view.metadata(process(view.device_pid(_HARDWARE_SORT, device), "Ascend Hardware", f"{kind} {device}", _HARDWARE_SORT))
+    for device, stream in lanes.iter_rows():
+        view.metadata(thread(view.device_pid(_HARDWARE_SORT, device), stream, f"Stream {stream}"))
+    core = render_distinct(kernels["core"], lambda core: f',"args":{{"Task Type":{quoted(core)},"Physic Stream Id":')
+    view.rows(
+        kernels,
+        head(kernels["name"]),
+        _hardware_pid(view),
+        ',"tid":',
+        _STREAM,
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        core.fill_null(',"args":{"Task Type":"N/A","Physic Stream Id":'),
+        _STREAM,
+        ',"Task Id":',
+        pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
+        number_argument("Model Id", "model_id", kernels),
+        number_argument("Subtask Id", "context_id", kernels),
+        number_argument("connection_id", "correlation", kernels),
+        "}}",
+    )
+
+
+def _hardware_pid(view: View) -> pl.Expr:
+    return pl.lit(view.device_pid(_HARDWARE_SORT, 0)) + pl.col("device").fill_null(0).cast(pl.Int64)
+
+
+def _targets(view: View) -> pl.DataFrame:
+    """Where an arrow to a device task ends: correlation, op, start_ns, to_pid and to_tid.
+
+    On an NPU a collective is drawn on the lane of its group, elsewhere among the device tasks.
+    """
+    tasks = view.trace.required("kernels")
+    ends = [pl.col("correlation", "op", "start_ns"), _hardware_pid(view).alias("to_pid"), _STREAM.alias("to_tid")]
+    if device_kind(view.trace) != NPU:
+        return tasks.select(ends).collect()
+    tasks = tasks.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
+    pid = pl.lit(view.device_pid(_COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64)
+    calls = _with_lanes(view)
+    collectives = calls.select("correlation", "op", "start_ns", to_pid=pid, to_tid=pl.col("lane").cast(pl.Int64))
+    return pl.concat([tasks.select(ends).collect(), collectives])
+
+
+def _to_device(view: View, pairs: pl.DataFrame, name: str, category: str) -> None:
+    arrows(view, pairs, name, category, to_pid=pl.col("to_pid"), to_tid=pl.col("to_tid"))
+
+
+def _launches(view: View) -> None:
+    """An arrow from the operator call to each device task that it launched."""
+    ops = view.trace.ops
+    if ops is None:
+        return
+    launched = _targets(view).filter((pl.col("op") >= 0) & (pl.col("op") < ops.height)).with_row_index("id", 1)
+    launched = launched.with_columns(
+        ops["start_ns"].gather(launched["op"]).alias("from_ns"),
+        ops["tid"].gather(launched["op"]).alias("from_tid"),
+        ops["pid"].gather(launched["op"]).alias("pid"),
+    )
+    _to_device(view, launched, "torch_to_npu", "async_npu")
+
+
+def _with_lanes(view: View) -> pl.DataFrame:
+    """``communication`` with the lane of each row's group on its device; groups are numbered as they appear."""
+    calls = view.trace.required("communication").collect()
+    calls = calls.with_columns(pl.col("device").fill_null(0), group_text=pl.col("group").cast(pl.String).fill_null(""))
+    lanes = calls.select("device", "group_text").unique(maintain_order=True)
+    lanes = lanes.with_columns(lane=pl.int_range(pl.len()).over("device"))
+    return calls.join(lanes, on=["device", "group_text"], maintain_order="left")
+
+
+def _communication(view: View) -> None:
+    calls = _with_lanes(view)
+    if calls.is_empty():
+        return
+    kind = device_kind(view.trace)
+    for device in calls["device"].unique().sort():
+        pid = view.device_pid(_COMMUNICATION_SORT, device)
+        view.metadata(process(pid, "Communication", f"{kind} {device}", _COMMUNICATION_SORT))
+    for device, group, lane in calls.select("device", "group_text", "lane").unique(maintain_order=True).iter_rows():
+        name = f"Group {group} Communication" if group else f"Group {lane} Communication"
+        view.metadata(thread(view.device_pid(_COMMUNICATION_SORT, device), lane, name))
+    view.rows(
+        calls,
+        head(calls["name"]),
+        pl.lit(view.device_pid(_COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64),
+        ',"tid":',
+        pl.col("lane"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        render_distinct(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
+        list_argument("group", calls["group"]),
+        list_argument("data_type", calls["dtype"]),
+        list_argument("alg_type", calls["algorithm"]),
+        number_argument("count", "elements", calls),
+        number_argument("ranks", "ranks", calls),
+        number_argument("size(Byte)", "bytes", calls),
+        number_argument("connection_id", "correlation", calls),
+        "}}",
+    )
+
+
+def overlap_lanes(device: int, computing: pl.LazyFrame, communication: pl.LazyFrame) -> tuple[Intervals, ...]:
+    """The lanes of one device, as in ``OVERLAP_LANES``: merged computing, merged communication, its uncovered part, gaps."""
+    computes, communicates = _busy(computing, device), _busy(communication, device)
+    return computes, communicates, subtract(communicates, computes), _gaps(computes, communicates)
+
+
+def _overlap(view: View) -> None:
+    """Four lanes per device: merged computing, merged communication, its uncovered part, and what neither covers."""
+    for device in devices(view.trace):
+        lanes = overlap_lanes(device, computing_tasks(view.trace), view.trace.required("communication"))
+        pid = view.device_pid(_OVERLAP_SORT, device)
+        view.metadata(process(pid, "Overlap Analysis", f"{device_kind(view.trace)} {device}", _OVERLAP_SORT))
+        for tid, (name, intervals) in enumerate(zip(OVERLAP_LANES, lanes, strict=True)):
+            view.metadata(thread(pid, tid, name))
+            view.rows(
+                pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end}),
+                f', {{"ph":"X","name":"{name}","pid":{pid},"tid":{tid},"ts":',
+                view.ts("start_ns"),
+                ',"dur":',
+                DURATION,
+                "}",
+            )
+
+
+def _busy(tasks: pl.LazyFrame, device: int) -> Intervals:
+    spans = tasks.filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect()
+    return merge_intervals(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+
+
+def _gaps(computing: Intervals, communication: Intervals) -> Intervals:
+    """From the first task to the last, what neither set covers."""
+    busy = merge_intervals(*(np.concatenate(pair) for pair in zip(computing, communication, strict=True)))
+    return Intervals(busy.end[:-1], busy.start[1:])
+
+
+def _counters(view: View) -> None:
+    """Samples of bandwidth, memory, frequency ...: a process per group and device, a track per counter."""
+    samples = view.trace.required("counters").filter(pl.col("value").is_finite()).collect()
+    samples = samples.with_columns(
+        pl.col("device").fill_null(0), pl.col("group", "name", "unit").cast(pl.String).fill_null("")
+    ).filter(pl.col("group") != MODULE_MEMORY)
+    if samples.is_empty():
+        return
+    kind = device_kind(view.trace)
+    groups = samples.select("group", "device").unique(maintain_order=True)
+    pids, other = [], _OTHER_COUNTERS_PID
+    for group, device in groups.iter_rows():
+        sort = _COUNTER_SORTS.get(group)
+        other += sort is None
+        pids.append(other if sort is None else view.device_pid(sort, device))
+        view.metadata(process(pids[-1], group, f"{kind} {device}", 36 if sort is None else sort))
+        view.metadata(thread(pids[-1], 0, group))
+    samples = samples.join(groups.with_columns(counter_pid=pl.Series(pids)), on=["group", "device"], maintain_order="left")
+    names = render_distinct(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')
+    units = render_distinct(samples["unit"], lambda unit: f',"args":{{{quoted(unit or "value")}:')
+    view.rows(
+        samples,
+        names,
+        pl.col("counter_pid"),
+        ',"tid":0,"ts":',
+        view.ts("time_ns"),
+        units,
+        pl.col("value"),
+        "}}",
+    )
+
+
+LAYERS: tuple[Callable[[View], None], ...] = (
+    _runtime_calls,
+    _device_tasks,
+    _communication,
+    _overlap,
+    _counters,
+    _launches,
+)

@@ -1,0 +1,132 @@
+"""The events of a Chrome trace, as the layers of trace_view.json write them: rows of text cells, never an object per event.
+
+Every event but the first starts with a comma, so that layers can be written one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO, Any
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+from steplens.writers.output import Output
+from steplens.writers.text import joined, microseconds, render_distinct, write_rows
+
+#: device field of a process id that belongs to the host
+HOST = 31
+
+DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
+
+
+@dataclass(frozen=True)
+class View:
+    """One trace_view being written.
+
+    Attributes:
+        output: what is written.
+        handle: open binary file.
+        pid: the recorded process.
+    """
+
+    output: Output
+    handle: IO[bytes]
+    pid: int
+
+    @property
+    def trace(self) -> Trace:
+        """The tables of the rank."""
+        return self.output.trace
+
+    def ts(self, column: str) -> pl.Expr:
+        """A column of times as µs after the time base."""
+        return microseconds(pl.col(column) - self.output.base_ns)
+
+    def rows(self, frame: pl.DataFrame, *cells: str | pl.Expr | pl.Series) -> None:
+        """One event per row of ``frame``; see ``text.write_rows``."""
+        write_rows(self.handle, frame, cells)
+
+    def metadata(self, events: Iterable[dict[str, Any]]) -> None:
+        """Names and order of processes and threads."""
+        for event in events:
+            self.handle.write(b", " + json.dumps(event, ensure_ascii=False).encode())
+
+    def device_pid(self, sort: int, device: int) -> int:
+        """Id of the process that stands for a layer of one device: (recorded process, place of the layer, device)."""
+        return self.pid << 10 | sort << 5 | device
+
+
+def metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
+    """One metadata event."""
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+
+
+def process(pid: int, name: str, label: str, sort: int) -> list[dict[str, Any]]:
+    """Name, label and place of a process."""
+    return [
+        metadata("process_name", pid, 0, name=name),
+        metadata("process_labels", pid, 0, labels=label),
+        metadata("process_sort_index", pid, 0, sort_index=sort),
+    ]
+
+
+def thread(pid: int, tid: int, name: str, sort: int | None = None) -> list[dict[str, Any]]:
+    """Name and place of a lane; without ``sort`` its id is its place."""
+    return [
+        metadata("thread_name", pid, tid, name=name),
+        metadata("thread_sort_index", pid, tid, sort_index=tid if sort is None else sort),
+    ]
+
+
+def quoted(text: str) -> str:
+    """A JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def head(names: pl.Series, category: str = "", prefix: str = "") -> pl.Series:
+    """Start of a complete event up to its pid; one text per distinct name."""
+    middle = f',"cat":"{category}","pid":' if category else ',"pid":'
+    start = ', {"ph":"X","name":'
+    return render_distinct(names, lambda name: start + quoted(prefix + name) + middle, f"{start}{quoted(prefix)}{middle}")
+
+
+def list_argument(key: str, values: pl.Series) -> pl.Series | str:
+    """`,"key":"..."` for rows that know the value, nothing for the others."""
+    if values.null_count() == len(values):
+        return ""
+    return render_distinct(values, lambda text: f',"{key}":{quoted(joined(text))}' if text else "", "")
+
+
+def number_argument(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
+    """Like ``list_argument`` for a column of integers."""
+    if frame[column].null_count() == frame.height:
+        return ""
+    return pl.format(f',"{key}":{{}}', column).fill_null("")
+
+
+def arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
+    """Both ends of every arrow, in one row: id, from pid/from_tid/from_ns, to to_pid/to_tid/start_ns."""
+    fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
+    view.rows(
+        pairs,
+        f', {{"ph":"s",{fixed}',
+        pl.col("id"),
+        ',"pid":',
+        pl.col("pid"),
+        ',"tid":',
+        pl.col("from_tid"),
+        ',"ts":',
+        view.ts("from_ns"),
+        f'}}, {{"ph":"f",{fixed}',
+        pl.col("id"),
+        ',"pid":',
+        to_pid,
+        ',"tid":',
+        to_tid,
+        ',"ts":',
+        view.ts("start_ns"),
+        "}",
+    )

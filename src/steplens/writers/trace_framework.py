@@ -1,0 +1,248 @@
+"""The layers of trace_view.json that the framework recorded: calls, the task queue, Python functions, marks, collections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.schema import SCOPE_MODULE
+from steplens.writers.output import devices
+from steplens.writers.text import render_distinct
+from steplens.writers.trace_events import (
+    DURATION,
+    HOST,
+    View,
+    arrows,
+    head,
+    list_argument,
+    number_argument,
+    process,
+    quoted,
+    thread,
+)
+
+_GC_SORT = 1
+_MARKS_SORT = 6
+
+_ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
+
+
+def _lanes(view: View) -> None:
+    """Names of the framework's processes and threads; the threads that launch for others come last."""
+    found = [view.trace.required(table).select(pl.col("pid").fill_null(view.pid), pl.col("tid")) for table in ("ops", "python")]
+    queue = view.trace.required("task_queue").select("pid", "enqueue_tid", "dequeue_tid").unique().collect()
+    pid = pl.col("pid").fill_null(view.pid)
+    found += [queue.lazy().select(pid, tid=column) for column in ("enqueue_tid", "dequeue_tid")]
+    pairs = pl.concat(found).unique().drop_nulls().sort("pid", "tid").collect()
+    for process_id in pairs["pid"].unique(maintain_order=True):
+        view.metadata(process(process_id, "Python", "CPU", 0))
+    last = int(pairs["tid"].max() or 0) + 1  # type: ignore[arg-type]
+    launching = set(queue.select(pid, "dequeue_tid").iter_rows())
+    for process_id, tid in pairs.iter_rows():
+        view.metadata(thread(process_id, tid, f"Thread {tid}", last if (process_id, tid) in launching else None))
+
+
+def _operators(view: View) -> None:
+    ops = view.trace.ops
+    if ops is None:
+        return
+    calls = ops.filter(pl.col("scope").fill_null(0) != SCOPE_MODULE)
+    view.rows(
+        calls,
+        head(calls["name"], "cpu_op"),
+        pl.col("pid"),
+        ',"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"Sequence number":',
+        pl.col("sequence").fill_null(-1),
+        ',"Fwd thread id":',
+        pl.col("forward_tid").fill_null(0),
+        list_argument("Input Dims", calls["input_shapes"]),
+        list_argument("Input type", calls["input_types"]),
+        list_argument("Call stack", calls["stack"]),
+        list_argument("Module Hierarchy", calls["module"]),
+        number_argument("flops", "flops", calls),
+        "}}",
+    )
+
+
+def _task_queue(view: View) -> None:
+    """Both halves of every task that was handed to a launching thread, and an arrow from the one to the other."""
+    tasks = view.trace.table("task_queue")
+    if tasks is None or tasks.is_empty():
+        return
+    tasks = tasks.with_columns(pl.col("pid").fill_null(view.pid))
+    for side in (_DEQUEUE, _ENQUEUE):
+        half = side.lower()
+        rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
+        rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})
+        view.rows(
+            rows,
+            _queue_head(rows["name"], side, half),
+            pl.col("pid"),
+            ',"tid":',
+            pl.col("tid"),
+            ',"ts":',
+            view.ts("start_ns"),
+            ',"dur":',
+            DURATION,
+            ',"args":{"correlation_id":',
+            pl.col("correlation"),
+            "}}",
+        )
+    pairs = tasks.drop_nulls(["enqueue_start_ns", "enqueue_tid", "dequeue_start_ns", "dequeue_tid"]).with_row_index("id", 1)
+    pairs = pairs.select(
+        "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
+    )
+    arrows(view, pairs, "enqueue_to_dequeue", "async_task_queue", to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
+
+
+def _queue_head(names: pl.Series, side: str, category: str) -> pl.Series:
+    named = head(names, category, f"{side}@")
+    return named.set(names.is_null() | (names.cast(pl.String) == ""), head(pl.Series([""]), category, side)[0])
+
+
+def _forward_backward(view: View) -> None:
+    """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
+    calls = (
+        view.trace.required("ops")
+        .filter(pl.col("sequence") >= 0)
+        .select("start_ns", "pid", "tid", "sequence", backward=pl.col("forward_tid").fill_null(0) > 0)
+        .sort("start_ns", maintain_order=True)
+    )
+    forward = calls.filter(~pl.col("backward")).select("pid", "sequence", from_ns="start_ns", from_tid="tid")
+    pairs = (
+        calls.filter("backward")
+        .join_asof(
+            forward,
+            left_on="start_ns",
+            right_on="from_ns",
+            by=["pid", "sequence"],
+            strategy="backward",
+            allow_exact_matches=False,
+            coalesce=False,
+            check_sortedness=False,
+        )
+        .filter(pl.col("from_ns").is_not_null() & (pl.col("from_tid") != pl.col("tid")))
+        .with_row_index("id", 1)
+        .collect()
+    )
+    arrows(view, pairs, "fwdbwd", "fwdbwd", to_pid=pl.col("pid"), to_tid=pl.col("tid"))
+
+
+def _python_functions(view: View) -> None:
+    frames = view.trace.python
+    if frames is None:
+        return
+    view.rows(
+        frames,
+        head(frames["name"], "python_function"),
+        pl.col("pid").fill_null(view.pid),
+        ',"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"Python id":',
+        pl.col("id"),
+        ',"Python parent id":',
+        pl.when(pl.col("parent") >= 0).then("parent"),
+        number_argument("Python module id", "module_id", frames),
+        "}}",
+    )
+
+
+def _modules(view: View) -> None:
+    """Module calls seen by hooks, as Python functions; their parent is the enclosing module call."""
+    ops = view.trace.ops
+    if ops is None or not (ops["scope"] == SCOPE_MODULE).any():
+        return
+    is_module = (ops["scope"] == SCOPE_MODULE).fill_null(False).to_numpy()
+    above = ops["parent"].fill_null(-1).to_numpy()
+    modules = ops.filter(pl.Series(is_module))
+    parent = above[is_module]
+    while True:
+        climbing = (parent >= 0) & ~is_module[parent]
+        if not climbing.any():
+            break
+        parent = np.where(climbing, above[parent], parent)
+    # Ids are unique in the run: those of the Python frames come first.
+    first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
+    view.rows(
+        modules,
+        head(modules["name"], "python_function"),
+        pl.col("pid"),
+        ',"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"Python id":',
+        pl.col("id").cast(pl.Int64) + first_id,
+        ',"Python parent id":',
+        pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series(),
+        "}}",
+    )
+
+
+def _marks(view: View) -> None:
+    """Marks and ranges of the user, in a process of their own: a range may begin in one call and end in another."""
+    marks = view.trace.marks
+    if marks is None or marks.is_empty():
+        return
+    marks = marks.with_columns(pl.col("tid").fill_null(0))
+    pid = view.device_pid(_MARKS_SORT, HOST)
+    view.metadata(process(pid, "MSTX", "CPU", _MARKS_SORT))
+    for tid in marks["tid"].unique().sort():
+        view.metadata(thread(pid, tid, f"Thread {tid}"))
+    view.rows(
+        marks,
+        head(marks["message"], "mstx"),
+        f'{pid},"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        render_distinct(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)}', ',"args":{"domain":"default"'),
+        number_argument("Stream Id", "stream", marks),
+        number_argument("connection_id", "correlation", marks),
+        "}}",
+    )
+
+
+def _garbage_collections(view: View) -> None:
+    collections = view.trace.gc
+    if collections is None or collections.is_empty():
+        return
+    device = min(devices(view.trace), default=HOST) if view.trace.has_accelerator else HOST
+    pid = view.device_pid(_GC_SORT, device)
+    view.metadata(process(pid, "Python GC", "CPU", _GC_SORT) + thread(pid, view.pid, f"Thread {view.pid}"))
+    view.rows(
+        collections,
+        f', {{"ph":"X","name":"GC","cat":"GC","pid":{pid},"tid":{view.pid},"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{}}',
+    )
+
+
+LAYERS: tuple[Callable[[View], None], ...] = (
+    _lanes,
+    _operators,
+    _task_queue,
+    _forward_backward,
+    _python_functions,
+    _modules,
+    _marks,
+    _garbage_collections,
+)
