@@ -231,13 +231,16 @@ def test_what_this_machine_cannot_collect_is_said_once(train, look, capfd):
     plan = schedule(wait=0, warmup=1, active=1, repeat=2)
     with profile(activities=list(ProfilerActivity), schedule=plan, on_trace_ready=handler(), experimental_config=config) as prof:
         train(5, prof)
-    lines = [line for line in capfd.readouterr().err.splitlines() if "Not collected on this device" in line]
+    said = capfd.readouterr().err.splitlines()
+    lines = [line for line in said if "Not collected on this device" in line]
     assert len(lines) == 2
-    assert "ProfilerActivity.CUDA, ProfilerActivity.NPU" in lines[0]
+    assert "ProfilerActivity.CUDA." in lines[0]
     assert "aic_metrics, l2_cache, host_sys, sys_io" in lines[1]
+    (line,) = [line for line in said if "No device data" in line]
+    assert "set_env.sh" in line
     for run in look.runs("out"):
-        assert look.checks(run) == ["not_collected", "not_collected"]
-        assert {finding["severity"] for finding in look.state(run)["health"]} == {"info"}
+        assert look.checks(run) == ["not_collected", "device_data_missing", "not_collected"]
+        assert [finding["severity"] for finding in look.state(run)["health"]] == ["info", "warning", "info"]
 
 
 def test_only_unsupported_activities_mean_all_supported(train, look):

@@ -19,6 +19,7 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect import clock, log, metadata
+from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.gc_detector import GcDetector
 from steplens.collect.health import ERROR, WARNING, Health
@@ -111,6 +112,7 @@ class KinetoSession:
         new_trace_id: returns the id of a new window.
         health: gets what goes wrong.
         all_threads: asked when a window opens: record every thread of the process, not only the one that starts.
+        device: records the NPU beside Kineto; None where there is none to record.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class KinetoSession:
         new_trace_id: Callable[[], str],
         health: Health,
         all_threads: Callable[[], bool],
+        device: DeviceSession | None = None,
     ) -> None:
         self._recording = recording
         self._parent = parent
@@ -131,6 +134,7 @@ class KinetoSession:
         self._new_trace_id = new_trace_id
         self._health = health
         self._all_threads = all_threads
+        self._device = device
         self._expected_bytes = _LEAST_FREE_BYTES
         #: the step that runs, and the last one that has ended or been cut short
         self.step = 0
@@ -158,12 +162,19 @@ class KinetoSession:
         rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
         self._write_state(window, rundir.STATE_RECORDING, [])
         self.window = window
+        if self._device is not None:
+            self._device.open(window.run_directory)
 
     def warmup_trace(self) -> None:
         """Let Kineto allocate its buffers and start its devices, without keeping what they deliver."""
         window = self.window
         if window is None:
             return
+        self._prepare(window)
+        if self._device is not None:
+            self._device.warm_up()
+
+    def _prepare(self, window: Window) -> None:
         window.failed = True
         # Kineto silently gives up the session that is already running.
         if another_is_recording():
@@ -181,10 +192,15 @@ class KinetoSession:
         if window is None or window.failed:
             return
         if window.kineto is None:
-            self.warmup_trace()
+            self._prepare(window)
         if self.step != window.first_step:
             window.first_step = self.step
             self._write_state(window, rundir.STATE_RECORDING, [])
+        # The NPU first: it records when this returns, so that no kernel of the first step is missed.
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            self._device.start()
+            window.counters["device_start_ns"] = clock.monotonic_ns() - begin
         # The window begins here, not where warmup began.
         window.owner = threading.get_ident()
         window.start_ns = clock.now_ns()
@@ -213,10 +229,16 @@ class KinetoSession:
             window.modules.remove()
         if window.gc is not None:
             window.gc.stop()
+        if self._device is not None:
+            self._device.wait()
         window.end_ns = clock.now_ns()
         window.end_monotonic_ns = clock.monotonic_ns()
         window.kineto.__exit__(None, None, None)
         window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            self._device.stop()
+            window.counters["device_stop_ns"] = clock.monotonic_ns() - begin
 
     def finalize_trace(self) -> None:
         """Write everything to the run directory and close the window."""
@@ -224,6 +246,10 @@ class KinetoSession:
         if window is None:
             return
         self.closed = window
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            self._device.close()
+            window.counters["device_close_ns"] = clock.monotonic_ns() - begin
         if not window.started:
             self._cancel_warmup(window)
             self._write_state(window, STATE_FAILED, self._health.take())
@@ -376,6 +402,8 @@ class KinetoSession:
             "rank_id": window.rank,
             "world_size": metadata.world_size(),
         }
+        if self._device is not None:
+            info["ascend"] = self._device.summary()
         text_export = "text" in self._recording.experimental.export_type
         content = metadata.metadata(
             self._user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns, text_export=text_export

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from steplens.collect import log
+from steplens.collect.ascend import installation
 
 #: Every text time of a result counts from a multiple of this many ns (about three months). It is Kineto's own
 #: unit, so a base that we choose and one that Kineto chooses agree, and microseconds stay exact in a double.
@@ -170,7 +171,7 @@ def versions() -> dict[str, str]:
     torch_npu = sys.modules.get("torch_npu")
     return {
         "torch_npu_version": str(getattr(torch_npu, "__version__", "")),
-        "cann_version": "",
+        "cann_version": installation.cann_version(),
         "steplens_version": str(version),
         "torch_version": str(getattr(torch, "__version__", "")),
         "python_version": platform.python_version(),

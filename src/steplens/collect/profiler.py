@@ -20,8 +20,10 @@ from typing import Any, ClassVar, TypeVar, cast
 from steplens import options, rundir
 from steplens.collect import handler, log, metadata, support
 from steplens.collect.actions import INIT, READY, START, WARM, WARN, ActionController, ProfilerAction, to_action
+from steplens.collect.activities import choose_activities, not_collected
+from steplens.collect.ascend import pytorch
 from steplens.collect.experimental import _ExperimentalConfig
-from steplens.collect.health import ERROR, INFO, WARNING, Health
+from steplens.collect.health import ERROR, WARNING, Health
 from steplens.collect.kineto import KinetoSession, Recording, another_is_recording
 from steplens.options import ProfilerActivity
 
@@ -123,11 +125,13 @@ class _KinetoProfile:
         elif not isinstance(experimental, _ExperimentalConfig):
             log.warning("Parameter experimental_config should be an _ExperimentalConfig, reset it to the default.")
             experimental = _ExperimentalConfig()
-        activities = self._activities(values["activities"], values["use_cuda"])
+        activities = choose_activities(values["activities"], values["use_cuda"], self._health)
         if ProfilerActivity.CPU not in activities and experimental.gc_detect_threshold is not None:
             log.warning("gc_detect_threshold needs ProfilerActivity.CPU, no garbage collection is recorded.")
-        if experimental.needs_npu:
-            self._not_collected(", ".join(experimental.needs_npu))
+        on_npu = ProfilerActivity.NPU in activities
+        unserved = [name for name in experimental.needs_npu if not on_npu or name in pytorch.NOT_COLLECTED]
+        if unserved:
+            not_collected(", ".join(unserved), self._health)
         recording = Recording(
             activities=tuple(activities),
             record_shapes=values["record_shapes"],
@@ -146,6 +150,7 @@ class _KinetoProfile:
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
             all_threads=lambda: bool(self._child_threads),
+            device=pytorch.device_session(recording, self._health) if on_npu else None,
         )
         self._session = session
         self._range_type: Any = importlib.import_module("torch.autograd.profiler").record_function
@@ -162,29 +167,6 @@ class _KinetoProfile:
             },
             self._call_failed,
         )
-
-    def _activities(self, asked: list[ProfilerActivity] | None, use_cuda: bool | None) -> list[ProfilerActivity]:
-        """The activities to record: those asked for that this machine has, or everything it has."""
-        supported = support.supported_activities()
-        everything = [activity for activity in ProfilerActivity if activity in supported]
-        if use_cuda is not None:
-            log.warning("Parameter use_cuda is deprecated, use activities.")
-            asked = list(asked or everything)
-            if use_cuda and ProfilerActivity.CUDA not in asked:
-                asked.append(ProfilerActivity.CUDA)
-            elif not use_cuda and ProfilerActivity.CUDA in asked:
-                asked.remove(ProfilerActivity.CUDA)
-        if not asked:
-            return everything
-        missing = [str(activity) for activity in asked if activity not in supported]
-        if missing:
-            self._not_collected(", ".join(missing))
-        return [activity for activity in asked if activity in supported] or everything
-
-    def _not_collected(self, what: str) -> None:
-        message = f"Not collected on this device: {what}."
-        log.info(message)
-        self._health.add("not_collected", INFO, message, configuration=True)
 
     def _parent(self) -> Path:
         """The folder for run directories, by the handler, the environment or the current directory, in this order."""

@@ -1,0 +1,1 @@
+"""Records the tasks of an Ascend NPU through CANN's own profiling library; knows no framework."""

@@ -1,0 +1,223 @@
+"""Finds, loads and declares CANN's profiling library, ``libmsprofiler.so``.
+
+Nothing is loaded before it is asked for, and a missing library or symbol is one sentence, never a traceback.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from steplens.collect.ascend import codes, features
+
+NAME = "libmsprofiler.so"
+
+#: a library file to use instead of the one of the installed CANN: for tests and for unusual installations
+OVERRIDE = "STEPLENS_MSPROFILER_LIBRARY"
+
+#: set by CANN's set_env.sh; the library is in ``lib64`` below
+HOME_VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
+
+_SIZE = ctypes.c_size_t
+_CONFIG = ctypes.c_void_p
+
+#: name -> result, arguments, whether profiling is impossible without it
+_SYMBOLS: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
+    "aclprofInit": (ctypes.c_int, (ctypes.c_char_p, _SIZE), True),
+    "aclprofCreateConfig": (
+        _CONFIG,
+        (ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64),
+        True,
+    ),
+    "aclprofStart": (ctypes.c_int, (_CONFIG,), True),
+    "aclprofStop": (ctypes.c_int, (_CONFIG,), True),
+    "aclprofDestroyConfig": (ctypes.c_int, (_CONFIG,), True),
+    "aclprofFinalize": (ctypes.c_int, (), True),
+    "aclprofSetConfig": (ctypes.c_int, (ctypes.c_int, ctypes.c_char_p, _SIZE), False),
+    "aclprofWarmup": (ctypes.c_int, (_CONFIG,), False),
+    "aclprofRegisterDeviceCallback": (ctypes.c_int, (), False),
+    "aclprofGetSupportedFeatures": (ctypes.c_int, (ctypes.POINTER(_SIZE), ctypes.POINTER(ctypes.c_void_p)), False),
+    "aclprofGetSupportedFeaturesV2": (ctypes.c_int, (ctypes.POINTER(_SIZE), ctypes.POINTER(ctypes.c_void_p)), False),
+}
+
+
+class LibraryError(Exception):
+    """CANN's profiling library cannot be used; the text is a sentence for the user."""
+
+
+class Library:
+    """CANN's profiling calls, declared. The calls return CANN's codes; nothing is checked here.
+
+    Args:
+        handle: the loaded library.
+        name: how it was found, for messages.
+
+    Raises:
+        LibraryError: a symbol that profiling cannot do without is missing.
+    """
+
+    def __init__(self, handle: ctypes.CDLL, name: str) -> None:
+        self._functions: dict[str, Any] = {}
+        for symbol, (result, arguments, _) in _SYMBOLS.items():
+            function: Any = getattr(handle, symbol, None)
+            if function is not None:
+                function.restype, function.argtypes = result, arguments
+                self._functions[symbol] = function
+        missing = [symbol for symbol, (_, _, needed) in _SYMBOLS.items() if needed and symbol not in self._functions]
+        if missing:
+            raise LibraryError(f"{name} has no {', '.join(missing)}: it is not CANN's profiling library, or too old a version")
+        self.path = _path_of(self._functions["aclprofInit"]) or name
+
+    def symbols(self) -> dict[str, bool]:
+        """Every symbol that is used when it is there, and whether it is."""
+        return {symbol: symbol in self._functions for symbol in _SYMBOLS}
+
+    def has(self, symbol: str) -> bool:
+        """Whether this version of the library has the symbol."""
+        return symbol in self._functions
+
+    def initialize(self, directory: str) -> int:
+        """``aclprofInit``: write to this absolute path."""
+        path = os.fsencode(directory)
+        return int(self._functions["aclprofInit"](path, len(path)))
+
+    def set_config(self, kind: int, value: str) -> int:
+        """``aclprofSetConfig``; the code for "unsupported" where the library has no such call."""
+        if not self.has("aclprofSetConfig"):
+            return codes.PROF_MODULES_UNSUPPORTED
+        data = value.encode()
+        return int(self._functions["aclprofSetConfig"](kind, data, len(data)))
+
+    def create_config(self, device: int, metrics: int, mask: int) -> int | None:
+        """``aclprofCreateConfig`` for one device; None when CANN refuses."""
+        devices = (ctypes.c_uint32 * 1)(device)
+        config = self._functions["aclprofCreateConfig"](devices, 1, metrics, None, mask)
+        return int(config) if config else None
+
+    def warm_up(self, config: int) -> int:
+        """``aclprofWarmup``; the code for "unsupported" where the library has no such call."""
+        return int(self._functions["aclprofWarmup"](config)) if self.has("aclprofWarmup") else codes.PROF_MODULES_UNSUPPORTED
+
+    def start(self, config: int) -> int:
+        """``aclprofStart``: returns when the device records, or has failed to."""
+        return int(self._functions["aclprofStart"](config))
+
+    def register_device_callback(self) -> int:
+        """``aclprofRegisterDeviceCallback``; the code for "unsupported" where the library has no such call."""
+        function = self._functions.get("aclprofRegisterDeviceCallback")
+        return int(function()) if function is not None else codes.PROF_MODULES_UNSUPPORTED
+
+    def stop(self, config: int) -> int:
+        """``aclprofStop``."""
+        return int(self._functions["aclprofStop"](config))
+
+    def destroy_config(self, config: int) -> int:
+        """``aclprofDestroyConfig``."""
+        return int(self._functions["aclprofDestroyConfig"](config))
+
+    def finalize(self) -> int:
+        """``aclprofFinalize``: everything is on disk when it returns."""
+        return int(self._functions["aclprofFinalize"]())
+
+    def features(self) -> list[features.Feature] | None:
+        """What this CANN offers beyond the masks; None where it cannot say."""
+        for symbol in ("aclprofGetSupportedFeaturesV2", "aclprofGetSupportedFeatures"):
+            function = self._functions.get(symbol)
+            if function is None:
+                continue
+            # CANN refuses a pointer that is set already.
+            count, data = _SIZE(0), ctypes.c_void_p(None)
+            if function(ctypes.byref(count), ctypes.byref(data)) == codes.SUCCESS:
+                return features.decode(data.value or 0, count.value)
+        return None
+
+
+def load() -> Library:
+    """CANN's profiling library.
+
+    It is looked for in this order: the file that ``STEPLENS_MSPROFILER_LIBRARY`` names, and then no other; the one that
+    this process has loaded already, because a second copy would record nothing; ``lib64`` of the installation
+    that ``ASCEND_TOOLKIT_HOME`` or ``ASCEND_HOME_PATH`` names; the folders of ``LD_LIBRARY_PATH``; the system's.
+
+    Raises:
+        LibraryError: there is none, or it cannot be used; the text says why.
+    """
+    override = os.environ.get(OVERRIDE)
+    if override:
+        return Library(_open(override, f"{OVERRIDE} names {override}, which"), override)
+    loaded = _already_loaded()
+    if loaded is not None:
+        return Library(loaded, NAME)
+    looked_in = []
+    for folder in _folders():
+        path = folder / NAME
+        if path.is_file():
+            return Library(_open(str(path), str(path)), str(path))
+        looked_in.append(str(folder))
+    try:
+        return Library(ctypes.CDLL(NAME, mode=ctypes.RTLD_GLOBAL), NAME)
+    except OSError as error:
+        if "cannot open shared object file" in str(error) and str(error).startswith(NAME):
+            places = f"neither in {', '.join(looked_in)} nor" if looked_in else "not"
+            raise LibraryError(
+                f"CANN's profiling library {NAME} was found {places} in the system's library folders: "
+                "install CANN and source its set_env.sh before starting Python"
+            ) from None
+        raise LibraryError(f"{NAME} cannot be loaded: {error}") from None
+
+
+def _open(path: str, subject: str) -> ctypes.CDLL:
+    try:
+        # As torch_npu loads it.
+        return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise LibraryError(f"{subject} cannot be loaded: {error}") from None
+
+
+def _already_loaded() -> ctypes.CDLL | None:
+    only_loaded = getattr(os, "RTLD_NOLOAD", None)
+    if only_loaded is None:
+        return None
+    try:
+        return ctypes.CDLL(NAME, mode=only_loaded | os.RTLD_LAZY)
+    except OSError:
+        return None
+
+
+def _folders() -> Iterator[Path]:
+    """Where the library may be, without repetition."""
+    seen: set[Path] = set()
+    places = [Path(home) / "lib64" for home in map(os.environ.get, HOME_VARIABLES) if home]
+    # The loader only knows the variable as it was when Python started.
+    places += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry]
+    for place in places:
+        if place not in seen:
+            seen.add(place)
+            yield place
+
+
+class _SymbolInfo(ctypes.Structure):
+    """``Dl_info`` of ``dladdr``."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _path_of(function: Any) -> str:
+    """The file that a function was loaded from; empty where the system cannot say."""
+    try:
+        locate = ctypes.CDLL(None).dladdr
+    except (OSError, AttributeError, TypeError):
+        return ""
+    locate.argtypes, locate.restype = (ctypes.c_void_p, ctypes.POINTER(_SymbolInfo)), ctypes.c_int
+    info = _SymbolInfo()
+    if not locate(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info)) or not info.file:
+        return ""
+    return os.fsdecode(info.file)
