@@ -89,7 +89,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     nesting = nest(lane, start, end)
     duration = end - start
     self_ns = duration - child_sums(nesting.parent, duration)
-    _check_overlap(lane, start, end, nesting, health)
+    health.extend(checks.overlapping_calls(lane, nesting, start, end))
 
     names = ops["name"].cast(pl.String)
     is_module = names.str.starts_with(MODULE_PREFIX)
@@ -180,20 +180,6 @@ def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     above = np.maximum(parent, 0)
     repeats = (parent >= 0) & (name == name[above]) & (children[above] == 1)
     return inherit(parent, nesting.depth, np.where(repeats, -1, np.arange(len(parent))))
-
-
-def _check_overlap(lane: Int64Array, start: Int64Array, end: Int64Array, nesting: Nesting, health: HealthLog) -> None:
-    """Count calls that start inside their predecessor on the thread and end behind it."""
-    partial = (lane[1:] == lane[:-1]) & (start[1:] < end[:-1]) & (end[1:] > end[:-1])
-    count = int(partial.sum())
-    if count:
-        health.add(
-            "overlapping_calls",
-            "warning",
-            count,
-            "calls overlap another call of their thread without lying inside it (asynchronous ranges)",
-            "self time of the calls around them",
-        )
 
 
 def _nullable(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:

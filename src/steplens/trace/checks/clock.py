@@ -28,6 +28,10 @@ _SYNCHRONIZATION_SLACK_NS = 100_000
 #: an idle device starts a task within tens of microseconds; never within this means that its clock is late
 _LATE_START_NS = 1_000_000
 _LATE_LEAST = 10
+#: the counters of accelerators tick every 10 to 20 ns; coarser times have lost something
+_COARSE_NS = 100
+#: a column of fewer times says nothing of the clock
+_FEW = 32
 #: no profile lasts this long
 _APART_NS = 86_400 * 10**9
 
@@ -132,14 +136,14 @@ def timestamp_precision(tables: Tables) -> Iterator[HealthFinding]:
     """Times are as fine as a nanosecond; old and converted traces have microseconds, or what a double leaves of them."""
     host = [frame["start_ns"] for name in _HOST_TABLES if (frame := tables.get(name)) is not None]
     tasks = device_tasks(tables)
-    coarse = []
+    coarse: dict[int, list[str]] = {}
     for what, columns in (("the host", host), ("the device", [] if tasks is None else [tasks["start_ns"]])):
         finest = min((step for column in columns if (step := resolution(column)) > 1), default=1)
-        if finest >= 100 and all(resolution(column) > 1 or len(column) < 100 for column in columns):
-            coarse.append(f"times of {what} are multiples of {length(finest)}")
+        if finest >= _COARSE_NS and all(resolution(column) > 1 or len(column) < _FEW for column in columns):
+            coarse.setdefault(finest, []).append(what)
     if coarse:
-        message = " and ".join(coarse) + ": times and distances of that size say little"
-        yield finding("timestamp_precision", INFO, 1, message, SHORT_TIMES)
+        message = ", ".join(f"times of {' and '.join(of)} are multiples of {length(step)}" for step, of in coarse.items())
+        yield finding("timestamp_precision", INFO, 1, f"{message}; lengths of about that say little", SHORT_TIMES)
 
 
 def _ns(value: object) -> str:

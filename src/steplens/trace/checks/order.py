@@ -31,6 +31,7 @@ from steplens.trace.health import (
     HealthFinding,
     finding,
 )
+from steplens.trace.nesting import Int64Array, Nesting
 
 #: what the two clock readings of neighbouring tasks may overlap by without anything being wrong
 _JITTER_NS = 1_000
@@ -108,6 +109,28 @@ def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
         negative = int((frame["end_ns"] < frame["start_ns"]).sum())
         if negative:
             yield finding("negative_duration", ERROR, negative, f"{what} end before they start", *unsafe)
+
+
+def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end: Int64Array) -> Iterator[HealthFinding]:
+    """A call of a thread lies inside another one or beside it. For ``build_trace``, which alone knows the nesting.
+
+    Args:
+        lane: number of the thread of each call.
+        nesting: their nesting.
+        start: start times, ns.
+        end: end times, ns.
+    """
+    call = np.flatnonzero(nesting.subtree_end < len(start))
+    following = nesting.subtree_end[call]
+    beside = (lane[call] == lane[following]) & (nesting.parent[call] == nesting.parent[following])
+    overlap = beside & (start[following] < end[call])
+    if not overlap.any():
+        return
+    out = int((end[following] - end[call])[overlap].max())
+    message = f"calls begin inside another call of their thread and end behind it, by up to {length(out)}"
+    step = resolution(pl.Series(start))
+    message += f" (times are rounded to {length(step)})" if step >= out else " (asynchronous ranges do)"
+    yield finding("overlapping_calls", WARNING, int(overlap.sum()), message, OPERATOR_SELF_TIMES)
 
 
 def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
