@@ -83,7 +83,10 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
             "negative_duration", "error", negative, "calls end before they start; their length counts as zero", "operator times"
         )
         ops = ops.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
-    ops = ops.sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
+    # of calls with the same times the outer one was numbered first; without numbers the order of the source decides
+    number = ["external_id"] if "external_id" in ops.columns else []
+    order = ["pid", "tid", "start_ns", "end_ns", *number]
+    ops = ops.sort(order, descending=[column == "end_ns" for column in order], maintain_order=True)
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     lane = lanes(ops["pid"].to_numpy(), ops["tid"].to_numpy())
     nesting = nest(lane, start, end)
@@ -124,7 +127,8 @@ def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, ca
         kernels = device_work.with_kind(tables["kernels"])
         # tasks that a source has numbered keep their numbers: kernel_metrics refers to them
         if "id" not in kernels.columns:
-            kernels = kernels.sort("device", "stream", "start_ns").with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
+            order = [column for column in ("device", "stream", "start_ns", "end_ns", "correlation") if column in kernels.columns]
+            kernels = kernels.sort(order, maintain_order=True).with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
         tables["kernels"] = kernels
     present = [name for name in ("kernels", "communication") if name in tables]
     ops = tables.get("ops")
