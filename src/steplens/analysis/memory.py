@@ -4,74 +4,126 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.trace.schema import MODULE_PREFIX
+from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE, MODULE_PREFIX
 from steplens.trace.trace import Trace
 
 #: wrappers of the allocator itself: the operator that wanted the memory is the one around them
 _NOT_AN_OWNER = ("empty_tensor", "malloc_workspace")
 
+#: what owns memory that a task of the task queue allocates: the task is a part of such an operator
+_QUEUE_OWNER = r"^(aten|npu)"
+
 _ADDRESS_SPACE = ["pid", "device_type", "device", "address"]
+_TOTALS = ("allocated", "reserved", "active")
+
+_ALLOCATED, _FREED, _BLOCK_FREED = 0, 1, 2
+_KINDS = {ALLOCATE: _ALLOCATED, FREE: _FREED, BLOCK_FREE: _BLOCK_FREED}
+
+COLUMNS = (
+    "op", "bytes", "allocation_ns", "release_ns", "active_release_ns",
+    *(f"{end}_{total}" for end in ("allocation", "release") for total in _TOTALS),
+    "stream", "device_type", "device", "component", "name",
+)  # fmt: skip
 
 
 def operator_memory(trace: Trace, device_types: list[str] | None = None) -> pl.DataFrame:
-    """Every allocation with the release that ended it, in order of allocation time.
+    """Every allocation with what ended it, in order of allocation time.
 
     1. Events of one address (per process, device type and device) are put in time order; simultaneous ones keep the
-       order in which they were recorded.
-    2. An allocation is released by the next event of its address if that event is a release. Otherwise it stays open:
-       either the memory outlives the window or the release was lost.
-    3. A release without an allocation before it (memory from before the window) is not a row.
+       order in which they were recorded. Events without a kind allocate or free by their sign.
+    2. An allocation is ended by the events of its address that follow it directly: one release (the tensor let go of the
+       memory) and one block release (the block went back to the pool), in either order. Without them it stays open:
+       either the memory outlives the window or the records were lost.
+    3. The release totals are those of the release or, where only the block release was recorded, of that.
+    4. Releases without an allocation before them (memory from before the window) are not rows.
+    5. Components whose allocations a source pairs itself (the ``allocations`` table) are taken from there.
 
-    Source: the ``memory`` table; times in ns since the Unix epoch, sizes in bytes, totals as the allocator counted them
-    right after the event.
+    The owner is the innermost operator around the allocation that is no wrapper of the allocator; of an allocation by a
+    task of the task queue it is the nearest call around the enqueue whose name begins with ``aten`` or ``npu``, where
+    there is one.
+
+    Source: the ``memory``, ``allocations``, ``ops`` and ``task_queue`` tables; times in ns since the Unix epoch, sizes in
+    bytes, totals as the allocator counted them right after the event.
 
     Args:
         trace: the tables of the rank.
         device_types: only events of these ("CPU", "CUDA", "NPU"); None keeps all.
 
     Returns:
-        One row per allocation: op (id of the call that owns it) and name, null when it happened outside every call;
-        bytes, allocation_ns, release_ns, the totals allocation_/release_ allocated, reserved and active, stream,
-        device_type, device, component.
+        One row per allocation, columns as in ``COLUMNS``: op (id of the call that owns it) and name, null when it
+        happened outside every call; allocation_ns, release_ns and active_release_ns (of the block).
     """
-    events = trace.required("memory")
-    if device_types is not None:
-        events = events.filter(pl.col("device_type").cast(pl.String).is_in(device_types))
+    rows = _with_owner(trace, _pairs(_of_devices(trace.required("memory"), device_types)), _queue_threads(trace))
+    recorded = _of_devices(trace.required("allocations"), device_types).select(COLUMNS).collect()
+    if recorded.is_empty():
+        return rows
+    paired = recorded["component"].cast(pl.String).unique()
+    if paired.null_count():
+        return recorded.sort("allocation_ns", maintain_order=True)
+    rest = rows.filter(~pl.col("component").cast(pl.String).is_in(paired.implode()).fill_null(False))
+    return pl.concat([rest, recorded]).sort("allocation_ns", maintain_order=True)
+
+
+def _of_devices(frame: pl.LazyFrame, device_types: list[str] | None) -> pl.LazyFrame:
+    return frame if device_types is None else frame.filter(pl.col("device_type").cast(pl.String).is_in(device_types))
+
+
+def _pairs(events: pl.LazyFrame) -> pl.DataFrame:
+    """One row per allocation, in order of allocation time; with pid and tid, without the owner's name."""
+    by_sign = pl.when(pl.col("bytes") > 0).then(_ALLOCATED).when(pl.col("bytes") < 0).then(_FREED)
+    recorded = pl.col("event").cast(pl.String).replace_strict(_KINDS, default=None, return_dtype=pl.Int32)
+    has_kinds = bool(events.select(pl.col("event").is_not_null().any()).collect().item())
     # A dense number per address space and one sort on two integers is twice as fast as sorting on five columns.
+    space = pl.struct(_ADDRESS_SPACE).rank("dense") if _many_spaces(events) else pl.col("address")
     ordered = (
         events.with_row_index("order")
-        .with_columns(space=pl.struct(_ADDRESS_SPACE).rank("dense") if _many_spaces(events) else pl.col("address"))
+        .with_columns(space=space, kind=pl.coalesce(recorded, by_sign) if has_kinds else by_sign)
         .sort("space", "time_ns", "order")
     )
+    # without kinds a release is all that can end an allocation, and one event of look-ahead is enough
+    second = 2 if has_kinds else 1
     after = {
-        f"next_{column}": pl.col(column).shift(-1) for column in ("space", "bytes", "time_ns", "allocated", "reserved", "active")
+        f"{column}_{distance}": pl.col(column).shift(-distance)
+        for distance in range(1, second + 1)
+        for column in ("space", "kind", "time_ns", *_TOTALS)
     }
-    released = (pl.col("space") == pl.col("next_space")) & (pl.col("next_bytes") < 0)
-    rows = (
+    ends = (pl.col("space") == pl.col("space_1")) & (pl.col("kind_1") != _ALLOCATED)
+    ends_too = pl.lit(False)
+    if has_kinds:
+        ends_too = ends & (pl.col("space") == pl.col("space_2")) & (pl.col("kind_2") != _ALLOCATED)
+        ends_too &= pl.col("kind_2") != pl.col("kind_1")
+
+    def time_of(kind: int) -> pl.Expr:
+        first, later = ends & (pl.col("kind_1") == kind), ends_too & (pl.col(f"kind_{second}") == kind)
+        return pl.when(first).then("time_ns_1").when(later).then(f"time_ns_{second}")
+
+    freed_later = ends_too & (pl.col(f"kind_{second}") == _FREED)
+    return (
         ordered.with_columns(**after)
-        .filter(pl.col("bytes") > 0)
+        .filter((pl.col("kind") == _ALLOCATED) & (pl.col("bytes") > 0))
         .select(
             "op",
             "bytes",
             pl.col("time_ns").alias("allocation_ns"),
-            pl.when(released).then("next_time_ns").alias("release_ns"),
-            pl.col("allocated").alias("allocation_allocated"),
-            pl.col("reserved").alias("allocation_reserved"),
-            pl.col("active").alias("allocation_active"),
-            pl.when(released).then("next_allocated").alias("release_allocated"),
-            pl.when(released).then("next_reserved").alias("release_reserved"),
-            pl.when(released).then("next_active").alias("release_active"),
+            time_of(_FREED).alias("release_ns"),
+            time_of(_BLOCK_FREED).alias("active_release_ns"),
+            *(pl.col(total).alias(f"allocation_{total}") for total in _TOTALS),
+            *(
+                pl.when(freed_later).then(f"{total}_{second}").when(ends).then(f"{total}_1").alias(f"release_{total}")
+                for total in _TOTALS
+            ),
             "stream",
             "device_type",
             "device",
             "component",
             "order",
+            "pid",
+            "tid",
         )
         .sort("allocation_ns", "order")
         .drop("order")
         .collect()
     )
-    return _with_owner(trace, rows)
 
 
 def _many_spaces(events: pl.LazyFrame) -> bool:
@@ -83,8 +135,18 @@ def _many_spaces(events: pl.LazyFrame) -> bool:
     )
 
 
-def _with_owner(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
-    """Replace ``op`` by the nearest enclosing operator that can own memory, and add its name."""
+def _queue_threads(trace: Trace) -> pl.DataFrame:
+    """The threads that launch the tasks of the task queue: pid, tid."""
+    return trace.required("task_queue").select("pid", tid="dequeue_tid").drop_nulls().unique().collect()
+
+
+def _with_owner(trace: Trace, rows: pl.DataFrame, queue_threads: pl.DataFrame) -> pl.DataFrame:
+    """Replace ``op`` by the nearest enclosing operator that can own memory, add its name, drop the thread."""
+    queued = None
+    if queue_threads.height:
+        threads = queue_threads.with_columns(queued=pl.lit(True))
+        queued = rows.select("pid", "tid").join(threads, on=["pid", "tid"], how="left", maintain_order="left")["queued"]
+    rows = rows.drop("pid", "tid")
     ops = trace.required("ops").select("id", "name", "parent").collect()
     if ops.is_empty():
         return rows.with_columns(op=pl.lit(None, pl.Int32), name=pl.lit(None, pl.Categorical()))
@@ -92,18 +154,26 @@ def _with_owner(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     name = ops["name"]
     distinct = name.unique()
     text = distinct.cast(pl.String)
-    skipped = distinct.filter(text.is_in(_NOT_AN_OWNER) | text.str.starts_with(MODULE_PREFIX))
     owner = rows["op"].to_frame("op")["op"]
     owner = owner.set(owner.is_not_null() & ((owner < 0) | (owner >= ops.height)), None)
-    if len(skipped):
-        unfit = name.is_in(skipped.implode())
-        while True:
-            climbing = unfit.gather(owner).fill_null(False)
-            if not climbing.any():
-                break
-            above = ops["parent"].gather(owner)
-            owner = pl.select(pl.when(climbing).then(pl.when(above >= 0).then(above)).otherwise(owner)).to_series()
+    owner = _climb(owner, distinct.filter(text.is_in(_NOT_AN_OWNER) | text.str.starts_with(MODULE_PREFIX)), ops)
+    if queued is not None and queued.any():
+        above = _climb(owner, distinct.filter(~text.str.contains(_QUEUE_OWNER)), ops)
+        owner = pl.select(pl.when(queued).then(pl.coalesce(above, owner)).otherwise(owner)).to_series()
     return rows.with_columns(owner.alias("op"), name=name.gather(owner))
+
+
+def _climb(owner: pl.Series, passed_over: pl.Series, ops: pl.DataFrame) -> pl.Series:
+    """The nearest call at or around each of ``owner`` with none of the names ``passed_over``; null where there is none."""
+    if not len(passed_over):
+        return owner
+    unfit = ops["name"].is_in(passed_over.implode())
+    while True:
+        climbing = unfit.gather(owner).fill_null(False)
+        if not climbing.any():
+            return owner
+        above = ops["parent"].gather(owner)
+        owner = pl.select(pl.when(climbing).then(pl.when(above >= 0).then(above)).otherwise(owner)).to_series()
 
 
 def memory_summary(trace: Trace) -> pl.DataFrame:
@@ -129,7 +199,7 @@ def memory_summary(trace: Trace) -> pl.DataFrame:
         )
         .collect()
     )
-    open_ = pl.col("release_ns").is_null()
+    open_ = pl.col("release_ns").is_null() & pl.col("active_release_ns").is_null()
     allocations = (
         operator_memory(trace)
         .group_by(keys)

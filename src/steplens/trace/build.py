@@ -229,7 +229,9 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
 def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.DataFrame:
     """Add the innermost call around each allocator event, on the thread of the event."""
     memory = memory.sort("time_ns", maintain_order=True)
-    time, pid, tid = (memory[column].to_numpy() for column in ("time_ns", "pid", "tid"))
+    # an event on a launching thread belongs to the call whose thread enqueued the task
+    where = ("launch_ns", "launch_pid", "launch_tid") if "launch_tid" in memory.columns else ("time_ns", "pid", "tid")
+    time, pid, tid = (memory[column].fill_null(-1).to_numpy() for column in where)
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     found = np.full(len(time), -1, dtype=np.int64)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
