@@ -269,7 +269,8 @@ class KinetoSession:
 
     def delete_prof_dir(self) -> None:
         """Remove the run directory of a window in which nothing was recorded."""
-        if self.closed is not None:
+        # A schedule may go from recording straight to warmup: then the last window is the recorded one, and stays.
+        if self.closed is not None and not self.closed.started:
             shutil.rmtree(self.closed.run_directory, ignore_errors=True)
             self.closed = None
 

@@ -287,6 +287,7 @@ int aclprofInit(const char *path, size_t length)
 }
 #endif
 
+#ifndef WITHOUT_SETCONFIG
 static int in_range(const char *value, long most)
 {
     char *end;
@@ -309,7 +310,6 @@ static int host_systems(const char *value)
     return 1;
 }
 
-#ifndef WITHOUT_SETCONFIG
 int aclprofSetConfig(int type, const char *value, size_t length)
 {
     Call call = enter("aclprofSetConfig", &calls_set);
@@ -512,7 +512,7 @@ static int features(Call *call, size_t *count, void **data, int most)
         Feature *feature = &list[filled++];
         sscanf(word, "%63[^:]:%15[^:]:%15[^:]:%15[^:]:%15[^:]", feature->name, feature->compatibility, feature->version,
                feature->component, feature->component_version);
-        snprintf(feature->message, sizeof feature->message, "It not support feature: %s!", feature->name);
+        snprintf(feature->message, sizeof feature->message, "It not support feature: %.63s!", feature->name);
 #ifndef PLAIN_FEATURES
         feature->record_table = feature->information_table = list;
 #endif
