@@ -9,6 +9,8 @@ spend themselves is host time, as it is on an accelerator.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 
@@ -58,17 +60,38 @@ def cpu_tasks(ops: pl.DataFrame, nesting: Nesting, self_ns: Int64Array) -> pl.Da
 
 
 def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
-    """Collectives and point-to-point operations that the CPU runs itself (gloo, MPI, UCC), as ``communication`` rows."""
+    """Collectives and point-to-point operations that the CPU runs itself (gloo, MPI, UCC), as ``communication`` rows.
+
+    Size and type are those of the tensors given to the operation, where their shapes were recorded. The libraries do not
+    say which process group an operation belongs to.
+    """
     name = pl.col("name").cast(pl.String)
-    return ops.filter(name.str.contains(_COMMUNICATION)).select(
+    known = set(ops.columns)
+    operation = name.str.replace(_COMMUNICATION, "").str.replace_all("_", "").str.replace("^recv", "receive")
+    shapes = pl.col("input_shapes") if "input_shapes" in known else pl.lit(None, dtype=pl.String)
+    types = pl.col("input_types") if "input_types" in known else pl.lit(None, dtype=pl.String)
+    calls = ops.filter(name.str.contains(_COMMUNICATION)).with_columns(
+        operation=operation, shapes=shapes.cast(pl.String), types=types.cast(pl.String)
+    )
+    sizes = calls.select("shapes", "types").unique()
+    sizes = sizes.with_columns(
+        pl.Series("elements", [_elements(text) for text in sizes["shapes"]], dtype=pl.Int64),
+        dtype=pl.col("types").str.split(";").list.unique().list.join(";"),
+    )
+    calls = calls.join(sizes, on=["shapes", "types"], how="left", nulls_equal=True, maintain_order="left")
+    return calls.select(
         name="name",
-        kind=pl.when(name.str.contains("recv"))
+        kind=pl.when(pl.col("operation").str.contains("receive"))
         .then(pl.lit(RECEIVE))
-        .when(name.str.contains("send"))
+        .when(pl.col("operation").str.contains("send"))
         .then(pl.lit(SEND))
         .otherwise(pl.lit(COLLECTIVE))
         .cast(NAME),
+        operation=pl.col("operation").cast(NAME),
         group=pl.lit("default_group", dtype=NAME),
+        elements="elements",
+        bytes=pl.col("elements") * pl.col("dtype").replace_strict(_TYPE_BYTES, default=None, return_dtype=pl.Int64),
+        dtype=pl.col("dtype").cast(NAME),
         start_ns="start_ns",
         end_ns="end_ns",
         device=pl.lit(0, dtype=pl.Int32),
@@ -76,3 +99,28 @@ def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
         op="id",
         step="step",
     )
+
+
+#: element sizes by the C++ names that PyTorch records
+_TYPE_BYTES = {
+    **dict.fromkeys(("unsigned char", "signed char", "bool", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long int", "long", "c10::complex<float>"), 8),
+}
+
+
+def _elements(shapes: str | None) -> int | None:
+    """How many elements the tensors of a shapes text ("2,3;4") have together; None where it does not say."""
+    if not shapes:
+        return None
+    total = 0
+    for shape in shapes.strip("[]").split(";"):
+        sizes = shape.strip("[]").split(",")
+        if not all(size.isdecimal() for size in sizes):
+            return None
+        total += math.prod(map(int, sizes))
+    return total if total < _MOST_ELEMENTS else None
+
+
+_MOST_ELEMENTS = 1 << 48
