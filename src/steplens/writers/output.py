@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
+from steplens.trace import devices
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 
 #: the common time base of a result is a multiple of this (Kineto's own rule), ns
@@ -24,10 +25,7 @@ LEVEL2 = "Level2"
 #: group of the counters that npu_module_mem.csv lists; they are no track of the timeline
 MODULE_MEMORY = "npu_module_mem"
 
-#: what the devices of a run are; the label of their lanes
-NPU = "NPU"
-
-_GPU_CORES = {CORE_CUDA: CORE_CUDA, "GPU": CORE_CUDA, CORE_ROCM: CORE_ROCM}
+NPU = devices.NPU
 
 _START_COLUMNS = {
     "ops": "start_ns",
@@ -106,16 +104,10 @@ def main_pid(trace: Trace) -> int:
 
 
 def device_kind(trace: Trace) -> str:
-    """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU"."""
-    cores = trace.required("kernels").select(pl.col("core").cast(pl.String).unique().drop_nulls()).collect()["core"].to_list()
-    other = sorted(core.upper() for core in cores if core != CORE_CPU)
-    for core in other:
-        for prefix, kind in _GPU_CORES.items():
-            if core.startswith(prefix):
-                return kind
-    if other or (not cores and str(trace.meta_values().get("source_format", "")).startswith("ascend")):
-        return NPU
-    return CORE_CPU
+    """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU", which an Ascend run has even without device tasks."""
+    kind = devices.device_kind(trace)
+    idle = kind == CORE_CPU and trace.required("kernels").select(pl.len()).collect().item() == 0
+    return NPU if idle and str(trace.meta_values().get("source_format", "")).startswith("ascend") else kind
 
 
 def listed_tasks(trace: Trace) -> pl.LazyFrame:
@@ -129,7 +121,7 @@ def listed_tasks(trace: Trace) -> pl.LazyFrame:
     return trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(kinds) | pl.col("kind").is_null())
 
 
-def devices(trace: Trace) -> list[int]:
+def used_devices(trace: Trace) -> list[int]:
     """Devices that ran a task or communicated, ascending."""
     tables = ("kernels", "communication")
     used = pl.concat(trace.required(table).select(pl.col("device").fill_null(0)).unique() for table in tables)

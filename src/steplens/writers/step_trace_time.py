@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.steps import step_times
 from steplens.trace.trace import Trace
-from steplens.writers.output import NothingToWriteError, Output, devices
+from steplens.writers.output import NothingToWriteError, Output, used_devices
 from steplens.writers.text import microseconds, write_csv
 
 _COLUMNS = {
@@ -47,4 +47,4 @@ def write(output: Output, path: Path) -> None:
 
 def first_device(trace: Trace) -> int | None:
     """The device of the rank: the lowest that ran a task or communicated; None when none did."""
-    return min(devices(trace), default=None)
+    return min(used_devices(trace), default=None)

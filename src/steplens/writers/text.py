@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 NOT_AVAILABLE = "N/A"
@@ -36,6 +37,29 @@ def microseconds_text(ns: pl.Expr) -> pl.Expr:
     return microseconds(ns).cast(pl.String) + "\t"
 
 
+def distinct_texts(values: pl.Series) -> tuple[list[str], npt.NDArray[np.uint32]]:
+    """The distinct values of a column, and for each row the position of its own; null rows get one behind the last.
+
+    Args:
+        values: a Categorical or String column.
+    """
+    values = values.cast(pl.Categorical())
+    distinct = values.drop_nulls().unique(maintain_order=True)
+    if distinct.is_empty():
+        return [], np.zeros(len(values), dtype=np.uint32)
+    codes = distinct.to_physical().to_numpy()
+    # The codes of a Categorical are positions in a pool that all columns share: renumber them from 0.
+    position = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
+    position[codes] = np.arange(len(codes), dtype=np.uint32)
+    unknown = values.is_null()
+    if unknown.any():
+        known = position[values.to_physical().fill_null(int(codes[0])).to_numpy()]
+        index = np.where(unknown.to_numpy(), np.uint32(len(codes)), known)
+    else:
+        index = position[values.to_physical().to_numpy()]
+    return distinct.cast(pl.String).to_list(), index
+
+
 def render_distinct(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> pl.Series:
     """``values`` as text with ``render`` applied once per distinct value.
 
@@ -44,22 +68,10 @@ def render_distinct(values: pl.Series, render: Callable[[str], str | None], miss
         render: one value to its text; None counts as missing.
         missing: text of null and missing values; None keeps them null.
     """
-    values = values.cast(pl.Categorical())
-    distinct = values.drop_nulls().unique()
-    if distinct.is_empty():
-        return pl.Series(values.name, [missing] * len(values), dtype=pl.String)
-    codes = distinct.to_physical().to_numpy()
-    # The codes of a Categorical are positions in a pool that all columns share: renumber them from 0.
-    position = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
-    position[codes] = np.arange(len(codes), dtype=np.uint32)
-    rendered = [missing if text is None else text for text in map(render, distinct.cast(pl.String).to_list())]
+    distinct, index = distinct_texts(values)
+    rendered = [missing if text is None else text for text in map(render, distinct)]
     # The last text is the one that null rows point at.
     texts = pl.Series(values.name, [*rendered, missing], dtype=pl.String)
-    unknown = values.is_null()
-    if unknown.any():
-        index = np.where(unknown.to_numpy(), len(codes), position[values.to_physical().fill_null(int(codes[0])).to_numpy()])
-    else:
-        index = position[values.to_physical().to_numpy()]
     return texts.gather(pl.Series(index, dtype=pl.UInt32))
 
 

@@ -13,8 +13,9 @@ import polars as pl
 
 from steplens.analysis.overlap import Intervals, merge_intervals, subtract
 from steplens.analysis.steps import computing_tasks
-from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
-from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, devices
+from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
+from steplens.writers.links import hardware_tasks
+from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
 from steplens.writers.text import render_distinct
 from steplens.writers.trace_events import (
     DURATION,
@@ -71,6 +72,9 @@ _CALL_PREFIXES = {
     "runtime": "Runtime@",
 }
 
+#: what the value of a counter without unit is called
+_UNNAMED = "value"
+
 _STREAM = pl.col("stream").fill_null(0)
 
 
@@ -114,12 +118,9 @@ def _runtime_calls(view: View) -> None:
 
 
 def _device_tasks(view: View) -> None:
-    kernels = view.trace.kernels
     kind = device_kind(view.trace)
-    if kernels is not None and kind == NPU:
-        # one row per collective, which is no task of the hardware; its inner tasks are
-        kernels = kernels.filter(~pl.col("kind").cast(pl.String).eq_missing(KIND_COMMUNICATION))
-    if kernels is None or kernels.is_empty():
+    kernels = view.trace.required("kernels").filter(hardware_tasks(view.trace)).collect()
+    if kernels.is_empty():
         return
     lanes = kernels.select(pl.col("device").fill_null(0), _STREAM).unique().sort("device", "stream")
     for device in lanes["device"].unique(maintain_order=True):
@@ -236,7 +237,7 @@ def overlap_lanes(device: int, computing: pl.LazyFrame, communication: pl.LazyFr
 
 def _overlap(view: View) -> None:
     """Four lanes per device: merged computing, merged communication, its uncovered part, and what neither covers."""
-    for device in devices(view.trace):
+    for device in used_devices(view.trace):
         lanes = overlap_lanes(device, computing_tasks(view.trace), view.trace.required("communication"))
         pid = view.device_pid(_OVERLAP_SORT, device)
         view.metadata(process(pid, "Overlap Analysis", f"{device_kind(view.trace)} {device}", _OVERLAP_SORT))
@@ -282,17 +283,25 @@ def _counters(view: View) -> None:
         view.metadata(thread(pids[-1], 0, group))
     samples = samples.join(groups.with_columns(counter_pid=pl.Series(pids)), on=["group", "device"], maintain_order="left")
     names = render_distinct(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')
-    units = render_distinct(samples["unit"], lambda unit: f',"args":{{{quoted(unit or "value")}:')
+    keys = samples.select(pl.concat_str("name", pl.lit("\0"), "unit")).to_series()
+    members = render_distinct(keys, lambda key: f',"args":{{{quoted(_member(*key.rsplit(chr(0), 1)))}:')
     view.rows(
         samples,
         names,
         pl.col("counter_pid"),
         ',"tid":0,"ts":',
         view.ts("time_ns"),
-        units,
+        members,
         pl.col("value"),
         "}}",
     )
+
+
+def _member(name: str, unit: str) -> str:
+    """What the value of a counter is called: ``Read(MB/s)`` of ``HBM 0/Read``, ``KB`` of ``APP/DDR``."""
+    if "/" in unit or unit == "%":
+        return f"{name.rpartition('/')[2]}({unit})"
+    return unit or _UNNAMED
 
 
 LAYERS: tuple[Callable[[View], None], ...] = (

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from steplens.trace.schema import SCOPE_MODULE
-from steplens.writers.output import devices
+from steplens.writers.links import forward_backward
+from steplens.writers.output import used_devices
 from steplens.writers.text import render_distinct
 from steplens.writers.trace_events import (
     DURATION,
@@ -25,6 +26,8 @@ from steplens.writers.trace_events import (
 
 _GC_SORT = 1
 _MARKS_SORT = 6
+
+_MARKER = pl.lit('"event_type":"marker"')
 
 _ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
 
@@ -110,29 +113,7 @@ def _queue_head(names: pl.Series, side: str, category: str) -> pl.Series:
 
 def _forward_backward(view: View) -> None:
     """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
-    calls = (
-        view.trace.required("ops")
-        .filter(pl.col("sequence") >= 0)
-        .select("start_ns", "pid", "tid", "sequence", backward=pl.col("forward_tid").fill_null(0) > 0)
-        .sort("start_ns", maintain_order=True)
-    )
-    forward = calls.filter(~pl.col("backward")).select("pid", "sequence", from_ns="start_ns", from_tid="tid")
-    pairs = (
-        calls.filter("backward")
-        .join_asof(
-            forward,
-            left_on="start_ns",
-            right_on="from_ns",
-            by=["pid", "sequence"],
-            strategy="backward",
-            allow_exact_matches=False,
-            coalesce=False,
-            check_sortedness=False,
-        )
-        .filter(pl.col("from_ns").is_not_null() & (pl.col("from_tid") != pl.col("tid")))
-        .with_row_index("id", 1)
-        .collect()
-    )
+    pairs = forward_backward(view.trace).with_row_index("id", 1)
     arrows(view, pairs, "fwdbwd", "fwdbwd", to_pid=pl.col("pid"), to_tid=pl.col("tid"))
 
 
@@ -212,7 +193,8 @@ def _marks(view: View) -> None:
         view.ts("start_ns"),
         ',"dur":',
         DURATION,
-        render_distinct(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)}', ',"args":{"domain":"default"'),
+        render_distinct(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
+        pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit('"event_type":"start/end"')).otherwise(_MARKER),
         number_argument("Stream Id", "stream", marks),
         number_argument("connection_id", "correlation", marks),
         "}}",
@@ -223,7 +205,7 @@ def _garbage_collections(view: View) -> None:
     collections = view.trace.gc
     if collections is None or collections.is_empty():
         return
-    device = min(devices(view.trace), default=HOST) if view.trace.has_accelerator else HOST
+    device = min(used_devices(view.trace), default=HOST) if view.trace.has_accelerator else HOST
     pid = view.device_pid(_GC_SORT, device)
     view.metadata(process(pid, "Python GC", "CPU", _GC_SORT) + thread(pid, view.pid, f"Thread {view.pid}"))
     view.rows(

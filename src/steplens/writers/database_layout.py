@@ -1,0 +1,190 @@
+"""Tables of the databases: their columns and types, the values of their enumerations, and what is indexed.
+
+The layout is that of CANN's schema 1.2.0 with the framework's tables. Times are integers of Unix ns, sizes bytes; a name is
+an id of STRING_IDS unless its column is TEXT.
+"""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = (1, 2, 0)
+
+_TYPES = {"": "INTEGER", "*": "TEXT", "#": "NUMERIC", "~": "REAL", "!": "INTEGER PRIMARY KEY"}
+
+_DIRECTIONS = [
+    f"{way}{what}" for way in ("rx", "tx") for what in ("PacketRate", "ByteRate", "Packets", "Bytes", "Errors", "Dropped")
+]
+_NETWORK = f"deviceId timestampNs bandwidth# {' '.join(column + '#' for column in _DIRECTIONS)} funcId"
+_PCIE = " ".join(
+    f"{kind}{value}#"
+    for kind in ("txPost", "txNonpost", "txCpl", "txNonpostLatency", "rxPost", "rxNonpost", "rxCpl")
+    for value in ("Min", "Max", "Avg")
+)
+
+#: table -> columns; the sign behind a name is its type: none INTEGER, * TEXT, # NUMERIC, ~ REAL, ! the primary key
+PROFILER_TABLES = {
+    "STRING_IDS": "id! value*",
+    "SESSION_TIME_INFO": "startTimeNs endTimeNs",
+    "NPU_INFO": "id name*",
+    "HOST_INFO": "hostUid* hostName*",
+    "RANK_DEVICE_MAP": "rankId deviceId",
+    "META_DATA": "name* value*",
+    "STEP_TIME": "id startNs endNs",
+    "TASK": "startNs endNs deviceId connectionId globalTaskId globalPid taskType contextId streamId taskId modelId",
+    "COMPUTE_TASK_INFO": "name globalTaskId! blockNum mixBlockNum taskType opType inputFormats inputDataTypes inputShapes "
+    "outputFormats outputDataTypes outputShapes attrInfo opState hf32Eligible gridDim blockDim",
+    "COMMUNICATION_OP": "opName startNs endNs connectionId groupName opId! relay retry dataType algType count# opType deviceId "
+    "rankSize",
+    "COMMUNICATION_TASK_INFO": "name globalTaskId taskType planeId groupName notifyId rdmaType srcRank dstRank transportType "
+    "size dataType linkType opId isMaster bandwidth#",
+    "MEMCPY_INFO": "globalTaskId size memcpyOperation",
+    "TASK_PMU_INFO": "globalTaskId name value#",
+    "CANN_API": "startNs endNs type globalTid connectionId! name",
+    "PYTORCH_API": "startNs endNs globalTid connectionId name sequenceNumber fwdThreadId inputDtypes inputShapes callchainId "
+    "type",
+    "CONNECTION_IDS": "id connectionId",
+    "PYTORCH_CALLCHAINS": "id stack stackDepth",
+    "MEMORY_RECORD": "component timestamp totalAllocated totalReserved totalActive streamPtr deviceId",
+    "OP_MEMORY": "name size allocationTime releaseTime activeReleaseTime duration activeDuration allocationTotalAllocated "
+    "allocationTotalReserved allocationTotalActive releaseTotalAllocated releaseTotalReserved releaseTotalActive streamPtr "
+    "deviceId",
+    "GC_RECORD": "startNs endNs globalTid",
+    "MSTX_EVENTS": "startNs endNs eventType rangeId category message globalTid endGlobalTid domainId connectionId",
+    "OVERLAP_ANALYSIS": "id! deviceId startNs endNs type",
+    "NPU_MEM": "type ddr# hbm# timestampNs deviceId",
+    "NPU_MODULE_MEM": "moduleId timestampNs totalReserved# deviceId",
+    "AICORE_FREQ": "deviceId timestampNs freq dieId",
+    "HBM": "deviceId timestampNs bandwidth# hbmId type",
+    "DDR": "deviceId timestampNs read# write#",
+    "LLC": "deviceId llcId timestampNs hitRate~ throughput# mode",
+    "ACC_PMU": "accId readBwLevel# writeBwLevel# readOstLevel# writeOstLevel# timestampNs deviceId",
+    "SOC_BANDWIDTH_LEVEL": "l2BufferBwLevel mataBwLevel timestampNs deviceId",
+    "HCCS": "deviceId timestampNs txThroughput# rxThroughput#",
+    "NIC": _NETWORK,
+    "ROCE": _NETWORK,
+    "PCIE": f"deviceId timestampNs {_PCIE}",
+}
+
+ANALYSIS_TABLES = {
+    "StepTraceTime": "deviceId step* computing# communication_not_overlapped# overlapped# communication# free# stage# bubble# "
+    "communication_not_overlapped_and_exclude_receive# preparing#",
+    "CommAnalyzerTime": "hccl_op_name* group_name* start_timestamp# elapse_time# transit_time# wait_time# synchronization_time# "
+    "idle_time# step* type*",
+    "CommAnalyzerBandwidth": "hccl_op_name* group_name* transport_type* transit_size# transit_time# bandwidth# "
+    "large_packet_ratio# package_size# count# total_duration# step* type*",
+    "CommAnalyzerMatrix": "hccl_op_name* group_name* src_rank* dst_rank* transport_type* transit_size# transit_time# bandwidth# "
+    "step* type* op_name*",
+}
+
+#: table -> columns of its index, created once the rows are there
+INDICES = {
+    "TaskIndex": ("TASK", "startNs, globalTaskId"),
+    "TaskConnectionIndex": ("TASK", "connectionId"),
+    "TaskIdIndex": ("TASK", "globalTaskId"),
+    "CommunicationTaskIndex": ("COMMUNICATION_TASK_INFO", "globalTaskId"),
+    "TaskPmuIndex": ("TASK_PMU_INFO", "globalTaskId"),
+    "PytorchApiIndex": ("PYTORCH_API", "startNs, endNs"),
+    "PytorchApiConnectionIndex": ("PYTORCH_API", "connectionId"),
+    "ConnectionIndex": ("CONNECTION_IDS", "connectionId"),
+    "CallchainIndex": ("PYTORCH_CALLCHAINS", "id"),
+}
+
+NO_TYPE = 65535
+NO_TYPE_NAME = "INVALID_TYPE"
+
+API_TYPES = {
+    "runtime": 5000,
+    "communication": 5500,
+    "node": 10000,
+    "model": 15000,
+    "acl": 20000,
+    "op": 50001,
+    "queue": 50002,
+    "trace": 50003,
+    "mstx": 50004,
+}
+
+DATA_TYPES = {
+    "INT8": 0,
+    "INT16": 1,
+    "INT32": 2,
+    "FP16": 3,
+    "FP32": 4,
+    "INT64": 5,
+    "UINT64": 6,
+    "UINT8": 7,
+    "UINT16": 8,
+    "UINT32": 9,
+    "FP64": 10,
+    "BFP16": 11,
+    "INT128": 12,
+    "HIF8": 14,
+    "FP8E4M3": 15,
+    "FP8E5M2": 16,
+    "FP8E8M0": 17,
+    "RESERVED": 255,
+    "N/A": 65534,
+    NO_TYPE_NAME: NO_TYPE,
+}
+
+OVERLAP_TYPES = {"COMPUTE": 0, "COMMUNICATION": 1, "COMM_NOT_OVERLAP_COMP": 2, "FREE": 3, "RESERVE": NO_TYPE}
+
+MSTX_MARKER, MSTX_RANGE = 0, 2
+
+#: words of a copy's name, or its whole name, that say from where to where
+MEMCPY_OPERATIONS = {
+    "host to host": 0,
+    "host to device": 1,
+    "device to host": 2,
+    "device to device": 3,
+    "managed memory": 4,
+    "addr device to device": 5,
+    "host to device ex": 6,
+    "device to host ex": 7,
+    "other": NO_TYPE,
+}
+
+#: names of the software modules of an NPU by id, as npu_module_mem counts their memory
+MODULES = [
+    "SLOG", "IDEDD", "IDEDH", "HCCL", "FMK", "HIAIENGINE", "DVPP", "RUNTIME", "CCE", "HDC", "DRV", "MDCFUSION",
+    "MDCLOCATION", "MDCPERCEPTION", "MDCFSM", "MDCCOMMON", "MDCMONITOR", "MDCBSWP", "MDCDEFAULT", "MDCSC", "MDCPNC",
+    "MLL", "DEVMM", "KERNEL", "LIBMEDIA", "CCECPU", "ASCENDDK", "ROS", "HCCP", "ROCE", "TEFUSION", "PROFILING", "DP",
+    "APP", "TS", "TSDUMP", "AICPU", "LP", "TDT", "FE", "MD", "MB", "ME", "IMU", "IMP", "GE", "MDCFUSA", "CAMERA",
+    "ASCENDCL", "TEEOS", "ISP", "SIS", "HSM", "DSS", "PROCMGR", "BBOX", "AIVECTOR", "TBE", "FV", "MDCMAP", "TUNE",
+    "HSS", "FFTS", "OP", "UDF", "HICAID", "TSYNC", "AUDIO", "TPRT", "ASCENDCKERNEL", "ASYS", "ATRACE", "RTC",
+    "SYSMONITOR", "AMP", "ADETECT", "MBUFF", "CUSTOM",
+]  # fmt: skip
+
+ENUMS = {
+    "ENUM_API_TYPE": API_TYPES,
+    "ENUM_HCCL_DATA_TYPE": DATA_TYPES,
+    "ENUM_HCCL_LINK_TYPE": {
+        "ON_CHIP": 0,
+        "HCCS": 1,
+        "PCIE": 2,
+        "ROCE": 3,
+        "SIO": 4,
+        "HCCS_SW": 5,
+        "STANDARD_ROCE": 6,
+        "UB": 7,
+        "UBoE": 8,
+        "RESERVED": 255,
+        "N/A": 65534,
+        NO_TYPE_NAME: NO_TYPE,
+    },
+    "ENUM_HCCL_TRANSPORT_TYPE": {"SDMA": 0, "RDMA": 1, "LOCAL": 2, "UB": 3, "ROCE": 4, "N/A": 65534, NO_TYPE_NAME: NO_TYPE},
+    "ENUM_HCCL_RDMA_TYPE": {"RDMA_SEND_NOTIFY": 0, "RDMA_SEND_PAYLOAD": 1, "N/A": 65534, NO_TYPE_NAME: NO_TYPE},
+    "ENUM_OVERLAP_ANALYSIS_TYPE": OVERLAP_TYPES,
+    "ENUM_MSTX_EVENT_TYPE": {"marker": 0, "push/pop": 1, "start/end": 2, "marker_ex": 3},
+    "ENUM_MEMCPY_OPERATION": MEMCPY_OPERATIONS,
+    "ENUM_MODULE": {name: number for number, name in enumerate(MODULES)},
+}
+
+
+def columns(layout: str) -> list[str]:
+    """Names of the columns of a table, from its entry above."""
+    return [word.rstrip("*#~!") for word in layout.split()]
+
+
+def definition(layout: str) -> str:
+    """The columns of a table for CREATE TABLE, from its entry above."""
+    return ", ".join(f"{name} {_TYPES[word[len(name) :]]}" for word, name in zip(layout.split(), columns(layout), strict=True))
