@@ -34,5 +34,7 @@ def through_queue(tasks: pl.DataFrame, queue: pl.DataFrame | None) -> pl.DataFra
         inside = (index >= 0) & (point[mine] <= rows["dequeue_end_ns"].to_numpy()[np.maximum(index, 0)])
         launch[mine[inside]] = rows["enqueue_start_ns"].to_numpy()[index[inside]]
         thread[mine[inside]] = rows["enqueue_tid"].to_numpy()[index[inside]]
-    unknown = pl.Series(~known)
-    return tasks.with_columns(launch_ns=pl.Series(launch).set(unknown, None), launch_tid=pl.Series(thread).set(unknown, None))
+    return tasks.with_columns(
+        launch_ns=pl.Series(launch).set(tasks["launch_ns"].is_null(), None),
+        launch_tid=pl.Series(thread).set(tasks["launch_tid"].is_null(), None),
+    )
