@@ -9,7 +9,7 @@ def test_says_what_can_be_collected_and_why_not_the_rest(cli: Any) -> None:
     assert not checks["Ascend NPU"]["available"]
     for check in checks.values():
         assert check["detail"]
-    for name in ("CUDA kernels", "MindSpore", "msprof", "modules", "DataLoader wait", "garbage collections", "disk space"):
+    for name in ("CUDA kernels", "MindSpore", "modules", "DataLoader wait", "garbage collections", "disk space"):
         assert name in checks
 
 

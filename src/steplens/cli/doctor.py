@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import importlib.util
+import json as json_module
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +19,14 @@ import typer
 
 from steplens import rundir
 from steplens.cli.text import console, plain, print_json, size
+from steplens.collect import support
+from steplens.collect.ascend import installation, library
 
 LOW_SPACE_BYTES = 1 << 30
+PROBE_SECONDS = 60
+
+#: the folder that holds the steplens that is running here
+_HOME = Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,15 +119,68 @@ def _check_cuda(torch: Any) -> Check:
 
 
 def check_ascend() -> Iterator[Check]:
-    """Ascend: the PyTorch plug-in, CANN's own tool, MindSpore."""
-    reason = "options for the NPU are accepted and recorded, but steplens does not collect from the device yet"
-    version = _version("torch_npu") or _version("torch-npu")
-    yield Check("Ascend NPU", False, f"torch_npu {version}: {reason}" if version else f"torch_npu is not installed; {reason}")
-    msprof = shutil.which("msprof")
-    yield Check("msprof", msprof is not None, msprof or "not on PATH: CANN is not installed or its set_env.sh was not sourced")
-    version = _version("mindspore")
-    detail = f"{version}, but steplens does not collect from it yet" if version else "not installed, and not collected yet"
+    """Ascend: CANN's profiling library and export command, the PyTorch plug-in, MindSpore."""
+    plug_in = _version("torch_npu") or _version("torch-npu")
+    mindspore = _version("mindspore")
+    command = shutil.which("msprof")
+    probed = _probe_cann()
+    installed = plug_in or command or installation.home() or installation.unsourced_home() or os.environ.get(library.OVERRIDE)
+    if probed["problem"] and not installed:
+        yield Check("Ascend NPU", False, "no Ascend software is installed: no CANN, no msprof command, no torch_npu")
+    else:
+        yield from _check_npu(probed, plug_in)
+        yield _check_msprof(command)
+    detail = f"{mindspore}, but steplens does not collect from it yet" if mindspore else "not installed, and not collected yet"
     yield Check("MindSpore", False, detail)
+
+
+def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
+    version = installation.cann_version()
+    cann = f"CANN {version}" if version else "CANN of unknown version"
+    name = "Ascend NPU"
+    if probed["problem"]:
+        unsourced = installation.unsourced_home()
+        remedy = f"source {unsourced.parent / 'set_env.sh'} before starting Python" if unsourced else ""
+        yield Check(name, False, f"device data cannot be recorded: {probed['problem']}", remedy)
+        yield Check("torch_npu", plug_in is not None, plug_in or "not installed: a PyTorch program cannot use the NPU")
+        return
+    others = support.other_profilers()
+    if others:
+        yield Check(
+            name, False, f"{' and '.join(others)} is set: another profiler owns this environment, nothing is recorded"
+        )
+        return
+    absent = [symbol for symbol, there in probed["symbols"].items() if not there]
+    without = f"; older than this, without {', '.join(absent)}" if absent else ""
+    yield Check(name, True, f"{cann}, {probed['library']}{without}")
+    yield Check("torch_npu", plug_in is not None, plug_in or "not installed: a PyTorch program cannot use the NPU")
+    if probed["features"] is None:
+        yield Check("CANN features", False, "this CANN cannot list them, so options that depend on one are not recorded")
+        return
+    for option, works in probed["options"].items():
+        yield Check(f"NPU {option}", works, "offered by this CANN" if works else "not offered by this CANN")
+
+
+def _check_msprof(command: str | None) -> Check:
+    why = "not on PATH: device data is recorded, but only a machine with CANN can export it for the analysis"
+    return Check("msprof", command is not None, command or why, "" if command else "source CANN's set_env.sh")
+
+
+def _probe_cann() -> dict[str, Any]:
+    """What CANN's library offers; in another process, because a foreign library may end the process that loads it."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_HOME), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    command = [sys.executable, "-m", "steplens.collect.ascend.probe"]
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"asking CANN's library took longer than {PROBE_SECONDS} seconds"}
+    if done.returncode:
+        return {"problem": f"asking CANN's library ended the process that asked (exit code {done.returncode})"}
+    # CANN itself may print before the answer.
+    answer: dict[str, Any] = json_module.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 def check_disk() -> Iterator[Check]:

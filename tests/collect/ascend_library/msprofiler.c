@@ -13,7 +13,8 @@
  *   STEPLENS_TEST_SILENT     "host": no device directory is written; "all": no directory at all
  *   STEPLENS_TEST_FEATURES   "ATTR:1:1:all:all,...": name, compatibility, version, component, version of the component
  *
- * Compile with -DWITHOUT_<CALL> to leave a call out, with -DPLAIN_FEATURES for the feature list without hidden pointers.
+ * Compile with -DWITHOUT_<CALL> to leave a call out, with -DPLAIN_FEATURES for the feature list without hidden pointers,
+ * with -DABORTS_WHEN_LOADED for a library that ends the process that loads it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -540,6 +541,13 @@ int aclprofGetSupportedFeaturesV2(size_t *count, void **data)
 #endif
 
 /* --- for the tests */
+
+#ifdef ABORTS_WHEN_LOADED
+__attribute__((constructor)) static void abort_when_loaded(void)
+{
+    abort();
+}
+#endif
 
 /* Live configs: what a caller has created and not destroyed. */
 int steplens_test_leaks(void)
