@@ -24,6 +24,9 @@ PIECE_BYTES = 2 << 20
 EVENT_LIMIT_BYTES = 256 << 20
 HEADER_LIMIT_BYTES = 64 << 20
 
+#: how many commas of a damaged footer are tried as the end of its last whole member
+_MEMBER_LIMIT = 64
+
 # Kineto writes every event with this line structure, and a JSON string cannot contain a raw line break, so the
 # sequence is a boundary between two events and nothing else.
 _KINETO_BOUNDARY = b"},\n  {"
@@ -53,6 +56,8 @@ class JsonEventFile:
         footer: members behind it.
         truncated: the file ends inside the event array.
         lost_bytes: bytes behind the last complete event of a truncated file.
+        header_damaged: ``header`` cannot be decoded and is empty.
+        footer_cut: the file ends, or is damaged, behind its events; ``footer`` holds the members before that.
     """
 
     def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES, start: int = 0, end: int | None = None) -> None:
@@ -69,6 +74,9 @@ class JsonEventFile:
         self.footer: dict[str, Any] = {}
         self.truncated = False
         self.lost_bytes = 0
+        self.header_damaged = False
+        self.footer_cut = False
+        self._in_object = True
         self._piece_bytes = piece_bytes
         self._from = start
         self._to = end
@@ -96,6 +104,7 @@ class JsonEventFile:
         if not text:
             raise InputError(self.path, "is empty", "Record the trace again")
         if text[:1] == b"[":
+            self._in_object = False
             return text[1:]
         if text[:1] != b"{":
             raise InputError(self.path, "is not a JSON trace", "steplens reads Kineto and Chrome trace JSON, plain or .gz")
@@ -104,7 +113,9 @@ class JsonEventFile:
             if not more or len(text) > HEADER_LIMIT_BYTES:
                 raise InputError(self.path, 'holds no "traceEvents", so it is not a trace', "Give a Kineto or Chrome trace")
             text += more
-        self.header = _members(text[: found.start()].rstrip(_BETWEEN) + b"}")
+        members = text[: found.start()].rstrip(_BETWEEN)
+        self.header = _members(members + b"}")
+        self.header_damaged = not self.header and members != b"{"
         return text[found.end() :]
 
     def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
@@ -153,8 +164,12 @@ class JsonEventFile:
         if events.strip(_BETWEEN):
             yield _array(events)
         tail = tail.strip(_BETWEEN)
-        if tail and tail != b"}":
-            self.footer = _members(b"{" + tail)
+        if not self._in_object or tail == b"}":
+            return
+        self.footer = _members(b"{" + tail)
+        if not self.footer:
+            self.footer_cut = True
+            self.footer = _first_members(tail)
 
 
 class _Limited:
@@ -232,6 +247,17 @@ def _members(text: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _first_members(text: bytes) -> dict[str, Any]:
+    """The members before the place where the text of an object breaks off. The last one may be cut, even if it looks whole."""
+    for _ in range(_MEMBER_LIMIT):
+        text, comma, _ = text.rpartition(b",")
+        if not comma:
+            break
+        if found := _members(b"{" + text + b"}"):
+            return found
+    return {}
 
 
 class _GzipStream:

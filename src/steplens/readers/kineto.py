@@ -15,7 +15,18 @@ from steplens.readers.kineto_events import EventColumns
 from steplens.readers.parallel import read_columns
 from steplens.trace.build import build_trace
 from steplens.trace.checks import unmatched_flows
-from steplens.trace.health import HealthLog
+from steplens.trace.health import (
+    ERROR,
+    EVERYTHING,
+    INFO,
+    KERNEL_CALLS,
+    OPERATOR_CALLS,
+    RANK_COMPARISON,
+    RUN_OPTIONS,
+    RUNTIME_CALLS,
+    WARNING,
+    HealthLog,
+)
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
 
@@ -63,18 +74,22 @@ def read(path: Path, *, extra: dict[str, pl.DataFrame] | None = None, health: He
 
 def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
     if file.truncated:
-        log.add(
-            "truncated_file",
-            "error",
-            1,
+        message = (
             f"the file breaks off inside its events; {columns.count} events before the cut were read, "
-            f"{file.lost_bytes} bytes behind them were not",
-            "everything at the end of the trace, the last step above all",
+            f"{file.lost_bytes} bytes behind them were not"
         )
+        log.add("truncated_file", ERROR, 1, message, EVERYTHING)
+    if file.footer_cut:
+        message = "the file breaks off behind its events, where it says when its clock starts and how it was recorded"
+        log.add("truncated_file", ERROR, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
+    if file.header_damaged:
+        message = "what the file says in front of its events is damaged: how it was recorded, and of which rank, is unknown"
+        log.add("damaged_header", WARNING, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
     if columns.damaged:
-        log.add("damaged_events", "error", columns.damaged, "events are not valid JSON and were left out", "times around them")
+        message = "events are not valid JSON and were left out"
+        log.add("damaged_events", ERROR, columns.damaged, message, [OPERATOR_CALLS, KERNEL_CALLS, RUNTIME_CALLS])
     if columns.skipped:
-        log.add("skipped_events", "info", columns.skipped, "events are of a kind that a profile does not use")
+        log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")
 
 
 def _tables(columns: EventColumns, base_ns: int, log: HealthLog) -> dict[str, pl.DataFrame]:
