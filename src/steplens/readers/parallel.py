@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -76,6 +77,7 @@ def _load(folder: Path) -> EventColumns:
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.process_names = dict(counts["processes"])
+    columns.unused = Counter(counts["unused"])
     for kind in columns.kinds:
         file = folder / f"{kind}.arrow"
         if file.exists():
@@ -94,6 +96,7 @@ def _main(path: str, end: str, folder: str) -> None:
         "count": columns.count,
         "skipped": columns.skipped,
         "damaged": columns.damaged,
+        "unused": columns.unused,
         "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
         "processes": list(columns.process_names.items()),
     }

@@ -1,0 +1,239 @@
+"""Raw tables of the device from the columns of a Kineto trace: tasks, their measured values, runtime calls, device ranges."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from steplens.readers.kineto_collectives import communication
+from steplens.readers.kineto_events import EventColumns
+from steplens.readers.kineto_structs import LaunchArgs
+from steplens.readers.kineto_tables import absolute
+from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, HealthLog
+from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
+
+#: measured values of a device task in Kineto's order, and the member of ``LaunchArgs`` that has them; the last one
+#: differs from task to task
+METRICS = {
+    "registers per thread": "registers",
+    "shared memory": "shared_memory",
+    "blocks per SM": "blocks_per_sm",
+    "warps per SM": "warps_per_sm",
+    "grid x": "grid",
+    "grid y": "grid",
+    "grid z": "grid",
+    "block x": "block",
+    "block y": "block",
+    "block z": "block",
+    "est. achieved occupancy %": "occupancy",
+}
+BANDWIDTH = "memory bandwidth (GB/s)"
+
+_COPIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
+#: kernels of the collective libraries; what a library calls its kernels is all that every version of a trace tells
+_COMMUNICATION_KERNEL = re.compile(r"(?i)^(void )?(nccl|rccl|msccl|mscclpp)")
+_COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
+_SYNCHRONIZATION = "cuda_sync"
+_ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
+_LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
+
+
+def device_tables(
+    columns: EventColumns, ops: pl.DataFrame | None, members: dict[str, Any], base_ns: int, log: HealthLog
+) -> dict[str, pl.DataFrame]:
+    """``api``, ``kernels``, ``kernel_metrics``, ``communication`` and ``marks``, where the trace has them.
+
+    Args:
+        columns: the columns these tables are made of are forgotten there.
+        ops: raw operator calls, which say of old traces what a communication kernel does.
+        members: the members of the trace's top object.
+        base_ns: base time of the file.
+        log: takes findings.
+    """
+    raw: dict[str, pl.DataFrame] = {}
+    calls = absolute(columns.take("calls"), base_ns)
+    ranges = absolute(columns.take("device_ranges"), base_ns, lanes=False)
+    tasks = absolute(columns.take("tasks"), base_ns, lanes=False)
+    collectives = absolute(columns.take("collectives"), base_ns)
+    if calls.height:
+        calls = calls.with_columns(external_id=_meaningful("external_id"))
+    if tasks.height:
+        tasks = _tasks(tasks.with_columns(external_id=_meaningful("external_id")), calls, _core(calls, members))
+        if _colliding(calls):
+            message = "calls of several processes have the same numbers; tasks were linked to the last call before them"
+            log.add("several_processes", INFO, calls["pid"].n_unique(), message, (OPERATOR_DEVICE_TIMES, KERNEL_TIMES))
+            tasks = _launched_before(tasks, calls)
+            calls = calls.with_columns(external_id=pl.lit(None, dtype=pl.Int64))
+        raw["kernel_metrics"] = _kernel_metrics(tasks)
+        found = communication(tasks, calls, ops, collectives, members)
+        if found.height:
+            raw["communication"] = found
+        raw["kernels"] = tasks.drop("launch", "bandwidth", strict=False)
+    raw["api"] = _api(calls, ranges)
+    raw["marks"] = _marks(ranges)
+    return raw
+
+
+def _meaningful(column: str) -> pl.Expr:
+    """External ids, null where an event has its own correlation instead, as old versions of Kineto wrote it."""
+    return pl.when(pl.col(column) != pl.col("correlation")).then(pl.col(column))
+
+
+def _core(calls: pl.DataFrame, members: dict[str, Any]) -> str:
+    names = calls["name"].unique().cast(pl.String) if calls.height else pl.Series(dtype=pl.String)
+    if names.str.starts_with("hip").any():
+        return CORE_ROCM
+    devices = members.get("deviceProperties")
+    described = [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    return CORE_ROCM if any(_ROCM_DEVICE.search(name) for name in described) else CORE_CUDA
+
+
+def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
+    """Device tasks as rows of ``kernels``, numbered by (device, stream, start); with ``launch``, the text of ``LaunchArgs``."""
+    if "launch" in calls.columns:
+        # HIP describes the launch in the call
+        described = calls.filter(pl.col("launch").is_not_null() & (pl.col("correlation") > 0)).unique("correlation", keep="first")
+        own = pl.when(pl.col("launch").cat.len_bytes() > 0).then(pl.col("launch"))
+        tasks = tasks.join(
+            described.select("correlation", _described="launch"), on="correlation", how="left", maintain_order="left"
+        ).with_columns(launch=pl.coalesce(own, "_described"))
+    tasks = tasks.with_columns(device=pl.coalesce("device", "pid"), stream=pl.coalesce("stream", "tid"))
+    # of tasks with the same times the one launched first comes first, whatever their order in the file
+    tasks = tasks.sort("device", "stream", "start_ns", "correlation", maintain_order=True, nulls_last=True)
+    distinct = tasks.select("name", "category").unique()
+    kinds, types = zip(*(_kind_and_type(name, category) for name, category in distinct.cast(pl.String).iter_rows()), strict=True)
+    distinct = distinct.with_columns(kind=pl.Series(kinds, dtype=NAME), type=pl.Series(types, dtype=NAME))
+    launches = _launches(tasks["launch"])
+    tasks = tasks.join(distinct, on=["name", "category"], how="left", maintain_order="left", nulls_equal=True)
+    tasks = tasks.join(launches.select("launch", "blocks", "size"), on="launch", how="left", maintain_order="left")
+    size = pl.when(pl.col("kind") == KIND_COPY).then(pl.col("size"))
+    return tasks.with_columns(
+        id=pl.int_range(pl.len(), dtype=pl.Int32),
+        core=pl.lit(core, dtype=NAME),
+        device=pl.col("device").cast(pl.Int32, strict=False).fill_null(0),
+        stream=pl.col("stream").fill_null(0),
+        bytes=pl.coalesce("bytes", size) if "bytes" in tasks.columns else size,
+        context_id="context",
+    ).drop("category", "pid", "tid", "context", "size", "_described", strict=False)
+
+
+def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | None]:
+    """What a task does with the time line of its device; its type where that is not its category (trace.classify)."""
+    if category in _COPIES:
+        found = _COPY_NAME.match(name or "")
+        return KIND_COPY, found[1] if found else str(category)
+    return (KIND_COMMUNICATION, None) if _COMMUNICATION_KERNEL.match(name or "") else (KIND_COMPUTE, None)
+
+
+def _launches(texts: pl.Series) -> pl.DataFrame:
+    """What each distinct launch text says: launch, blocks, size and one column per metric."""
+    distinct = texts.unique().drop_nulls()
+    rows = [_launch_args(text) for text in distinct.cast(pl.String).to_list()]
+    columns: dict[str, pl.Series] = {"launch": distinct}
+    columns["blocks"] = pl.Series([_product(row.grid) for row in rows], dtype=pl.Int64, strict=False)
+    sizes = [int(row.size) if isinstance(row.size, str) and row.size.isdecimal() else row.size for row in rows]
+    columns["size"] = pl.Series([size if isinstance(size, int) else None for size in sizes], dtype=pl.Int64, strict=False)
+    for name, member in METRICS.items():
+        values = [getattr(row, member) for row in rows]
+        if member in ("grid", "block"):
+            axis = "xyz".index(name[-1])
+            values = [value[axis] if value is not None and len(value) > axis else None for value in values]
+        columns[name] = pl.Series(values, dtype=pl.Float64, strict=False)
+    return pl.DataFrame(columns)
+
+
+def _launch_args(text: str) -> LaunchArgs:
+    if not text:
+        return LaunchArgs()
+    try:
+        return _LAUNCH_DECODER.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return LaunchArgs()
+
+
+def _product(dimensions: list[int] | None) -> int | None:
+    if not dimensions:
+        return None
+    result = 1
+    for size in dimensions:
+        result *= size
+    return result if abs(result) < 1 << 63 else None
+
+
+def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
+    """The measured values of each task, in the order of tasks and of ``METRICS``."""
+    launches = _launches(tasks["launch"]).with_row_index("_row")
+    names = [*METRICS, BANDWIDTH]
+    values = np.full((tasks.height, len(names)), np.nan)
+    if launches.height:
+        row = tasks.select("launch").join(launches.select("launch", "_row"), on="launch", how="left", maintain_order="left")[
+            "_row"
+        ]
+        known = row.is_not_null().to_numpy()
+        values[known, :-1] = launches.select(list(METRICS)).to_numpy()[row.drop_nulls().to_numpy()]
+    if "bandwidth" in tasks.columns:
+        values[:, -1] = tasks["bandwidth"].fill_null(np.nan).to_numpy()
+    present = ~np.isnan(values)
+    kernel, metric = np.nonzero(present)
+    return pl.DataFrame(
+        {
+            "kernel": pl.Series(kernel, dtype=pl.Int32),
+            "name": pl.Series(names, dtype=NAME).gather(metric),
+            "value": values[present],
+        }
+    )
+
+
+def _colliding(calls: pl.DataFrame) -> bool:
+    """Whether several processes use the same correlations."""
+    if not calls.height or calls["pid"].n_unique() == 1:
+        return False
+    numbered = calls.filter((pl.col("correlation") > 0) & (pl.col("category") != _SYNCHRONIZATION))
+    return bool(numbered.select("pid", "correlation").unique().height > numbered["correlation"].n_unique())
+
+
+def _launched_before(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Tasks with the last call of their correlation that starts before them as the point of launch."""
+    points = calls.filter(pl.col("correlation") > 0).select(
+        "correlation", launch_ns="start_ns", launch_pid="pid", launch_tid="tid", start_ns="start_ns"
+    )
+    linked = tasks.sort("start_ns").join_asof(points.sort("start_ns"), on="start_ns", by="correlation", strategy="backward")
+    return linked.sort("id").with_columns(
+        wait_ns=pl.col("start_ns") - pl.col("launch_ns"), external_id=pl.lit(None, dtype=pl.Int64)
+    )
+
+
+def _api(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Runtime and driver calls; a recorded wait for the device lies on the thread whose call waits."""
+    if not calls.height:
+        return calls
+    calls = calls.rename({"category": "layer"}).drop("launch", strict=False)
+    waits = ranges.filter(pl.col("category") == _SYNCHRONIZATION) if ranges.height else ranges
+    if waits.height:
+        callers = (
+            calls.drop_nulls("correlation").unique("correlation", keep="first").select("correlation", _pid="pid", _tid="tid")
+        )
+        waits = waits.join(callers, on="correlation", how="left", maintain_order="left").with_columns(
+            pid=pl.coalesce("_pid", "pid"), tid=pl.coalesce("_tid", "tid"), external_id=pl.lit(None, dtype=pl.Int64)
+        )
+        calls = pl.concat([calls, waits.rename({"category": "layer"}).select(calls.columns)])
+    return calls
+
+
+def _marks(ranges: pl.DataFrame) -> pl.DataFrame:
+    """User annotations as the device saw them: from the first to the last task that was launched inside."""
+    if not ranges.height:
+        return ranges
+    return ranges.filter(pl.col("category") != _SYNCHRONIZATION).select(
+        domain="category",
+        message="name",
+        start_ns="start_ns",
+        end_ns="end_ns",
+        pid="pid",
+        stream="tid",
+        correlation="external_id",
+    )

@@ -1,0 +1,206 @@
+"""Frames of columns from the decoded events of one kind. Attributes are named outright: this is the hot path."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import polars as pl
+
+from steplens.readers.kineto_structs import (
+    NO_TEXT,
+    ArgsDecoder,
+    CallArgs,
+    CollectiveArgs,
+    DeviceRangeArgs,
+    Layout,
+    OperatorArgs,
+    PythonArgs,
+    TaskArgs,
+)
+from steplens.readers.kineto_times import relative_ns
+from steplens.trace.schema import NAME
+
+USER_CATEGORY = "user_annotation"
+
+#: where, in Kineto's order, the ``args`` of a kernel begin that depend on nothing but how it is launched
+_LAUNCH_BEGINS = b'"registers per thread"'
+#: members that differ from task to task; behind the mark above they would be missed
+_OF_ONE_TASK = (b'"External id"', b'"correlation"', b'"stream"', b'"device"', b'"context"', b'"bytes"')
+
+_OPERATOR_ARGS = ArgsDecoder(OperatorArgs)
+_COLLECTIVE_ARGS = ArgsDecoder(CollectiveArgs)
+_CALL_ARGS = ArgsDecoder(CallArgs)
+_TASK_ARGS = ArgsDecoder(TaskArgs)
+_DEVICE_RANGE_ARGS = ArgsDecoder(DeviceRangeArgs)
+_PYTHON_ARGS = ArgsDecoder(PythonArgs)
+
+
+def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Operator calls and user annotations; and those of them that describe a communication operation, None where none does."""
+    args = _OPERATOR_ARGS([event.args for event in events])
+    columns = _common(events, layout)
+    columns.append(pl.Series("annotation", [event.cat == USER_CATEGORY for event in events], dtype=pl.Boolean))
+    external_ids = _integers("external_id", [item.external_id for item in args])
+    columns.append(external_ids)
+    columns.append(_integers("sequence", [item.sequence for item in args]))
+    columns.append(_integers("forward_tid", [item.forward_tid for item in args]))
+    for name, raws in (
+        ("input_shapes", [item.input_shapes for item in args]),
+        ("input_types", [item.input_types for item in args]),
+    ):
+        if raws.count(NO_TEXT) != len(raws):
+            columns.append(_json_texts(name, list(map(bytes, raws))))
+    stacks = [item.stack for item in args]
+    if stacks.count(None) != len(stacks):
+        columns.append(pl.Series("stack", stacks, dtype=pl.String).cast(NAME))
+    flops = [item.flops for item in args]
+    if flops.count(None) != len(flops):
+        columns.append(_integers("flops", [None if value is None else int(value) for value in flops]))
+    frame = pl.DataFrame(columns)
+    rows = [row for row, item in enumerate(args) if item.collective is not None]
+    return frame, _collective_frame([events[row] for row in rows], frame[rows]) if rows else None
+
+
+def task_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Device tasks. ``launch`` is JSON text that holds the members of ``LaunchArgs`` and ``CollectiveArgs``."""
+    texts = [bytes(event.args) for event in events]
+    cuts = [text.find(_LAUNCH_BEGINS) for text in texts]
+    launches = [b"" if cut < 0 else b"{" + text[cut:] for text, cut in zip(texts, cuts, strict=True)]
+    if any(member in launch for launch in set(launches) for member in _OF_ONE_TASK):
+        # another order of members: all of it is kept, and decoded twice
+        own, launches = texts, texts
+    else:
+        own = [text if cut < 0 else text[:cut] + b'"":0}' for text, cut in zip(texts, cuts, strict=True)]
+    args = _TASK_ARGS(own)
+    columns = _common(events, layout)
+    columns.append(pl.Series("category", [event.cat for event in events], dtype=pl.String).cast(NAME))
+    columns.append(_integers("external_id", [item.external_id for item in args]))
+    columns.append(_integers("device", [item.device for item in args]))
+    columns.append(_integers("context", [item.context for item in args]))
+    columns.append(_integers("stream", [item.stream for item in args]))
+    columns.append(_integers("correlation", [item.correlation for item in args]))
+    sizes = [item.bytes for item in args]
+    if sizes.count(None) != len(sizes):
+        columns.append(_integers("bytes", sizes))
+        columns.append(_series("bandwidth", [item.bandwidth for item in args], pl.Float64))
+    columns.append(_json_texts("launch", launches))
+    return pl.DataFrame(columns)
+
+
+def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Calls of a runtime or driver. Those of HIP have ``launch`` besides: what CUDA records of the task they launch."""
+    raws = [event.args for event in events]
+    columns = [*_common(events, layout), constant("category", category, len(events))]
+    args = _CALL_ARGS(raws)
+    columns.append(_integers("external_id", [item.external_id for item in args]))
+    columns.append(_integers("correlation", [item.correlation for item in args]))
+    if any(event.name.startswith("hip") for event in events[:64]):
+        columns.append(_json_texts("launch", list(map(bytes, raws))))
+    return pl.DataFrame(columns)
+
+
+def device_range_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Ranges on a device: a user annotation as the device saw it, a wait of the host for the device."""
+    args = _DEVICE_RANGE_ARGS([event.args for event in events])
+    columns = [*_common(events, layout), constant("category", category, len(events))]
+    columns.append(_integers("external_id", [item.external_id for item in args]))
+    columns.append(_integers("correlation", [item.correlation for item in args]))
+    return pl.DataFrame(columns)
+
+
+def python_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Python frames and module calls."""
+    args = _PYTHON_ARGS([event.args for event in events])
+    columns = _common(events, layout)
+    columns.append(_integers("id", [item.id for item in args]))
+    columns.append(_integers("parent", [item.parent for item in args]))
+    columns.append(_integers("module_id", [item.module_id for item in args]))
+    return pl.DataFrame(columns)
+
+
+def flow_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Halves of arrows of one category."""
+    return pl.DataFrame(
+        [
+            constant("category", category, len(events)),
+            _integers("id", [event.id for event in events]),
+            _integers("pid", [event.pid for event in events]),
+            _integers("tid", [event.tid for event in events]),
+            pl.Series("time_ns", relative_ns([event.ts for event in events], text=layout.text_times)),
+        ]
+    )
+
+
+def memory_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Allocator events."""
+    columns = [
+        _integers("pid", [event.pid for event in events]),
+        _integers("tid", [event.tid for event in events]),
+        pl.Series("time_ns", relative_ns([event.ts for event in events], text=layout.text_times)),
+    ]
+    all_args = [event.args for event in events]
+    for name in ("address", "bytes", "allocated", "reserved", "device", "device_type"):
+        columns.append(_integers(name, list(map(attrgetter(name), all_args))))
+    return pl.DataFrame(columns)
+
+
+def constant(name: str, text: str, count: int) -> pl.Series:
+    """A column with the same text everywhere."""
+    column: pl.Series = pl.Series(name, [text], dtype=NAME).new_from_index(0, count)
+    return column
+
+
+def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
+    """What PyTorch records of communication operations: of their calls (``correlation`` null) and of their kernels."""
+    args = _COLLECTIVE_ARGS([event.args for event in events])
+    if "correlation" not in frame.columns:
+        frame = frame.with_columns(correlation=pl.lit(None, dtype=pl.Int64))
+    columns = frame.select("name", "pid", "tid", "start_ns", "end_ns", "external_id", "correlation").get_columns()
+    for name in ("elements_in", "elements_out", "group_number", "group_size", "source", "destination"):
+        columns.append(_integers(name, list(map(attrgetter(name), args))))
+    for name in ("collective", "dtype", "group_description"):
+        columns.append(pl.Series(name, list(map(attrgetter(name), args)), dtype=pl.String))
+    groups = [None if item.group is None else str(item.group) for item in args]
+    columns.append(pl.Series("group", groups, dtype=pl.String))
+    return pl.DataFrame(columns)
+
+
+def _common(events: list[Any], layout: Layout) -> list[pl.Series]:
+    """The columns that every event with a duration has."""
+    start = relative_ns([event.ts for event in events], text=layout.text_times)
+    length = relative_ns([event.dur for event in events], text=layout.text_times)
+    return [
+        pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
+        _integers("pid", [event.pid for event in events]),
+        _integers("tid", [event.tid for event in events]),
+        pl.Series("start_ns", start),
+        pl.Series("end_ns", start + length),
+    ]
+
+
+def _json_texts(name: str, texts: list[bytes]) -> pl.Series:
+    column: pl.Series = pl.Series(name, texts, dtype=pl.Binary).cast(pl.String, strict=False).cast(NAME)
+    return column
+
+
+def _integers(name: str, values: list[Any]) -> pl.Series:
+    """A column of integers that some traces write as text; text that is no number becomes null, as do more than 64 bits."""
+    try:
+        return pl.Series(name, values, dtype=pl.Int64)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return _series(name, [_integer(value) if value.__class__ is str else value for value in values], pl.Int64)
+
+
+def _integer(value: str) -> int | None:
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def _series(name: str, values: list[Any], dtype: Any) -> pl.Series:
+    try:
+        return pl.Series(name, values, dtype=dtype)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, values, dtype=dtype, strict=False)

@@ -1,0 +1,89 @@
+"""What a Kineto trace says about itself: rank, versions, devices, and what the profiler lost while it recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens.trace.health import EVERYTHING, INFO, KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
+
+#: names that users and launchers give to the traces of a job: rank0.json, trace_rank_3.json.gz
+_RANK_IN_NAME = re.compile(r"(?i)(?:^|[^a-z])rank[_-]?(\d{1,6})(?!\d)")
+#: trace.3.pt.trace.json; any number could stand there, so it counts only where the trace is known to be of a job
+_NUMBER_IN_NAME = re.compile(r"^[^.]+\.(\d{1,6})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
+#: what Kineto's log, which it puts into the trace, counts at the end of a recording
+_RECORD_COUNT = re.compile(r"(Out-of-range|Invalid ext correlations|CPU GPU out-of-order|Unexpected CUDA events) = (\d+)")
+_STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = (\d+)")
+
+
+def meta(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFrame:
+    """``meta`` rows: every member of the top object but the events, the base time, and the rank where it is known.
+
+    Args:
+        members: of the top object.
+        base_ns: base time of the file.
+        path: the file; its name tells the rank where the file does not (``rank_source`` is "file name" then).
+    """
+    values = {key: value for key, value in members.items() if key != "traceEvents"}
+    values["base_time_ns"] = base_ns
+    distributed = members.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    rank, size = distributed.get("rank"), distributed.get("world_size")
+    if isinstance(rank, int) and not isinstance(rank, bool):
+        values["rank"] = rank
+    else:
+        named = rank_in_name(path.name, distributed=bool(distributed))
+        if named is not None:
+            values["rank"], values["rank_source"] = named, "file name"
+    if isinstance(size, int) and not isinstance(size, bool):
+        values["world_size"] = size
+    return meta_frame(values)
+
+
+def rank_in_name(name: str, *, distributed: bool) -> int | None:
+    """The rank in the name of a trace file, None where it names none.
+
+    Args:
+        name: of the file.
+        distributed: whether the trace is of a distributed job; then a lone number between dots is the rank, too.
+    """
+    found = _RANK_IN_NAME.search(name) or (_NUMBER_IN_NAME.match(name) if distributed else None)
+    return int(found[1]) if found else None
+
+
+def meta_frame(values: dict[str, Any]) -> pl.DataFrame:
+    """A dictionary as ``meta`` rows."""
+    rows = [(key, json.dumps(value, ensure_ascii=False)) for key, value in values.items()]
+    return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
+
+
+def report_losses(members: dict[str, Any], log: HealthLog) -> None:
+    """Health findings from the log lines that Kineto puts into its traces: what it left out of them, and why."""
+    lines = members.get("INFO")
+    text = "\n".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else ""
+    for key in ("WARNING", "ERROR"):
+        other = members.get(key)
+        if isinstance(other, list):
+            text += "\n" + "\n".join(line for line in other if isinstance(line, str))
+    counts: dict[str, int] = {}
+    for name, number in _RECORD_COUNT.findall(text):
+        counts[name] = counts.get(name, 0) + int(number[:18])
+    if counts.get("Out-of-range"):
+        message = (
+            "records of the device lay outside the recorded window, as those of warm-up steps do, and were left out"
+        )
+        log.add("out_of_range_records", INFO, counts["Out-of-range"], message)
+    if counts.get("Invalid ext correlations"):
+        message = "device records name no operator, says the profiler"
+        log.add("records_without_operator", WARNING, counts["Invalid ext correlations"], message, (OPERATOR_DEVICE_TIMES,))
+    disordered = counts.get("CPU GPU out-of-order", 0) + counts.get("Unexpected CUDA events", 0)
+    if disordered:
+        message = "device records start before their launch or are of an unknown kind, says the profiler, which left them out"
+        log.add("disordered_records", WARNING, disordered, message, (KERNEL_CALLS, KERNEL_TIMES))
+    if any(int(found[:18]) for found in _STOPPED_EARLY.findall(text)):
+        message = "the profiler stopped recording the device before the end of the window, as its buffers were full"
+        log.add("recording_stopped_early", WARNING, 1, message, (EVERYTHING,))

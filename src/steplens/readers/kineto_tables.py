@@ -1,0 +1,171 @@
+"""Raw tables of the host from the columns of a Kineto trace: operator calls, Python frames, memory, arrows, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from steplens.readers.kineto_events import EventColumns
+from steplens.trace.checks import unmatched_flows
+from steplens.trace.health import HealthLog
+from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
+
+_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+_DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 12: "XPU", 20: "NPU"}
+
+
+def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
+    """``ops``, ``python``, ``memory`` and ``threads``; the columns they are made of are forgotten in ``columns``."""
+    raw: dict[str, pl.DataFrame] = {}
+    operators = absolute(columns.take("operators"), base_ns)
+    if operators.height:
+        raw["ops"] = _operators(operators)
+    python = absolute(columns.take("python"), base_ns)
+    if python.height:
+        raw["python"] = python
+    memory = absolute(columns.take("memory"), base_ns)
+    if memory.height:
+        raw["memory"] = _memory(memory)
+    raw["threads"] = pl.DataFrame(
+        [(pid, tid, name) for (pid, tid), name in sorted(columns.thread_names.items())],
+        schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String},
+        orient="row",
+    )
+    return raw
+
+
+def absolute(frame: pl.DataFrame, base_ns: int, *, lanes: bool = True) -> pl.DataFrame:
+    """Times since the Unix epoch.
+
+    Args:
+        frame: any of start_ns, end_ns, time_ns, relative to ``base_ns``.
+        base_ns: base time of the file.
+        lanes: leave out what lies on a lane named with text instead of a number: it is no thread and holds no calls.
+    """
+    if not frame.height:
+        return frame
+    times = [name for name in ("start_ns", "end_ns", "time_ns") if name in frame.columns]
+    if lanes and (frame["pid"].null_count() or frame["tid"].null_count()):
+        frame = frame.drop_nulls(["pid", "tid"])
+    return frame.with_columns(pl.col(times) + base_ns) if base_ns else frame
+
+
+def _operators(frame: pl.DataFrame) -> pl.DataFrame:
+    backward = pl.col("name").cat.starts_with(_BACKWARD_PREFIX) | (pl.col("forward_tid").fill_null(0) > 0)
+    scope = pl.when("annotation").then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
+    frame = frame.with_columns(scope=scope.cast(pl.UInt8)).drop("annotation")
+    for column, convert in (("input_shapes", shapes_text), ("input_types", types_text), ("stack", _stack_text)):
+        if column in frame.columns:
+            frame = frame.with_columns(_convert_unique(frame[column], convert))
+    return frame
+
+
+def _convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
+    """Apply ``convert`` to each distinct text once; a trace has few distinct shapes and many calls."""
+    unique = column.unique()
+    texts = [None if text is None else convert(text) for text in unique.cast(pl.String).to_list()]
+    converted: pl.Series = column.replace_strict(unique, pl.Series(texts, dtype=pl.String).cast(NAME), return_dtype=NAME)
+    return converted
+
+
+def shapes_text(raw: str) -> str | None:
+    """Kineto's ``Input Dims`` (``[[2, 3], []]``) as ``2,3;``: dimensions by comma, inputs by semicolon; null if empty."""
+    value = _decode(raw)
+    if not value:
+        return None
+    return ";".join(_dimensions(item) for item in value)
+
+
+def _dimensions(item: Any) -> str:
+    if not isinstance(item, list):
+        return ""
+    if item and isinstance(item[0], list):
+        return "[" + ";".join(_dimensions(inner) for inner in item) + "]"
+    return ",".join(str(number) for number in item)
+
+
+def types_text(raw: str) -> str | None:
+    """Kineto's ``Input type`` (``["float", ""]``) as ``float;``; null if empty."""
+    value = _decode(raw)
+    if not value:
+        return None
+    return ";".join(_type_name(item) for item in value)
+
+
+def _type_name(item: Any) -> str:
+    if isinstance(item, list):
+        return "[" + ";".join(_type_name(inner) for inner in item) + "]"
+    return str(item)
+
+
+def _decode(raw: str) -> list[Any]:
+    if not raw:
+        return []
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _stack_text(raw: str) -> str | None:
+    return raw or None
+
+
+def _memory(frame: pl.DataFrame) -> pl.DataFrame:
+    device_type = pl.col("device_type").replace_strict(_DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
+    return frame.with_columns(
+        device_type.alias("device_type"),
+        pl.col("device").cast(pl.Int32, strict=False),
+        pl.lit(0, dtype=pl.Int64).alias("stream"),
+        pl.lit("PTA", dtype=NAME).alias("component"),
+    )
+
+
+def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthLog) -> pl.DataFrame:
+    """Arrows that have both ends; of several with the same id the first.
+
+    Args:
+        columns: the columns of the arrows are forgotten there.
+        base_ns: base time of the file.
+        launched: correlations of the device tasks, which are the ids of the arrows to them.
+        log: takes what has one end only.
+    """
+    halves = (columns.take("flow_starts"), columns.take("flow_ends"))
+    starts, ends = (_flow_halves(half, end, base_ns) for half, end in zip(halves, ("from", "to"), strict=True))
+    if not starts.height and not ends.height:
+        return pl.DataFrame()
+    log.extend(unmatched_flows(starts, ends, launched))
+    keys = ["kind", "flow_id"]
+    # Kineto writes the end of an arrow at every runtime call, also where none starts
+    ends = ends.join(starts.select(keys).unique(), on=keys, how="semi")
+    joined = starts.unique(keys, keep="first").join(ends.unique(keys, keep="first"), on=keys, how="inner")
+    return joined.select(
+        kind="kind",
+        flow_id="flow_id",
+        from_ns="from_ns",
+        from_pid="from_pid",
+        from_tid="from_tid",
+        to_ns="to_ns",
+        to_pid="to_pid",
+        to_tid="to_tid",
+    ).sort("from_ns", "flow_id")
+
+
+def _flow_halves(frame: pl.DataFrame, end: str, base_ns: int) -> pl.DataFrame:
+    """One end of each arrow: kind, flow_id, time and thread, in order of time."""
+    number = pl.Int64()
+    if not frame.height:
+        columns = {f"{end}_{column}": number for column in ("pid", "tid", "ns")}
+        return pl.DataFrame(schema={"kind": NAME, "flow_id": number, **columns})
+    half = frame.select(
+        pl.col("category").alias("kind"),
+        pl.col("id").alias("flow_id"),
+        pl.col("pid").alias(f"{end}_pid"),
+        pl.col("tid").alias(f"{end}_tid"),
+        (pl.col("time_ns") + base_ns).alias(f"{end}_ns"),
+    )
+    return half.sort(f"{end}_ns", f"{end}_pid", f"{end}_tid")

@@ -1,0 +1,64 @@
+"""Times of Kineto events: microseconds as a double or as text, to exact integer ns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from msgspec import Raw
+
+from steplens.trace.nesting import Int64Array
+
+#: from here on neighbouring doubles are more than 0.001 apart, so that a double of microseconds loses nanoseconds
+_FINE_LIMIT_US = float(1 << 43)
+#: 2096; what lies behind is no time of a profile, and its ns with a base time would not fit 64 bits
+_LAST_US = 4e15
+_NUMBER = r"^-?[0-9]{1,16}(\.[0-9]*)?$"
+
+
+def needs_text(times: Sequence[float]) -> bool:
+    """Whether a double holds less of the times than the file: it does of fractions of microseconds since the epoch."""
+    return any(time > _FINE_LIMIT_US and time % 1 for time in times)
+
+
+def relative_ns(values: Sequence[float] | Sequence[Raw], *, text: bool) -> Int64Array:
+    """Microseconds as integer ns, rounded to the nearest where a value has more than three decimals.
+
+    Whole microseconds and the fraction are converted apart: a double near 4e15 ns has no room for both, and the error
+    of the product would reach half a nanosecond. What is no time of a profile is 0.
+
+    Args:
+        values: doubles, or JSON text of numbers, perhaps in quotes.
+        text: which of them.
+    """
+    if text:
+        return _text_ns(values)  # type: ignore[arg-type]
+    return _float_ns(np.array(values, dtype=np.float64))
+
+
+def _float_ns(times: np.typing.NDArray[np.float64]) -> Int64Array:
+    if len(times) and not (np.abs(times) < _LAST_US).all():
+        times = np.where(np.abs(times) < _LAST_US, times, 0.0)
+    whole = np.floor(times)
+    result: Int64Array = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000).astype(np.int64)
+    return result
+
+
+def _text_ns(raws: Sequence[Raw]) -> Int64Array:
+    text = pl.Series("text", list(map(bytes, raws)), dtype=pl.Binary).cast(pl.String).str.strip_chars('" ')
+    plain = text.str.contains(_NUMBER)
+    parts = pl.DataFrame({"text": text}).select(
+        whole=pl.col("text").str.extract(r"^(-?\d+)").cast(pl.Int64, strict=False),
+        fraction=(pl.lit("0.") + pl.col("text").str.extract(r"\.(\d*)$").fill_null("0")).cast(pl.Float64, strict=False),
+        negative=pl.col("text").str.starts_with("-"),
+    )
+    sign = pl.when("negative").then(-1).otherwise(1)
+    exact = parts.select(pl.col("whole") * 1000 + sign * (pl.col("fraction") * 1000).round().cast(pl.Int64)).to_series()
+    in_range = plain & (parts["whole"].abs() < int(_LAST_US))
+    result: Int64Array = exact.fill_null(0).to_numpy().copy()
+    rest = np.flatnonzero(~in_range.fill_null(False).to_numpy())
+    if len(rest):
+        # exponents, hexadecimal infinities, null: as a double where it is one
+        result[rest] = _float_ns(np.nan_to_num(text[rest].cast(pl.Float64, strict=False).fill_null(0).to_numpy()))
+    return result
