@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +180,12 @@ def test_memory_that_is_no_list_of_features():
     assert features.decode(0, 3) == []
     memory = ctypes.create_string_buffer(1024)
     assert features.decode(ctypes.addressof(memory), 1 << 40) == []
+
+
+def test_the_layout_is_recognised_without_a_long_text():
+    entry = struct.pack("64s16s16s16s16s128s", b"MemoryAccess", b"1", b"2", b"all", b"all", b"no")
+    memory = ctypes.create_string_buffer(entry, 1024)
+    assert features.decode(ctypes.addressof(memory), 1) == [features.Feature("MemoryAccess", "1", "2", "all", "all", "no")]
 
 
 @pytest.mark.parametrize(

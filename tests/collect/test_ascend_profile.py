@@ -6,11 +6,14 @@ import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 
 from steplens import ProfilerAction, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 from steplens.collect import support
 from steplens.collect.ascend.device_session import DeviceSession
+from steplens.readers import prof_directory
+from steplens.trace.health import CONCLUSIONS, HealthLog
 
 from .ascend_library.build import Stand
 
@@ -45,7 +48,13 @@ def torch_npu(monkeypatch):
     npu = types.SimpleNamespace(waited=[], available=True)
     npu.is_available = lambda: npu.available
     npu.current_device = lambda: 6
-    npu.synchronize = npu.waited.append
+    npu.recording = []
+
+    def synchronize(device):
+        npu.waited.append(device)
+        npu.recording.append(bool(torch.autograd._profiler_enabled()))
+
+    npu.synchronize = synchronize
     monkeypatch.setitem(sys.modules, "torch_npu", types.ModuleType("torch_npu"))
     monkeypatch.setattr(torch, "npu", npu, raising=False)
     return npu
@@ -93,6 +102,8 @@ def test_host_and_device_in_one_directory(stand, torch_npu, train, look, capfd):
     assert running <= recorded[0][0]
     assert stopping >= recorded[-1][1]
     assert set(torch_npu.waited) == {6}
+    # It is idle before anything is recorded, and again before Kineto and then CANN stop.
+    assert torch_npu.recording == [False, True, False]
 
 
 def test_what_the_run_says_about_itself(stand, torch_npu, train, look):
@@ -244,7 +255,9 @@ def test_missing_library_is_one_warning_and_the_data_of_the_host(train, look, mo
         assert look.state(run)["state"] == "collected"
         assert "aten::addmm" in look.names(run)
         (missing, _) = look.state(run)["health"]
-        assert (missing["check"], missing["severity"], missing["unsafe"]) == ("device_data_missing", "warning", "device times")
+        assert (missing["check"], missing["severity"]) == ("device_data_missing", "warning")
+        assert set(missing["unsafe"].split(", ")) <= set(CONCLUSIONS)
+        assert "kernel times" in missing["unsafe"]
         assert prof_directories(run) == []
         info = json.loads((run / "profiler_info.json").read_text())
         assert info["config"]["common_config"]["activities"] == ["ProfilerActivity.CPU"]
@@ -332,6 +345,24 @@ def test_a_directory_that_is_moved_takes_the_device_data_along(stand, train, loo
         train(1)
     (run,) = look.runs("out")
     assert len(prof_directories(run)) == 1
+
+
+def test_the_reader_understands_the_clocks_of_the_device_data(stand, torch_npu, train, look):
+    stand()
+    with profile(activities=NPU, on_trace_ready=handler()):
+        train(1)
+    (run,) = look.runs("out")
+    (prof,) = prof_directory.find_prof(run)
+    assert prof.devices == (6,)
+    assert not prof.is_exported
+    info = json.loads((run / "profiler_info.json").read_text())
+    health = HealthLog()
+    clock = prof_directory.find_clock(prof, info, None, health)
+    # A moment after the start on the raw clock is the same moment in Unix time, for Kineto's host and CANN's device.
+    monotonic = np.array([info["end_info"]["MonotonicTimeEnd"]])
+    assert abs(int(clock.unix_ns(monotonic)[0]) - info["end_info"]["collectionTimeEnd"]) < 10_000_000
+    assert prof_directory.host_values(prof)["prof_pid"] == str(os.getpid())
+    assert health.findings == []
 
 
 @pytest.mark.parametrize(("queue", "said"), [(None, True), ("1", True), ("2", True), ("0", False)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steplens.collect import log, support
-from steplens.collect.ascend.device_session import MISSING
+from steplens.collect.ascend.device_session import MISSING, NO_DEVICE
 from steplens.collect.health import INFO, WARNING, Health
 from steplens.options import ProfilerActivity
 
@@ -53,5 +53,5 @@ def _npu_can_be_recorded(health: Health) -> bool:
         return True
     message = f"No device data: {problem}."
     log.warning(message)
-    health.add(MISSING, WARNING, message, unsafe="device times", configuration=True)
+    health.add(MISSING, WARNING, message, unsafe=NO_DEVICE, configuration=True)
     return False

@@ -30,7 +30,13 @@ Report = Callable[..., None]
 #: the name of the finding that says why there is no data from the device
 MISSING = "device_data_missing"
 
-_DIRECTORY = re.compile(r"PROF_\d+_\d+_\w+")
+#: what findings make unsafe, in the words of steplens.trace.health, which the collector must not import
+NO_DEVICE = (
+    "kernel calls, kernel times, device time per operator, device time of steps, communication times, overlap and idle time"
+)
+_EDGES = "kernel calls, device time of steps"
+
+_DIRECTORY = re.compile(r"PROF_\d+_\d+_[0-9A-Za-z]+")
 _DEVICE_DIRECTORY = "device_[0-9]*"
 
 
@@ -194,7 +200,7 @@ class DeviceSession:
         self._cancel_needed = True
         self._warm = code == codes.SUCCESS
         if not self._warm:
-            self._problem("device_warmup", WARNING, codes.describe("aclprofWarmup", code), unsafe="the first recorded step")
+            self._problem("device_warmup", WARNING, codes.describe("aclprofWarmup", code), unsafe=_EDGES)
         return self._warm
 
     @_guarded
@@ -216,7 +222,7 @@ class DeviceSession:
         code = library_.register_device_callback()
         if code != codes.SUCCESS and code not in codes.UNSUPPORTED:
             message = codes.describe("aclprofRegisterDeviceCallback", code)
-            self._problem("device_callback", INFO, message, unsafe="devices that the program opens later")
+            self._problem("device_callback", INFO, message, unsafe="kernel calls")
         return True
 
     @_guarded
@@ -240,7 +246,7 @@ class DeviceSession:
         self._state = State.STOPPED
         code = library_.stop(config)
         if code != codes.SUCCESS:
-            self._problem("device_stop", ERROR, codes.describe("aclprofStop", code), unsafe="the end of the device's data")
+            self._problem("device_stop", ERROR, codes.describe("aclprofStop", code), unsafe=_EDGES)
         return code == codes.SUCCESS
 
     @_guarded
@@ -308,7 +314,7 @@ class DeviceSession:
             code = library_.set_config(kind, value)
             if code != codes.SUCCESS:
                 message = f"{kind.name}={value} is not recorded: {codes.describe('aclprofSetConfig', code)}"
-                self._problem("not_collected", WARNING, message, unsafe="counters of the device")
+                self._problem("not_collected", WARNING, message, unsafe="counters")
         self._config = library_.create_config(self._device_id, self._plan.metrics, self._plan.mask)
         if self._config is None:
             return self._missing(
@@ -330,7 +336,7 @@ class DeviceSession:
             self._synchronize(self._device_id)
         except Exception as exception:
             message = f"Waiting for device {self._device_id} failed: {type(exception).__name__}: {exception}"
-            self._problem("device_synchronize", WARNING, message, unsafe="device tasks at the edges of the window")
+            self._problem("device_synchronize", WARNING, message, unsafe=_EDGES)
 
     def _cancel_warm_up(self) -> None:
         """Bring CANN back from warm-up to rest.
@@ -347,7 +353,7 @@ class DeviceSession:
 
     def _check(self, call: str, code: int) -> None:
         if code != codes.SUCCESS:
-            self._problem("device_close", WARNING, codes.describe(call, code), unsafe="the end of the device's data")
+            self._problem("device_close", WARNING, codes.describe(call, code), unsafe=_EDGES)
 
     def _find_data(self) -> bool:
         """Look for what CANN wrote: it also reports success when it wrote nothing."""
@@ -366,7 +372,7 @@ class DeviceSession:
         return True
 
     def _missing(self, reason: str) -> bool:
-        self._problem(MISSING, ERROR, f"No device data: {reason}.", unsafe="device times")
+        self._problem(MISSING, ERROR, f"No device data: {reason}.", unsafe=NO_DEVICE)
         return False
 
     def _problem(self, check: str, severity: str, message: str, *, unsafe: str = "") -> None:

@@ -30,7 +30,7 @@ def device_session(recording: Recording, health: Health) -> DeviceSession:
             "set TASK_QUEUE_ENABLE=0 to find the operator of a kernel."
         )
         log.info(message)
-        health.add("task_queue", INFO, message, unsafe="operators of kernels", configuration=True)
+        health.add("task_queue", INFO, message, unsafe="device time per operator", configuration=True)
     return DeviceSession(
         DeviceOptions.of(recording.experimental, profile_memory=recording.profile_memory, record_shapes=recording.record_shapes),
         device=frameworks.torch_device,
