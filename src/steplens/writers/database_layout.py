@@ -39,6 +39,7 @@ PROFILER_TABLES = {
     "MEMCPY_INFO": "globalTaskId size memcpyOperation",
     "TASK_PMU_INFO": "globalTaskId name value#",
     "CANN_API": "startNs endNs type globalTid connectionId! name",
+    "OSRT_API": "name globalTid startNs endNs",
     "PYTORCH_API": "startNs endNs globalTid connectionId name sequenceNumber fwdThreadId inputDtypes inputShapes callchainId "
     "type",
     "CONNECTION_IDS": "id connectionId",
@@ -87,6 +88,9 @@ INDICES = {
     "ConnectionIndex": ("CONNECTION_IDS", "connectionId"),
     "CallchainIndex": ("PYTORCH_CALLCHAINS", "id"),
 }
+
+#: "there is none" of unsigned 32-bit columns
+NO_ID = 4294967295
 
 NO_TYPE = 65535
 NO_TYPE_NAME = "INVALID_TYPE"

@@ -18,6 +18,9 @@ _NO_CONNECTION = 4294967295
 
 _NODE = "node"
 
+#: name of the table of the inner tasks of collectives
+_INNER_TASKS = "COMMUNICATION_TASK_INFO"
+
 
 def forward_backward(trace: Trace) -> pl.DataFrame:
     """A pair for each backward call on another thread: the latest forward call of its sequence number before it.
@@ -107,6 +110,15 @@ def hardware_tasks(trace: Trace) -> pl.Expr:
     if device_kind(trace) != NPU:
         return pl.lit(True)
     return ~pl.col("kind").cast(pl.String).eq_missing(KIND_COMMUNICATION)
+
+
+def inner_tasks(trace: Trace) -> pl.DataFrame | None:
+    """What a source has kept of the tasks that collectives consist of: text columns, and ``kernel``, the task's id."""
+    details = trace.source_table(_INNER_TASKS)
+    if details is None or "kernel" not in details.columns:
+        return None
+    details = details.with_columns(pl.col("kernel").cast(pl.Int32, strict=False)).drop_nulls("kernel")
+    return details.unique("kernel", keep="first", maintain_order=True) if details.height else None
 
 
 def _correlations(trace: Trace, table: str) -> pl.Series:

@@ -13,7 +13,7 @@ from steplens.writers.output import NothingToWriteError, Output
 from steplens.writers.text import microseconds_text, names, write_csv
 
 #: name of an allocation of the graph engine, as told apart from the framework's
-_CANN_PREFIX = "cann::"
+CANN_PREFIX = "cann::"
 
 
 def write(output: Output, path: Path) -> None:
@@ -28,7 +28,7 @@ def write(output: Output, path: Path) -> None:
     write_csv(
         rows.select(
             pl.when(graph_engine)
-            .then(pl.lit(_CANN_PREFIX) + pl.lit(rows["name"].cast(pl.String).str.strip_prefix(_CANN_PREFIX)).fill_null(""))
+            .then(pl.lit(CANN_PREFIX) + pl.lit(rows["name"].cast(pl.String).str.strip_prefix(CANN_PREFIX)).fill_null(""))
             .otherwise(pl.lit(names(rows["name"])))
             .alias("Name"),
             (pl.col("bytes").cast(pl.Float64) / 1024.0).alias("Size(KB)"),

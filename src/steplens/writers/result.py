@@ -22,18 +22,28 @@ from steplens import rundir
 from steplens.errors import InputError
 from steplens.trace.trace import Trace
 from steplens.writers import (
+    api_statistic,
+    communication,
+    database,
+    database_analysis,
     kernel_details,
     memory_record,
+    npu_module_mem,
     op_statistic,
     operator_details,
     operator_memory,
+    source_table,
     step_trace_time,
     trace_view,
 )
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, time_base_ns
 
 #: changes when the same trace would give other files, which makes every earlier result stale
-RESULT_VERSION = 1
+RESULT_VERSION = 2
+
+TEXT = "text"
+DATABASE = "db"
+EXPORT_TYPES = (TEXT, DATABASE)
 
 DONE = "done"
 FAILED = "failed"
@@ -51,11 +61,12 @@ class OutputFile:
     """One file of ``ASCEND_PROFILER_OUTPUT``.
 
     Attributes:
-        name: file name.
+        name: file name; ``{rank}`` in it becomes ``_<rank>``, or nothing where the rank is unknown.
         write: writes it to a path; raises NothingToWriteError where its source is missing.
         levels: profiler levels at which it is due.
         switch: option of the run that must be on, "" for none.
         activity: activity that must have been recorded, "" for any.
+        export: export type that it belongs to, "text" or "db".
     """
 
     name: str
@@ -63,6 +74,16 @@ class OutputFile:
     levels: tuple[str, ...]
     switch: str = ""
     activity: str = ""
+    export: str = TEXT
+
+    def name_for(self, trace: Trace) -> str:
+        """The file name of one rank."""
+        return self.name.format(rank=f"_{trace.rank}" if trace.rank >= 0 else "")
+
+
+def _passed_on(name: str, levels: tuple[str, ...], switch: str = "") -> OutputFile:
+    """A table that the source keeps."""
+    return OutputFile(f"{name}.csv", source_table.writer(name), levels, switch=switch)
 
 
 OUTPUT_FILES = (
@@ -71,8 +92,22 @@ OUTPUT_FILES = (
     OutputFile("kernel_details.csv", kernel_details.write, _DEVICE),
     OutputFile("step_trace_time.csv", step_trace_time.write, _DEVICE),
     OutputFile("op_statistic.csv", op_statistic.write, _DETAILED),
+    OutputFile("api_statistic.csv", api_statistic.write, _DETAILED),
+    OutputFile("communication.json", communication.write_times, _DETAILED),
+    OutputFile("communication_matrix.json", communication.write_matrix, _DETAILED),
     OutputFile("memory_record.csv", memory_record.write, _ALWAYS, switch="profile_memory"),
     OutputFile("operator_memory.csv", operator_memory.write, _ALWAYS, switch="profile_memory"),
+    OutputFile("npu_module_mem.csv", npu_module_mem.write, _DEVICE),
+    _passed_on("task_time", _DEVICE),
+    _passed_on("data_preprocess", (LEVEL2,)),
+    _passed_on("l2_cache", _DEVICE, switch="l2_cache"),
+    _passed_on("soc_pmu", _DEVICE, switch="l2_cache"),
+    _passed_on("nic", _DEVICE, switch="sys_io"),
+    _passed_on("roce", _DEVICE, switch="sys_io"),
+    _passed_on("pcie", _DEVICE, switch="sys_interconnection"),
+    _passed_on("hccs", _DEVICE, switch="sys_interconnection"),
+    OutputFile("ascend_pytorch_profiler{rank}.db", database.write, _ALWAYS, export=DATABASE),
+    OutputFile("analysis.db", database_analysis.write, _DEVICE, export=DATABASE),
 )
 
 
@@ -126,6 +161,7 @@ def write_result(
     run_directory: Path,
     settings: Settings,
     *,
+    export_types: Sequence[str] = (TEXT,),
     unavailable: Mapping[str, str] | None = None,
     files: Sequence[OutputFile] = OUTPUT_FILES,
     on_failure: Callable[[str, BaseException], None] = lambda name, error: None,
@@ -137,18 +173,29 @@ def write_result(
         trace: the tables of the run.
         run_directory: where ``ASCEND_PROFILER_OUTPUT`` lies or is created.
         settings: decides which outputs are due.
+        export_types: "text", "db" or both. What an earlier analysis left of the other one is removed: the clients read a
+            database in place of the text files beside it, whichever is older.
         unavailable: outputs that were asked for and cannot be written, with the reason.
         files: the table of outputs, for tests.
         on_failure: called with the file name and the exception of each output that failed, from any thread.
         on_output: called with the name of each output before it is written, from any thread.
 
     Returns:
-        file name -> what became of it, in the order of the table.
+        file name -> what became of it, in the order of the table; files of other export types are not in it.
+
+    Raises:
+        ValueError: an export type is unknown, or there is none.
     """
+    if not export_types or set(export_types) - set(EXPORT_TYPES):
+        raise ValueError(f"export_types must be some of {EXPORT_TYPES}, not {export_types!r}")
     folder = output_directory(run_directory)
     (folder / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
-    base_ns = _time_base(trace, run_directory)
-    output = Output(trace, base_ns, settings.level)
+    metadata = _metadata(run_directory)
+    base_ns = _time_base(trace, run_directory, metadata)
+    output = Output(trace, base_ns, settings.level, metadata or {})
+    due = {file.name_for(trace): file for file in files if file.export in export_types}
+    for name in {file.name_for(trace) for file in files} - set(due):
+        (folder / name).unlink(missing_ok=True)
     # Two threads: printing is native code outside the interpreter lock, and much of the rest is the kernel's copying.
     # The tables that several outputs read are loaded here, once.
     for table in ("ops", "kernels", "memory"):
@@ -156,7 +203,10 @@ def write_result(
         with contextlib.suppress(Exception):
             trace.table(table)
     with ThreadPoolExecutor(_THREADS) as pool:
-        running = {file.name: pool.submit(_write_due, file, output, settings, folder, on_output, on_failure) for file in files}
+        running = {
+            name: pool.submit(_write_due, file, output, settings, folder / name, on_output, on_failure)
+            for name, file in due.items()
+        }
         statuses = {name: future.result() for name, future in running.items()}
     statuses.update({name: OutputStatus(SKIPPED, reason) for name, reason in (unavailable or {}).items()})
     write_status(run_directory, statuses, level=settings.level, base_time_ns=base_ns, notes=list(settings.notes))
@@ -194,15 +244,14 @@ def _write_due(
     file: OutputFile,
     output: Output,
     settings: Settings,
-    folder: Path,
+    path: Path,
     on_output: Callable[[str], None],
     on_failure: Callable[[str, BaseException], None],
 ) -> OutputStatus:
-    path = folder / file.name
     if reason := why_not_due(file, settings):
         status = OutputStatus(SKIPPED, reason)
     else:
-        on_output(file.name)
+        on_output(path.name)
         status = _write_one(file, output, path, on_failure)
     if status.status != DONE:
         # an older result's file beside newer ones would pass for one of them
@@ -219,25 +268,29 @@ def _write_one(file: OutputFile, output: Output, path: Path, on_failure: Callabl
         return OutputStatus(SKIPPED, str(nothing))
     # The boundary between outputs: whatever goes wrong in one, a panic of polars included, the others are written.
     except (Exception, pl.exceptions.PanicException) as error:
-        on_failure(file.name, error)
+        on_failure(path.name, error)
         return OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
     return OutputStatus(DONE, "", path.stat().st_size, round(time.perf_counter() - begin, 6))
 
 
-def _time_base(trace: Trace, run_directory: Path) -> int:
-    """The recorded time base, or the computed one, which is then recorded for other tools and later analyses."""
-    path = run_directory / rundir.METADATA_FILE
+def _metadata(run_directory: Path) -> dict[str, Any] | None:
+    """What ``profiler_metadata.json`` holds; None where it is damaged."""
     try:
-        metadata = json.loads(path.read_bytes())
+        metadata = json.loads((run_directory / rundir.METADATA_FILE).read_bytes())
     except FileNotFoundError:
-        metadata = {}
-    except (OSError, ValueError):
-        metadata = None
-    if not isinstance(metadata, dict):
+        return {}
+    except (OSError, ValueError, RecursionError):
+        return None
+    return metadata if isinstance(metadata, dict) else None
+
+
+def _time_base(trace: Trace, run_directory: Path, metadata: dict[str, Any] | None) -> int:
+    """The recorded time base, or the computed one, which is then recorded for other tools and later analyses."""
+    if metadata is None:
         # a damaged file may still hold something for a human, so it is left alone
         return time_base_ns(trace)
     base_ns = time_base_ns(trace, metadata.get(TIME_BASE_KEY))
     if metadata.get(TIME_BASE_KEY) != base_ns:
         with contextlib.suppress(OSError):
-            rundir.write_json(path, {**metadata, TIME_BASE_KEY: base_ns}, indent=4)
+            rundir.write_json(run_directory / rundir.METADATA_FILE, {**metadata, TIME_BASE_KEY: base_ns}, indent=4)
     return base_ns

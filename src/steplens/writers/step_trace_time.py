@@ -29,20 +29,30 @@ def write(output: Output, path: Path) -> None:
 
     What the columns mean is defined by ``analysis.steps.step_times``.
     """
+    rows = step_rows(output)
+    write_csv(
+        rows.select(
+            pl.col("device").alias("Device_id"),
+            pl.col("step").alias("Step"),
+            **{title: microseconds(pl.col(column)) for title, column in _COLUMNS.items()},
+        ),
+        path,
+    )
+
+
+def step_rows(output: Output) -> pl.DataFrame:
+    """The rows of step_trace_time.csv, in ns: ``analysis.steps.step_times`` in order of step, with the device.
+
+    Raises:
+        NothingToWriteError: there is no device work, or nothing to set it against.
+    """
     device = first_device(output.trace)
     if device is None:
         raise NothingToWriteError("no device tasks and no communication were recorded")
     rows = step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
     if rows.is_empty():
         raise NothingToWriteError("neither steps nor operator calls were recorded")
-    write_csv(
-        rows.select(
-            pl.lit(device).alias("Device_id"),
-            pl.col("step").alias("Step"),
-            **{title: microseconds(pl.col(column)) for title, column in _COLUMNS.items()},
-        ),
-        path,
-    )
+    return rows.with_columns(device=pl.lit(device))
 
 
 def first_device(trace: Trace) -> int | None:

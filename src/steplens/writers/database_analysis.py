@@ -1,0 +1,108 @@
+"""``analysis.db``: step times, and what the communication library measured, as an SQLite database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.analysis.communication import communication_bandwidth, communication_matrix, communication_times
+from steplens.trace.trace import Trace
+from steplens.writers.communication import STEP_PREFIX
+from steplens.writers.database_file import DatabaseFile
+from steplens.writers.database_layout import ANALYSIS_TABLES
+from steplens.writers.output import LEVEL0, NothingToWriteError, Output
+from steplens.writers.step_trace_time import step_rows
+
+_COLUMNS = {
+    "computing": "computing_ns",
+    "communication_not_overlapped": "communication_not_overlapped_ns",
+    "overlapped": "overlapped_ns",
+    "communication": "communication_ns",
+    "free": "free_ns",
+    "stage": "stage_ns",
+    "bubble": "bubble_ns",
+    "communication_not_overlapped_and_exclude_receive": "exclude_receive_ns",
+    "preparing": "preparing_ns",
+}
+
+
+def write(output: Output, path: Path) -> None:
+    """Write analysis.db: StepTraceTime in µs, and the rows of communication.json and communication_matrix.json, in their units.
+
+    ``CommAnalyzerTime.start_timestamp`` is in µs since the Unix epoch, which a floating-point number resolves to a quarter
+    of a µs; COMMUNICATION_OP has the exact start.
+    """
+    try:
+        steps = step_rows(output)
+    except NothingToWriteError:
+        steps = None
+    times = communication_times(output.trace)
+    if steps is None and times.is_empty():
+        raise NothingToWriteError("neither device tasks nor communication were recorded")
+    with DatabaseFile(path, ANALYSIS_TABLES) as file:
+        file.create("StepTraceTime")
+        if steps is not None:
+            values = {name: pl.col(column) / 1000 for name, column in _COLUMNS.items()}
+            step = pl.col("step").cast(pl.String).fill_null("")
+            file.frame("StepTraceTime", steps.select(deviceId="device", step=step, **values))
+        if output.level != LEVEL0 or times.height:
+            _write_communication(file, output.trace, times)
+
+
+def _write_communication(file: DatabaseFile, trace: Trace, times: pl.DataFrame) -> None:
+    without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
+    for table in ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"):
+        file.create(table)
+    known = pl.lit(True) if without_steps else pl.col("step").is_not_null()
+    named = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
+    shared = {"group_name": pl.col("group").fill_null(""), "step": named, "type": pl.col("kind")}
+    file.frame(
+        "CommAnalyzerTime",
+        times.filter(known).select(
+            hccl_op_name="name",
+            start_timestamp=pl.col("start_ns") / 1000,
+            elapse_time="elapse_ms",
+            transit_time="transit_ms",
+            wait_time="wait_ms",
+            synchronization_time="synchronization_ms",
+            idle_time="idle_ms",
+            **shared,
+        ),
+    )
+    bandwidth = communication_bandwidth(trace).filter(known)
+    # a transport that moved nothing has no row
+    used = bandwidth.filter(
+        (pl.col("size_mb").fill_null(0) != 0) | (pl.col("transit_ms").fill_null(0) != 0) | pl.col("package_mb").is_not_null()
+    )
+    file.frame(
+        "CommAnalyzerBandwidth",
+        used.select(
+            hccl_op_name="name",
+            transport_type="transport",
+            transit_size="size_mb",
+            transit_time="transit_ms",
+            bandwidth="bandwidth_gbps",
+            large_packet_ratio="large_packet_ratio",
+            package_size=pl.col("package_mb").fill_null(0),
+            count=pl.col("count").fill_null(0),
+            total_duration=pl.col("duration_ms").fill_null(0),
+            **shared,
+        ),
+    )
+    file.frame(
+        "CommAnalyzerMatrix",
+        communication_matrix(trace)
+        .filter(known)
+        .select(
+            hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
+            src_rank=pl.col("source").cast(pl.String),
+            dst_rank=pl.col("destination").cast(pl.String),
+            transport_type="transport",
+            transit_size="size_mb",
+            transit_time="transit_ms",
+            bandwidth="bandwidth_gbps",
+            op_name=pl.col("op_name").fill_null(""),
+            **shared,
+        ),
+    )

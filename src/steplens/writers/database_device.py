@@ -1,0 +1,186 @@
+"""The device's tables of a profiler database: tasks, what is known of them, collectives, runtime calls, marks, overlap.
+
+On CPU and GPU the same tables hold the tasks of these devices.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.analysis.steps import computing_tasks
+from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
+from steplens.writers.database_file import DatabaseFile
+from steplens.writers.database_framework import MISSING_TEXT, global_tid
+from steplens.writers.database_layout import (
+    API_TYPES,
+    MEMCPY_OPERATIONS,
+    MSTX_MARKER,
+    MSTX_RANGE,
+    NO_ID,
+    NO_TYPE,
+    OVERLAP_TYPES,
+)
+from steplens.writers.links import Connections, hardware_tasks, inner_tasks
+from steplens.writers.metrics import metric_rows
+from steplens.writers.output import NPU, Output, device_kind, used_devices
+from steplens.writers.text import NOT_AVAILABLE, distinct_texts
+from steplens.writers.trace_device import overlap_lanes
+
+#: name of the layer whose calls have a table of their own
+_OS_LAYER = "os_runtime"
+
+#: connection of a mark that no task of a device belongs to
+_NO_MARK_CONNECTION = 4_000_000_000
+_DEFAULT_DOMAIN = "default"
+
+#: what the clients look for to find copies
+_MEMCPY = "MEMCPY_ASYNC"
+#: parts of a copy's name or type -> where it goes
+_DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 3, "ptop": 3, "htoh": 0}
+
+#: columns of COMPUTE_TASK_INFO -> columns of ``kernels``
+_COMPUTE_TEXTS = {
+    "name": "name",
+    "taskType": "core",
+    "opType": "type",
+    "inputFormats": "input_formats",
+    "inputDataTypes": "input_types",
+    "outputFormats": "output_formats",
+    "outputDataTypes": "output_types",
+    "hf32Eligible": "hf32",
+}
+_SHAPES = {"inputShapes": "input_shapes", "outputShapes": "output_shapes"}
+
+
+def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
+    """TASK, one row per task of the hardware, COMPUTE_TASK_INFO for those that compute, MEMCPY_INFO, TASK_PMU_INFO.
+
+    A task that does not compute has its name as its type; the copies of a GPU are called as those of an NPU, and
+    MEMCPY_INFO says what they do.
+    """
+    trace = output.trace
+    npu = device_kind(trace) == NPU
+    tasks = (
+        trace.required("kernels").with_columns(connection=pl.lit(found.kernels)).filter(hardware_tasks(trace)).sort("start_ns")
+    ).collect()
+    kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
+    named_by_core = kind.is_null() | kind.is_in([KIND_COMPUTE, KIND_COMMUNICATION])
+    inner = inner_tasks(trace)
+    if inner is not None:
+        named_by_core |= pl.col("id").is_in(inner["kernel"].implode())
+    types = tasks.select(
+        pl.when(named_by_core)
+        .then(pl.col("core").cast(pl.String))
+        .when((kind == KIND_COPY) & name.str.contains("(?i)memcpy") & pl.lit(not npu))
+        .then(pl.lit(_MEMCPY))
+        .otherwise(name)
+    ).to_series()
+    file.frame(
+        "TASK",
+        tasks.select(
+            startNs="start_ns",
+            endNs="end_ns",
+            deviceId=pl.col("device").fill_null(0),
+            connectionId="connection",
+            globalTaskId="id",
+            globalPid=pl.lit(pid, dtype=pl.Int64),
+            taskType=pl.lit(file.text_ids(types, missing=NOT_AVAILABLE)),
+            contextId=pl.col("context_id").fill_null(NO_ID),
+            streamId=pl.col("stream").fill_null(0),
+            taskId=pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
+            modelId=pl.col("model_id").fill_null(NO_ID),
+        ),
+    )
+    _write_computing(file, tasks.filter(kind.eq_missing(KIND_COMPUTE) | kind.is_null()).sort("id"), npu)
+    _write_copies(file, tasks.filter(kind.eq_missing(KIND_COPY)))
+    metrics = metric_rows(trace)
+    file.frame("TASK_PMU_INFO", metrics.select("value", globalTaskId="kernel", name=pl.lit(file.text_ids(metrics["name"]))))
+
+
+def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None:
+    texts = {column: pl.lit(file.text_ids(tasks[source], missing=NOT_AVAILABLE)) for column, source in _COMPUTE_TEXTS.items()}
+    texts |= {column: pl.lit(_shape_ids(file, tasks[source], npu)) for column, source in _SHAPES.items()}
+    compiled_before = pl.Series([None], dtype=pl.Int64).new_from_index(0, tasks.height).fill_null(file.text_id("static"))
+    state = file.text_ids(tasks["state"], missing=NOT_AVAILABLE) if npu else compiled_before
+    attributes = pl.repeat(file.text_id(NOT_AVAILABLE), tasks.height, eager=True)
+    numbers = {"globalTaskId": pl.col("id"), "blockNum": pl.col("blocks"), "mixBlockNum": pl.col("mix_blocks")}
+    file.frame("COMPUTE_TASK_INFO", tasks.select(**numbers, **texts, opState=pl.lit(state), attrInfo=pl.lit(attributes)))
+
+
+def _shape_ids(file: DatabaseFile, shapes: pl.Series, npu: bool) -> pl.Series:
+    """Lists of dimensions are quoted, as in op_summary; a task of an NPU may be known to have none."""
+    distinct, index = distinct_texts(shapes)
+    ids = [file.text_id(f'"{text}"' if text or npu else NOT_AVAILABLE) for text in distinct]
+    ids.append(file.text_id(NOT_AVAILABLE))
+    return pl.Series(shapes.name, ids, dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+
+
+def _write_copies(file: DatabaseFile, copies: pl.DataFrame) -> None:
+    words = copies.select(pl.concat_str(pl.col("type", "name").cast(pl.String).fill_null(""), separator="\n")).to_series()
+    distinct, index = distinct_texts(words)
+    operations = pl.Series([*map(_memcpy_operation, distinct), NO_TYPE], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    rows = copies.select("id", "bytes").with_columns(operation=operations)
+    known = rows.filter(pl.col("bytes").is_not_null() | (pl.col("operation") != NO_TYPE))
+    file.frame("MEMCPY_INFO", known.select(globalTaskId="id", size="bytes", memcpyOperation="operation"))
+
+
+def _memcpy_operation(type_and_name: str) -> int:
+    type_, _, name = type_and_name.partition("\n")
+    if type_ in MEMCPY_OPERATIONS:
+        return MEMCPY_OPERATIONS[type_]
+    return next((number for word, number in _DIRECTIONS.items() if word in name.lower()), NO_TYPE)
+
+
+def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
+    """CANN_API, calls of CUDA and ROCm among them as those of the runtime; OSRT_API: calls of the operating system."""
+    calls = output.trace.required("api").with_columns(connection=pl.lit(found.api)).sort("start_ns").collect()
+    layer = pl.col("layer").cast(pl.String)
+    system = calls.filter(layer == _OS_LAYER)
+    own = calls.filter(~layer.eq_missing(_OS_LAYER))
+    types = {name: API_TYPES[name] for name in ("runtime", "communication", "node", "model", "acl")}
+    types["hccl"] = types["communication"]
+    file.frame(
+        "CANN_API",
+        own.select(
+            startNs="start_ns",
+            endNs="end_ns",
+            type=layer.replace_strict(types, default=types["runtime"], return_dtype=pl.Int64),
+            globalTid=global_tid(pid),
+            connectionId="connection",
+            name=pl.lit(file.text_ids(own["name"], missing=NOT_AVAILABLE)),
+        ).sort("connectionId"),
+    )
+    names = pl.lit(file.text_ids(system["name"], missing=NOT_AVAILABLE))
+    file.frame("OSRT_API", system.select(name=names, globalTid=global_tid(pid), startNs="start_ns", endNs="end_ns"))
+
+
+def write_marks(file: DatabaseFile, output: Output, pid: int) -> None:
+    """MSTX_EVENTS: marks and ranges of the user."""
+    marks = output.trace.required("marks").sort("start_ns").collect()
+    file.frame(
+        "MSTX_EVENTS",
+        marks.select(
+            startNs="start_ns",
+            endNs="end_ns",
+            eventType=pl.when(pl.col("end_ns") > pl.col("start_ns")).then(MSTX_RANGE).otherwise(MSTX_MARKER),
+            rangeId=pl.int_range(pl.len(), dtype=pl.Int64),
+            category=pl.lit(MISSING_TEXT, dtype=pl.Int64),
+            message=pl.lit(file.text_ids(marks["message"], missing="")),
+            globalTid=global_tid(pid),
+            endGlobalTid=global_tid(pid),
+            domainId=pl.lit(file.text_ids(marks["domain"], missing=_DEFAULT_DOMAIN)),
+            connectionId=pl.col("correlation").fill_null(_NO_MARK_CONNECTION),
+        ),
+    )
+
+
+def write_overlap(file: DatabaseFile, output: Output) -> None:
+    """OVERLAP_ANALYSIS: the lanes of trace_view.json."""
+    trace, first = output.trace, 1
+    for device in used_devices(trace):
+        lanes = overlap_lanes(device, computing_tasks(trace), trace.required("communication"))
+        for number, intervals in zip(OVERLAP_TYPES.values(), lanes, strict=False):
+            rows = pl.DataFrame({"startNs": intervals.start, "endNs": intervals.end})
+            ids = pl.int_range(first, first + pl.len(), dtype=pl.Int64)
+            file.frame("OVERLAP_ANALYSIS", rows.with_columns(id=ids, deviceId=pl.lit(device), type=pl.lit(number)))
+            first += rows.height
