@@ -143,15 +143,17 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
     same_stream = (tasks["stream"] == tasks["stream"].shift()) & tasks["device"].eq_missing(tasks["device"].shift())
     same_launch = (tasks["correlation"] == tasks["correlation"].shift()).fill_null(False)
     allowed = _JITTER_NS + resolution(tasks["start_ns"])
-    overlap = tasks["end_ns"].shift() - tasks["start_ns"]
-    overlap = overlap.filter((same_stream & ~same_launch & (overlap > allowed)).fill_null(False))
-    if not len(overlap):
+    reach = tasks.select(pl.col("end_ns").cum_max().over("device", "stream")).to_series()
+    overlap = reach.shift() - tasks["start_ns"]
+    lengths = tasks["end_ns"] - tasks["start_ns"]
+    found = (same_stream & ~same_launch & (overlap > allowed)).fill_null(False)
+    if not found.any():
         return
-    busy = int((tasks["end_ns"] - tasks["start_ns"]).sum())
-    total = int(overlap.sum())
+    busy = int(lengths.sum())
+    total = int(pl.select(pl.min_horizontal(overlap, lengths)).to_series().filter(found).sum())
     message = f"tasks of one stream overlap, by {length(total)} of {length(busy)} of device time"
     severity, unsafe = (WARNING, (KERNEL_TIMES, OVERLAP)) if total > _MUCH * busy else (INFO, ())
-    yield finding("overlapping_tasks", severity, len(overlap), message, *unsafe)
+    yield finding("overlapping_tasks", severity, int(found.sum()), message, *unsafe)
 
 
 def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:

@@ -118,9 +118,12 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFind
 def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
     """The clocks of the ranks agree: a collective ends at one time on all of them.
 
-    Collectives are paired by step, name and order of start within both. The offset of a rank is the median distance of
-    their ends from those of the lowest rank; half of the distances lie within the scatter. Where ranks have no collective
-    in common, the beginnings of their steps are compared, which must be nearer than half a step.
+    1. Collectives are paired by step, name and order of start within both, where a step has equally many on both ranks;
+       where that pairs too few, by name and order of start in the whole trace.
+    2. The offset of a rank is the median distance of their ends from those on the lowest rank; half of the distances lie
+       within the scatter.
+    3. Where ranks have no collectives in common, the beginnings of their steps are compared: they must be nearer to each
+       other than half a step.
     """
     by_rank: dict[int, list[Trace]] = {}
     for _, trace in traces:
@@ -131,8 +134,7 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
     reference = min(by_rank)
     ends = _collective_ends(by_rank[reference])
     for rank in sorted(by_rank)[1:]:
-        both = _collective_ends(by_rank[rank]).join(ends, on=["step", "name", "calls", "number"], suffix="_reference")
-        distance = both["end_ns"] - both["end_ns_reference"]
+        distance = _distances(ends, _collective_ends(by_rank[rank]))
         if len(distance) >= _LEAST:
             offset = _median(distance)
             scatter = _median((distance - offset).abs())
@@ -189,15 +191,27 @@ def _description(trace: Trace) -> dict[str, Any]:
 
 
 def _collective_ends(traces: list[Trace]) -> pl.DataFrame:
-    """End of every collective with its step, its name, how many of it the step has, and its number among them."""
+    """End, step and name of every collective, in order of start."""
     columns = ["step", "name", "start_ns", "end_ns"]
     frames = [
         trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE).select(columns).collect()
         for trace in traces
     ]
-    each = pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls().sort("start_ns")
-    of = ["step", "name"]
-    return each.with_columns(calls=pl.len().over(of), number=pl.int_range(pl.len()).over(of)).drop("start_ns")
+    return pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls("end_ns").sort("start_ns").drop("start_ns")
+
+
+def _distances(reference: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
+    """How much later each collective ends on the other rank, ns."""
+    distance = pl.Series(dtype=pl.Int64)
+    for of in (["step", "name"], ["name"]):
+        sides = [
+            frame.with_columns(calls=pl.len().over(of), number=pl.int_range(pl.len()).over(of)) for frame in (reference, other)
+        ]
+        both = sides[0].join(sides[1], on=[*of, "calls", "number"], suffix="_other")
+        distance = both["end_ns_other"] - both["end_ns"]
+        if len(distance) >= _LEAST:
+            break
+    return distance
 
 
 def _steps(traces: list[Trace]) -> pl.DataFrame:

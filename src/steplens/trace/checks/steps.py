@@ -17,6 +17,7 @@ from steplens.trace.health import (
     HealthFinding,
     finding,
 )
+from steplens.trace.steps import step_of
 
 #: a first step this much longer than the others is still warming up (compiling, allocating, filling caches)
 _SLOW = 2.0
@@ -73,11 +74,7 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
     steps = tables.get("steps")
     if steps is None or steps.height < 2:
         return
-    tasks = device_tasks(tables)
-    counts: list[int] | None = None
-    if tasks is not None and tasks["step"].null_count() < tasks.height:
-        of_step = dict(tasks["step"].value_counts().iter_rows())
-        counts = [of_step.get(number, 0) for number in steps["id"].to_list()]
+    counts = _tasks_per_step(tables, steps)
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
     number = steps["id"].to_list()
     for row, which, check in ((0, "first", "incomplete_first_step"), (-1, "last", "incomplete_last_step")):
@@ -97,6 +94,19 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
                 "recording ended inside it"
             )
             yield finding(check, WARNING, 1, message, STEP_TIMES, STEP_AVERAGES)
+
+
+def _tasks_per_step(tables: Tables, steps: pl.DataFrame) -> list[int] | None:
+    """How many device tasks each step launched, or, where launches are unknown, holds; None without device tasks."""
+    tasks = device_tasks(tables)
+    if tasks is None:
+        return None
+    launched = step_of(tasks["launch_ns"].fill_null(-1).to_numpy(), steps.sort("start_ns"))
+    of_task = pl.select(pl.coalesce(launched, tasks["step"])).to_series()
+    if of_task.null_count() == len(of_task):
+        return None
+    of_step = dict(of_task.value_counts().iter_rows())
+    return [of_step.get(number, 0) for number in steps["id"].to_list()]
 
 
 def _without(values: list[int], row: int) -> list[int]:

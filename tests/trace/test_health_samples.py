@@ -1,0 +1,60 @@
+"""The certificates of untouched recordings: what is odd about each is known, and nothing else is said."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from steplens.trace.health import ERROR, INFO, WARNING
+from steplens.trace.run import open_run
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+#: recorded trace -> findings: check, severity, count
+KINETO: dict[str, list[tuple[str, str, int]]] = {
+    "cpu_only_rank34": [("missing_ranks", INFO, 299)],
+    # whole microseconds; two memsets of nothing
+    "cuda_alexnet": [("timestamp_precision", INFO, 1), ("copies_without_tasks", INFO, 2)],
+    # Kineto itself counted the records that it left out
+    "cuda_nccl_distributed": [
+        ("out_of_range_records", INFO, 4181),
+        ("copies_without_tasks", INFO, 3),
+        ("missing_ranks", INFO, 1),
+    ],
+    "cuda_ns_resolution_rank0": [("out_of_range_records", INFO, 3829), ("copies_without_tasks", INFO, 235)],
+    # its distributedInfo names the back end and no rank
+    "cuda_rank_missing": [("timestamp_precision", INFO, 1), ("rank_unknown", WARNING, 1)],
+    "cuda_sampled_rank0": [("timestamp_precision", INFO, 1), ("missing_ranks", INFO, 127)],
+    "cuda_sampled_rank1": [("timestamp_precision", INFO, 1), ("missing_ranks", INFO, 127)],
+    # ProfilerStep#2 lasts 49 us, ProfilerStep#1 9.3 ms: the profiler was stopped right after a step()
+    "rocm_mi250_minitoy": [("incomplete_last_step", WARNING, 1)],
+}
+
+
+def copied(name: str, tmp_path: Path) -> Path:
+    source = SHARED / name
+    if not source.exists():
+        pytest.skip("the shared test data is not beside this checkout")
+    target = tmp_path / source.name
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copy(source, target)
+    return target
+
+
+@pytest.mark.parametrize("name", KINETO)
+def test_recorded_kineto_traces(name: str, tmp_path: Path) -> None:
+    health = open_run(copied(f"kineto/{name}.json.gz", tmp_path)).health()
+    assert sorted(health.select("check", "severity", "count").rows()) == sorted(KINETO[name]), health["message"].to_list()
+    assert ERROR not in health["severity"].to_list()
+
+
+def test_two_ranks_of_one_job(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        copied(f"kineto/cuda_sampled_rank{rank}.json.gz", tmp_path)
+    health = open_run(tmp_path).health()
+    assert sorted(health["check"].to_list()) == ["missing_ranks", "timestamp_precision", "timestamp_precision"]
+    assert health["severity"].unique().to_list() == [INFO]
