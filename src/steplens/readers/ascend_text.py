@@ -1,0 +1,307 @@
+"""Reads the result files of the Ascend PyTorch Profiler, or of steplens: the text files of ASCEND_PROFILER_OUTPUT.
+
+trace_view.json holds the events, kernel_details.csv what the devices' kernels were, the other files what neither has.
+A file that is missing takes away what only it holds; health says what that makes unsafe.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers import ascend_csv
+from steplens.readers.ascend_communication import read_communication, read_communication_matrix
+from steplens.readers.ascend_kernel_list import with_kernel_list
+from steplens.readers.ascend_link import through_queue
+from steplens.readers.ascend_timeline import read_timeline
+from steplens.readers.kineto import meta_frame
+from steplens.readers.run_directory import read_json
+from steplens.trace.build import build_trace
+from steplens.trace.health import (
+    CALL_STACKS,
+    COMMUNICATION_TIMES,
+    COMMUNICATION_VOLUME,
+    ERROR,
+    HOST_AGAINST_DEVICE,
+    INFO,
+    KERNEL_DETAILS,
+    MEMORY,
+    OPERATOR_CALLS,
+    OPERATOR_DEVICE_TIMES,
+    OPERATOR_TIMES,
+    RUN_OPTIONS,
+    STEP_TIMES,
+    WARNING,
+    HealthLog,
+)
+from steplens.trace.schema import CORE_CPU, NAME
+from steplens.trace.trace import Trace
+
+TIMELINE = "trace_view.json"
+KERNELS = "kernel_details.csv"
+_MEMORY_RECORD = "memory_record.csv"
+_OPERATOR_MEMORY = "operator_memory.csv"
+_MODULE_MEMORY = "npu_module_mem.csv"
+_COMMUNICATION = "communication.json"
+_MATRIX = "communication_matrix.json"
+
+#: files that are handed on, besides those of ascend_csv.SOURCE_TABLES
+_HANDED_ON = {
+    **{f"{name}.csv": read for name, read in ascend_csv.SOURCE_TABLES.items() if name != "aicpu"},
+    "data_preprocess.csv": ascend_csv.read_data_preprocess,
+    "step_trace_time.csv": ascend_csv.read_step_trace_time,
+}
+#: any of these makes a folder a result
+_FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY, _COMMUNICATION, _MATRIX, *_HANDED_ON)
+_INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d{{1,9}}))?\.json$")
+_FORMAT = {"source_format": "ascend_text"}
+_BASE_KEY = "base_time_ns"
+_EVENTS = ("ops", "python", "kernels", "communication", "api", "memory", "allocations", "counters", "gc", "marks")
+
+#: start times of communication.json have lost digits
+_START_TOLERANCE_NS = 1_000
+
+
+def detect(output_folder: Path) -> bool:
+    """Whether a folder holds result files."""
+    return any((output_folder / name).is_file() for name in _FILES)
+
+
+def sources(output_folder: Path, run_directory: Path) -> list[Path]:
+    """The files that decide what the tables of a result folder hold."""
+    named = [*(output_folder / name for name in _FILES), run_directory / rundir.METADATA_FILE]
+    return [*(file for file in named if file.is_file()), *_info_files(run_directory)]
+
+
+def read_trace(output_folder: Path, run_directory: Path) -> Trace:
+    """The trace of a result folder.
+
+    Args:
+        output_folder: ``ASCEND_PROFILER_OUTPUT``.
+        run_directory: where ``profiler_info*.json`` and ``profiler_metadata.json`` lie; may be the same.
+
+    Raises:
+        InputError: as ``read``.
+    """
+    health = HealthLog()
+    tables = read(output_folder, run_directory, health)
+    return build_trace(run_directory, tables, health, cpu_is_device=_is_cpu_run(tables))
+
+
+def read_timeline_trace(path: Path) -> Trace:
+    """The trace of one msprof_*.json or trace_view.json on its own.
+
+    Raises:
+        InputError: it cannot be read or holds no event.
+    """
+    health = HealthLog()
+    tables = _linked(read_timeline([path], health))
+    _require_events(tables, path)
+    tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta")])
+    return build_trace(path, tables, health, cpu_is_device=_is_cpu_run(tables))
+
+
+def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """The raw tables of a result folder.
+
+    Raises:
+        InputError: no file of it can be read, or none holds an event.
+    """
+    info, values = _description(run_directory, health)
+    base_ns = values.get(_BASE_KEY)
+    base_ns = base_ns if type(base_ns) is int and 0 <= base_ns < 1 << 62 else 0
+    tables, base_ns = _timeline(output_folder / TIMELINE, base_ns, health)
+    if (output_folder / KERNELS).is_file():
+        details, metrics = ascend_csv.read_kernel_details([output_folder / KERNELS], health, base_ns=base_ns)
+        tables = with_kernel_list(tables, details, metrics, health)
+    tables.update(_memory(output_folder, base_ns, health))
+    _add(tables, "counters", output_folder / _MODULE_MEMORY, health, base_ns=base_ns)
+    for name, read_rows in _HANDED_ON.items():
+        if (output_folder / name).is_file():
+            rows = read_rows([output_folder / name], health)
+            tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), *([rows] if rows.height else [])])
+    if (output_folder / _COMMUNICATION).is_file():
+        tables.update(read_communication(output_folder / _COMMUNICATION, health, base_ns=base_ns))
+    if (output_folder / _MATRIX).is_file():
+        tables["communication_matrix"] = read_communication_matrix(output_folder / _MATRIX, health)
+    tables = _with_groups(_linked(tables), values.get("parallel_group_info"))
+    tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta"), meta_frame(values)])
+    tables = {name: frame for name, frame in tables.items() if frame.height}
+    _require_events(tables, output_folder)
+    _report_missing(output_folder, tables, info, health)
+    return tables
+
+
+def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl.DataFrame], int]:
+    """The tables of the timeline, and the time base of the result; none where it is missing or unreadable."""
+    lost = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES, CALL_STACKS, HOST_AGAINST_DEVICE)
+    if not path.is_file():
+        health.add("missing_file", ERROR, 1, f"{path.name} is missing: no operators, no Python calls, no links to the host", lost)
+        return {}, base_ns
+    try:
+        tables = read_timeline([path], health, base_ns=base_ns)
+    except InputError as error:
+        health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", lost)
+        return {}, base_ns
+    for value in tables["meta"].filter(pl.col("key") == _BASE_KEY)["value"]:
+        base_ns = json.loads(value)
+    return tables, base_ns
+
+
+def _linked(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Launch points of device tasks taken back through the task queue."""
+    found = {
+        name: through_queue(tables[name], tables.get("task_queue"))
+        for name in ("kernels", "communication")
+        if _can_link(tables, name)
+    }
+    return {**tables, **found}
+
+
+def _can_link(tables: Mapping[str, pl.DataFrame], name: str) -> bool:
+    return name in tables and "launch_tid" in tables[name].columns
+
+
+def _memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
+    found = {}
+    if (folder / _MEMORY_RECORD).is_file():
+        found["memory"] = ascend_csv.read_memory_record([folder / _MEMORY_RECORD], health, base_ns=base_ns)
+    if (folder / _OPERATOR_MEMORY).is_file():
+        found["allocations"] = ascend_csv.read_operator_memory([folder / _OPERATOR_MEMORY], health, base_ns=base_ns)
+    return found
+
+
+def _add(tables: dict[str, pl.DataFrame], name: str, path: Path, health: HealthLog, *, base_ns: int) -> None:
+    if path.is_file():
+        rows = ascend_csv.read_npu_module_mem([path], health, base_ns=base_ns)
+        if rows.height:
+            tables[name] = pl.concat([*_present(tables, name), rows], how="diagonal_relaxed")
+
+
+def _present(tables: Mapping[str, pl.DataFrame], name: str) -> list[pl.DataFrame]:
+    return [tables[name]] if name in tables else []
+
+
+def _with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.DataFrame]:
+    """Communication operations with the group that communication.json names and its size; their exact starts there.
+
+    The timeline only numbers groups, and communication.json has cut the digits of the starts.
+    """
+    operations, times = tables.get("communication"), tables.get("communication_times")
+    if operations is None:
+        return tables
+    if times is not None and times.height:
+        named = times.filter(pl.col("group").is_not_null()).unique("name", keep="first").select("name", _group="group")
+        operations = operations.join(named, on="name", how="left", maintain_order="left")
+        known = pl.col("group").cast(pl.String) if "group" in operations.columns else pl.lit(None, dtype=pl.String)
+        operations = operations.with_columns(group=pl.coalesce(pl.col("_group").cast(pl.String), known).cast(NAME)).drop("_group")
+        exact = operations.select("name", _start="start_ns").unique("name", keep="none")
+        times = times.join(exact, on="name", how="left", maintain_order="left")
+        near = (pl.col("_start") - pl.col("start_ns")).abs() <= _START_TOLERANCE_NS
+        tables["communication_times"] = times.with_columns(start_ns=pl.when(near).then("_start").otherwise("start_ns")).drop(
+            "_start"
+        )
+    sizes = _group_sizes(groups)
+    if sizes and "group" in operations.columns:
+        size = pl.col("group").cast(pl.String).replace_strict(sizes, default=None, return_dtype=pl.Int32)
+        own = pl.col("ranks").cast(pl.Int32) if "ranks" in operations.columns else pl.lit(None, dtype=pl.Int32)
+        operations = operations.with_columns(ranks=pl.coalesce(own, size))
+    return {**tables, "communication": operations}
+
+
+def _group_sizes(groups: Any) -> dict[str, int]:
+    """Number of ranks of each group, by its id and its name."""
+    sizes: dict[str, int] = {}
+    for key, group in groups.items() if isinstance(groups, dict) else ():
+        ranks = group.get("global_ranks") if isinstance(group, dict) else None
+        if isinstance(ranks, list):
+            sizes[key] = len(ranks)
+            if isinstance(group.get("group_name"), str):
+                sizes.setdefault(group["group_name"], len(ranks))
+    return sizes
+
+
+def _description(run_directory: Path, health: HealthLog) -> tuple[dict[str, Any], dict[str, Any]]:
+    """profiler_info, and what becomes of it and of profiler_metadata in ``meta``."""
+    values: dict[str, Any] = dict(read_json(run_directory / rundir.METADATA_FILE, health))
+    files = _info_files(run_directory)
+    info = read_json(files[0], health) if files else {}
+    if not info:
+        message = "profiler_info.json is missing, so the options of the run are unknown"
+        health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
+    for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version", "torch_version", "steplens_version"):
+        if key in info:
+            values[key] = info[key]
+    named = _INFO_NAME.match(files[0].name) if files else None
+    ranks = [info.get("rank_id"), int(named[1]) if named and named[1] else None]
+    rank = next((value for value in ranks if type(value) is int and value >= 0), None)
+    if rank is not None:
+        values["rank"] = rank
+    distributed = values.get("distributed_args")
+    if isinstance(distributed, dict) and type(distributed.get("world_size")) is int:
+        values["world_size"] = distributed["world_size"]
+    return info, values
+
+
+def _info_files(run_directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in run_directory.iterdir() if _INFO_NAME.match(path.name) and path.is_file())
+    except OSError:
+        return []
+
+
+def _without_repetition(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(frames).unique("key", keep="last", maintain_order=True)
+
+
+def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
+    """Whether the CPU is the device: all tasks are its own, or nothing but the CPU was recorded."""
+    if "kernels" in tables:
+        return bool((tables["kernels"]["core"].cast(pl.String) == CORE_CPU).all())
+    config = next((json.loads(value) for key, value in tables["meta"].iter_rows() if key == "config"), None)
+    common = config.get("common_config") if isinstance(config, dict) else None
+    activities = common.get("activities") if isinstance(common, dict) else None
+    return isinstance(activities, list) and bool(activities) and all(str(name).endswith(CORE_CPU) for name in activities)
+
+
+def _require_events(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
+    if not any(name in tables for name in _EVENTS):
+        raise InputError(path, "holds no event that steplens knows", "Give the result of a run, or the run's raw data")
+
+
+def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], info: Mapping[str, Any], health: HealthLog) -> None:
+    """Report the files that a recording with these options has and the folder lacks."""
+    config = info.get("config")
+    common, experimental = (
+        (part if isinstance(part := config.get(f"{name}_config"), dict) else {} for name in ("common", "experimental"))
+        if isinstance(config, dict)
+        else ({}, {})
+    )
+    level = experimental.get("_profiler_level")
+    accelerated = not _is_cpu_run(tables)
+    due: list[tuple[bool, str, str, tuple[str, ...]]] = [
+        (
+            accelerated and ("kernels" in tables or level in ("Level0", "Level1", "Level2")) and level != "Level_none",
+            KERNELS,
+            "types and measurements of kernels are unknown, and what computes was concluded from the kind of task",
+            (KERNEL_DETAILS,),
+        ),
+        (bool(common.get("profile_memory")), _MEMORY_RECORD, "totals of the allocators are unknown", (MEMORY,)),
+        (bool(common.get("profile_memory")), _OPERATOR_MEMORY, "allocations are unknown", (MEMORY,)),
+        (
+            accelerated and level in ("Level1", "Level2") and "communication" in tables,
+            _COMMUNICATION,
+            "waits, sizes and groups of communication operations are unknown",
+            (COMMUNICATION_TIMES, COMMUNICATION_VOLUME),
+        ),
+    ]
+    for expected, name, consequence, unsafe in due:
+        if expected and not (folder / name).is_file():
+            health.add("missing_file", WARNING, 1, f"{name} is missing: {consequence}", unsafe)

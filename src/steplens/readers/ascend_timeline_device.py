@@ -1,0 +1,316 @@
+"""The device half of an Ascend timeline: tasks of the hardware, communication operations, and what launched them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from steplens.readers.ascend_timeline_host import paired
+from steplens.trace.device_work import with_kind
+from steplens.trace.health import INFO, OPERATOR_DEVICE_TIMES, HealthLog
+from steplens.trace.nesting import Int64Array
+from steplens.trace.schema import (
+    COLLECTIVE,
+    CORE_CPU,
+    KIND_COMMUNICATION,
+    KIND_COMPUTE,
+    KIND_COPY,
+    KIND_OTHER,
+    NAME,
+    RECEIVE,
+    SEND,
+)
+
+#: scheduler's names of tasks that compute, where no list of kernels tells. DSA generates random numbers.
+COMPUTE_TASKS = (
+    "AI_CORE", "AI_VECTOR_CORE", "AIC", "AIV", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "AICPU", "DSA_SQE", "KERNEL_AICORE",
+    "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", CORE_CPU,
+)  # fmt: skip
+#: the cores of a GPU, of whose tasks the type tells what they do
+_GPU_CORES = ("CUDA", "ROCM")
+_COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", "MEMCPY_ASYNC")
+_COPY_NAME = "MEMCPY"
+_COMMUNICATION_CORE = "HCCL"
+#: the parts of a collective that run as kernels of their own; the collective is counted already
+COMMUNICATION_KERNEL_NAME = r"(AicpuKernel|AivKernel)$"
+
+_COMPUTING = "Computing"
+_COMMUNICATING = "Communication"
+#: the lanes of the overlap analysis print starts and ends rounded to ns, tasks a start and a length: rounding apart
+_ROUNDING_NS = 1
+
+#: a number in 32 bits that means none
+_NO_NUMBER = 0xFFFF_FFFF
+
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("INT8", "UINT8", "HIF8", "FP8E4M3", "FP8E5M2", "FP8E8M0"), 1),
+    **dict.fromkeys(("INT16", "UINT16", "FP16", "BFP16", "BF16"), 2),
+    **dict.fromkeys(("INT32", "UINT32", "FP32"), 4),
+    **dict.fromkeys(("INT64", "UINT64", "FP64"), 8),
+    "INT128": 16,
+}
+
+
+@dataclass(frozen=True)
+class DeviceEvents:
+    """What a timeline holds of devices; events have start_ns and end_ns, arrows start_ns.
+
+    Attributes:
+        hardware: device tasks, with ``device``.
+        communication: communication operations and their parts, with ``device``.
+        overlap: the lanes of the overlap analysis, with ``device``.
+        groups: (process id, thread id) -> name of a lane of communication operations.
+        launches: starts of the arrows from runtime calls to device tasks (process ids of the OS).
+        launched: their ends.
+        operators: starts of the arrows from framework operators to device tasks.
+        operated: their ends.
+        calls: CANN's calls (process ids of the OS).
+    """
+
+    hardware: pl.DataFrame
+    communication: pl.DataFrame
+    overlap: pl.DataFrame
+    groups: dict[tuple[int, int], str]
+    launches: pl.DataFrame
+    launched: pl.DataFrame
+    operators: pl.DataFrame
+    operated: pl.DataFrame
+    calls: pl.DataFrame
+
+
+def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """``kernels`` and ``communication`` of a timeline; every communication operation is a row of both.
+
+    The parts of an operation (waits, reductions, copies on its planes) appear twice in a timeline, as such and as tasks
+    of the hardware; the latter are kept.
+    """
+    operations = _operations(found)
+    tasks = _tasks(found)
+    launches = _launch_points(found, health)
+    if tasks.height:
+        tasks = _snapped(_launched(tasks, launches), found.overlap, _COMPUTING)
+        tasks = _from_calls(tasks, found.calls)
+    if operations.height:
+        operations = _snapped(_launched(operations, launches), found.overlap, _COMMUNICATING)
+        operations = _from_calls(operations, found.calls)
+        operations, tasks = _without_twins(operations, tasks)
+    tables = {}
+    communication_tasks = _operation_tasks(operations) if operations.height else operations
+    if tasks.height or operations.height:
+        kernels = pl.concat([frame for frame in (tasks, communication_tasks) if frame.height], how="diagonal_relaxed")
+        tables["kernels"] = kernels.drop("pid", "tid").sort("device", "stream", "start_ns", maintain_order=True)
+    if operations.height:
+        tables["communication"] = operations.drop("pid", "tid", "core", "task_id").sort("start_ns", maintain_order=True)
+    return tables
+
+
+def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Operations with stream, task_id and core; tasks without those that are operations (steplens lists them there, too)."""
+    core = pl.lit(_COMMUNICATION_CORE, dtype=NAME)
+    if not tasks.height:
+        nothing = pl.lit(None, dtype=pl.Int64)
+        return operations.with_columns(stream=nothing, task_id=nothing, core=core), tasks
+    same = ["device", "name", "start_ns"]
+    twins = tasks.select(*same, "stream", "task_id", "core").unique(same, keep="first")
+    with_stream = operations.join(twins, on=same, how="left", maintain_order="left")
+    lonely = tasks.join(operations.select(same).unique(), on=same, how="anti", maintain_order="left")
+    return with_stream.with_columns(pl.coalesce("core", core).alias("core")), lonely
+
+
+def _optional(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:
+    return pl.col(column) if column in frame.columns else pl.lit(None, dtype=dtype)
+
+
+def _tasks(found: DeviceEvents) -> pl.DataFrame:
+    """Device tasks; ``core`` is what the scheduler calls them until a list of kernels knows better."""
+    frame = found.hardware
+    if not frame.height:
+        return frame
+    subtask = _optional(frame, "subtask")
+    tasks = frame.select(
+        "name", "pid", "tid", "device", "start_ns", "end_ns",
+        core=_optional(frame, "task_type", NAME),
+        task_type=_optional(frame, "task_type", NAME),
+        stream=pl.coalesce(_optional(frame, "physical_stream"), _optional(frame, "stream"), "tid"),
+        correlation=_optional(frame, "connection_id"),
+        task_id=_optional(frame, "task"),
+        model_id=_optional(frame, "model"),
+        context_id=pl.when(subtask != _NO_NUMBER).then(subtask),
+    )  # fmt: skip
+    return tasks.with_columns(kind=_kind(tasks, found.overlap))
+
+
+def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
+    """What each task does: by its core, and inside the computing lane where the timeline has one."""
+    core, name = pl.col("core").cast(pl.String).fill_null(""), pl.col("name").cast(pl.String)
+    computing = core.is_in(COMPUTE_TASKS) & ~name.str.contains(COMMUNICATION_KERNEL_NAME)
+    lanes = overlap.filter(overlap["name"].cast(pl.String) == _COMPUTING) if overlap.height else overlap
+    if lanes.height:
+        computing &= pl.lit(_inside(tasks, lanes))
+    kind = (
+        pl.when(computing)
+        .then(pl.lit(KIND_COMPUTE))
+        .when(core == _COMMUNICATION_CORE)
+        .then(pl.lit(KIND_COMMUNICATION))
+        .when(core.is_in(_COPY_TASKS) | name.str.contains(_COPY_NAME, literal=True))
+        .then(pl.lit(KIND_COPY))
+        .otherwise(pl.lit(KIND_OTHER))
+    )
+    if tasks["core"].cast(pl.String).is_in(_GPU_CORES).any():
+        by_type = with_kind(tasks.with_columns(type=pl.lit("kernel"))).get_column("kind").cast(pl.String)
+        kind = pl.when(core.is_in(_GPU_CORES)).then(by_type).otherwise(kind)
+    return tasks.select(kind.cast(NAME).alias("kind")).to_series()
+
+
+def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
+    """Which tasks start inside a range of the lane of their device; all do on a device without ranges."""
+    inside = np.ones(tasks.height, dtype=bool)
+    devices, start = tasks["device"].to_numpy(), tasks["start_ns"].to_numpy()
+    for (device,), ranges in lanes.sort("start_ns").partition_by("device", as_dict=True).items():
+        rows = np.flatnonzero(devices == device)
+        first: Int64Array = ranges["start_ns"].to_numpy()
+        # one ns wider, since ranges and tasks are rounded apart
+        last = np.maximum.accumulate(ranges["end_ns"].to_numpy()) + _ROUNDING_NS
+        index = np.searchsorted(first, start[rows] + _ROUNDING_NS, side="right") - 1
+        inside[rows] = (index >= 0) & (start[rows] <= last[np.maximum(index, 0)])
+    return pl.Series(inside)
+
+
+def _operations(found: DeviceEvents) -> pl.DataFrame:
+    """Communication operations: the events on the lanes of groups, not those on the planes below."""
+    frame = found.communication
+    if not frame.height:
+        return frame
+    lanes = pl.DataFrame(
+        [(pid, tid, _group_name(name)) for (pid, tid), name in found.groups.items()],
+        schema={"pid": pl.Int64, "tid": pl.Int64, "lane": pl.String},
+        orient="row",
+    )
+    name = pl.col("name").cast(pl.String)
+    frame = frame.join(lanes, on=["pid", "tid"], how="left", maintain_order="left")
+    is_operation = pl.col("lane").is_not_null() | name.str.contains("(?i)^hcom_")
+    if "alg_type" in frame.columns:
+        is_operation |= pl.col("alg_type").is_not_null()
+    frame = frame.filter(is_operation)
+    own_group = _optional(frame, "group", NAME).cast(pl.String)
+    # steplens says the kind of each operation and the group where it knows one; its lanes are numbered otherwise
+    group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
+    elements = _optional(frame, "elements")
+    data_type = _optional(frame, "data_type", NAME)
+    known = data_type.cast(pl.String).replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    return frame.select(
+        "name", "pid", "tid", "device", "start_ns", "end_ns",
+        kind=pl.coalesce(_optional(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
+        operation=operation_name(name).cast(NAME),
+        group=group.cast(NAME),
+        ranks=_optional(frame, "ranks").cast(pl.Int32),
+        elements=elements,
+        bytes=pl.coalesce(_optional(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * known)),
+        dtype=data_type,
+        algorithm=_optional(frame, "alg_type", NAME),
+        correlation=_optional(frame, "connection_id"),
+        model_id=_optional(frame, "model"),
+    )  # fmt: skip
+
+
+def _group_name(lane: str) -> str:
+    return lane.removeprefix("Group ").removesuffix(" Communication")
+
+
+def operation_kind(name: pl.Expr) -> pl.Expr:
+    """Kind of a communication operation by its name (text)."""
+    lower = name.str.to_lowercase()
+    return (
+        pl.when(lower.str.starts_with("hcom_receive"))
+        .then(pl.lit(RECEIVE))
+        .when(lower.str.starts_with("hcom_send"))
+        .then(pl.lit(SEND))
+        .otherwise(pl.lit(COLLECTIVE))
+    )
+
+
+def operation_name(name: pl.Expr) -> pl.Expr:
+    """``hcom_allReduce__586_0_1`` -> ``allreduce``; null for another name."""
+    return name.str.extract("(?i)^hcom_([a-z]+)_", 1).str.to_lowercase()
+
+
+def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
+    """Communication operations as device tasks."""
+    return operations.select(
+        "name", "pid", "tid", "device", "stream", "start_ns", "end_ns", "core", "correlation", "task_id", "model_id", "launch_ns",
+        "launch_pid", "launch_tid",
+        type=pl.col("name").cast(pl.String).str.extract("(?i)^(hcom_[a-z]+_)", 1).cast(NAME),
+        kind=pl.lit(KIND_COMMUNICATION, dtype=NAME),
+    )  # fmt: skip
+
+
+def _launch_points(found: DeviceEvents, health: HealthLog) -> pl.DataFrame:
+    """Per task (pid, tid, start_ns) the point on a host thread where the runtime, or else an operator, launched it."""
+    points = []
+    for starts, ends in ((found.launches, found.launched), (found.operators, found.operated)):
+        pairs = paired(starts, ends)
+        missing = starts.height + ends.height - 2 * pairs.height
+        if missing:
+            health.add(
+                "unmatched_launches",
+                INFO,
+                missing,
+                "ends of arrows from launches to device tasks have no other end, or a second one",
+                OPERATOR_DEVICE_TIMES,
+            )
+        if pairs.height:
+            points.append(
+                pairs.select(
+                    pid="pid_to",
+                    tid="tid_to",
+                    start_ns="start_ns_to",
+                    launch_ns="start_ns",
+                    launch_pid="pid",
+                    launch_tid="tid",
+                )
+            )
+    if not points:
+        return pl.DataFrame()
+    return pl.concat(points).unique(["pid", "tid", "start_ns"], keep="first", maintain_order=True)
+
+
+def _launched(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    if not launches.height:
+        nothing = pl.lit(None, dtype=pl.Int64)
+        return tasks.with_columns(launch_ns=nothing, launch_pid=nothing, launch_tid=nothing)
+    return tasks.join(launches, on=["pid", "tid", "start_ns"], how="left", maintain_order="left")
+
+
+def _from_calls(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Launch points of tasks to which no arrow leads, from CANN's call with their connection id."""
+    if not calls.height or "connection_id" not in calls.columns:
+        return tasks
+    worthwhile = [KIND_COMPUTE, KIND_COMMUNICATION, COLLECTIVE, SEND, RECEIVE]
+    lost = pl.col("launch_ns").is_null() & pl.col("kind").cast(pl.String).is_in(worthwhile)
+    if not tasks.select(lost.any()).item():
+        return tasks
+    known = calls.drop_nulls("connection_id").unique("connection_id", keep="first", maintain_order=True)
+    known = known.select(correlation="connection_id", _ns="start_ns", _pid="pid", _tid="tid")
+    tasks = tasks.join(known, on="correlation", how="left", maintain_order="left")
+    filled = [
+        pl.when(lost).then(f"_{column}").otherwise(f"launch_{column}").alias(f"launch_{column}")
+        for column in ("ns", "pid", "tid")
+    ]
+    return tasks.with_columns(filled).drop("_ns", "_pid", "_tid")
+
+
+def _snapped(tasks: pl.DataFrame, overlap: pl.DataFrame, lane: str) -> pl.DataFrame:
+    """Ends as the lane of the overlap analysis has them.
+
+    A task's length is rounded to ns apart from its start, so its end may be one ns off the end that the lane, and the
+    database, have. Sums of many tasks then differ from the file's own.
+    """
+    if not overlap.height:
+        return tasks
+    lanes = overlap.filter(overlap["name"].cast(pl.String) == lane)
+    ends = lanes.select("device", "start_ns", _end="end_ns").unique(["device", "start_ns"], keep="first")
+    tasks = tasks.join(ends, on=["device", "start_ns"], how="left", maintain_order="left")
+    near = (pl.col("_end") - pl.col("end_ns")).abs() <= _ROUNDING_NS
+    return tasks.with_columns(end_ns=pl.when(near).then("_end").otherwise("end_ns")).drop("_end")

@@ -1,0 +1,68 @@
+"""Microseconds as text files print them, to integer ns, without a digit lost.
+
+A double near 1.7e15 us (the time since 1970) resolves 0.25 us, so such text never goes through one.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+#: below this many us a double tells ns apart; above it only the digits do
+_FLOAT_LIMIT_US = float(1 << 42)
+#: results stay below 2**62 ns (the year 2116), so that a start and a duration can be added
+_LIMIT_NS = 1 << 62
+_LIMIT_US = float(_LIMIT_NS // 1000)
+#: a time before 1973 is none since 1970: it counts from a time base that is stored elsewhere
+_RELATIVE_BELOW_NS = 100_000_000_000_000_000
+
+_DECIMAL = r"^([+-]?)(\d{1,16})(?:\.(\d*))?$"
+
+
+def text_ns(values: pl.Series) -> pl.Series:
+    """Decimal text of us as ns, rounded to the nearest; null for what is no time.
+
+    Args:
+        values: String column; blanks and TABs around a number do not matter.
+    """
+    # what the exporters print: three decimals, hence all digits in a row are ns
+    if values.str.slice(-4, 1).eq(".").all():
+        digits = values.str.replace(".", "", literal=True).cast(pl.Int64, strict=False)
+        if digits.null_count() == values.null_count():
+            return _bounded(digits)
+    values = values.str.strip_chars()
+    number = values.cast(pl.Float64, strict=False)
+    result = float_ns(number)
+    large = (number.abs() >= _FLOAT_LIMIT_US).fill_null(False)
+    return result.zip_with(~large, _digits(values)) if large.any() else result
+
+
+def float_ns(values: pl.Series) -> pl.Series:
+    """Us as doubles to ns; null for what is no time.
+
+    Whole us and the fraction are converted apart: the product of a double with 1000 can be one ns off.
+    """
+    number = values.set(~(values.abs() < _LIMIT_US), None)
+    whole = number.floor()
+    fraction = ((number - whole) * 1000).round().cast(pl.Int64, strict=False)
+    result: pl.Series = whole.cast(pl.Int64, strict=False) * 1000 + fraction
+    return result
+
+
+def after_base(ns: pl.Expr, base_ns: int) -> pl.Expr:
+    """Unix ns of times that may count from a time base: those too small to be times since 1970 do."""
+    return pl.when(ns.abs() < _RELATIVE_BELOW_NS).then(ns + base_ns).otherwise(ns) if base_ns else ns
+
+
+def _bounded(ns: pl.Series) -> pl.Series:
+    result: pl.Series = ns.set(~(ns.abs() < _LIMIT_NS), None)
+    return result
+
+
+def _digits(values: pl.Series) -> pl.Series:
+    """Any decimal text, digit by digit; slower."""
+    groups = values.str.extract_groups(_DECIMAL).struct.unnest()
+    sign, whole, fraction = (groups[name] for name in groups.columns)
+    # four digits behind the point: three are ns, the next one rounds
+    tail = fraction.fill_null("").str.pad_end(4, "0").str.slice(0, 4).cast(pl.Int64, strict=False)
+    ns = whole.cast(pl.Int64, strict=False) * 1000 + (tail + 5) // 10
+    return _bounded(pl.select(pl.when(sign == "-").then(-ns).otherwise(ns)).to_series())
