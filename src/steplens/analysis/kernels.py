@@ -47,11 +47,12 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
 def core_self_ns(trace: Trace, core: str) -> Int64Array | None:
     """Device time (ns) that each operator call itself launched on one kind of core; None when nothing ran there.
 
-    Entry i belongs to row i of ``ops``; tasks without a known call count nowhere.
+    The scheduler's name of a task decides where a source has it, as in the files of the Ascend PyTorch Profiler. Entry i
+    belongs to row i of ``ops``; tasks without a known call count nowhere.
     """
     tasks = (
         trace.required("kernels")
-        .filter((pl.col("core").cast(pl.String) == core) & (pl.col("op") >= 0))
+        .filter((pl.coalesce(pl.col("task_type", "core").cast(pl.String)) == core) & (pl.col("op") >= 0))
         .select("op", duration=pl.col("end_ns") - pl.col("start_ns"))
         .collect()
     )

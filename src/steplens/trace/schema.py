@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 NAME = pl.Categorical()
 
@@ -116,7 +116,8 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # type = the source's own type (Ascend's OP Type) or, where it has none, the category; category = matmul,
     # convolution, attention ..., see trace.classify. launch_ns = host time of the call that launched it.
     # wait_ns: on CUDA and ROCm from launch to start, on Ascend the device's Wait Time (since the stream's previous task).
-    # bytes: of a copy. blocks: thread blocks or AI cores used.
+    # bytes: of a copy. blocks: thread blocks or AI cores used. task_type: what the device's scheduler calls the task, where
+    # a source has that besides the core; older schedulers call every kernel "AI_CORE".
     "kernels": {
         "id": pl.Int32(),
         "name": NAME,
@@ -124,6 +125,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "kind": NAME,
         "category": NAME,
         "core": NAME,
+        "task_type": NAME,
         "device": pl.Int32(),
         "stream": pl.Int64(),
         "start_ns": pl.Int64(),
