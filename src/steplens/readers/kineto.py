@@ -11,13 +11,13 @@ from steplens.readers.json_events import JsonEventFile
 from steplens.readers.kineto_device import device_tables
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_meta import meta, meta_frame, report_losses
-from steplens.readers.kineto_tables import flows, host_tables
+from steplens.readers.kineto_tables import flows, host_tables, shapes_text, types_text
 from steplens.readers.parallel import read_columns
 from steplens.trace.build import build_trace
 from steplens.trace.health import ERROR, EVERYTHING, INFO, OPERATOR_SELF_TIMES, HealthLog
 from steplens.trace.trace import Trace
 
-__all__ = ["SUFFIXES", "detect", "meta_frame", "read"]
+__all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_text"]
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
