@@ -16,6 +16,9 @@ from steplens.trace.schema import ALLOCATE, FREE, NAME
 CANN_PREFIX = "cann::"
 _NPU = "NPU"
 _APPLICATION = "APP"
+#: whose allocations these are where the file does not say
+_GRAPH_ENGINE = "GE"
+_COMPONENT = "^[A-Z][A-Z0-9_+]*$"
 _MIB = float(1 << 20)
 _KIB = 1024.0
 #: of levels and of values whose unit the source does not say
@@ -182,7 +185,9 @@ def _events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFra
     missing = [pl.lit(None, dtype=pl.Int64).alias(column) for column in columns if column not in rows.columns]
     rows = in_time(rows.with_columns(*missing), ["timestampNs"], "NPU_OP_MEM", health, MEMORY)
     released = pl.col("type").is_in(texts.ids_of("release", "free")) | (pl.col("size") < 0)
-    return rows.with_columns(name=texts.of(rows["operatorName"]), component=texts.of(rows["component"])).select(
+    component = texts.of(rows["component"]).cast(pl.String)
+    component = component.set(~component.str.contains(_COMPONENT).fill_null(False), _GRAPH_ENGINE).cast(NAME)
+    return rows.with_columns(name=texts.of(rows["operatorName"]), component=component).select(
         name="name",
         time_ns="timestampNs",
         event=pl.when(released).then(pl.lit(FREE)).otherwise(pl.lit(ALLOCATE)).cast(NAME),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,12 @@ import polars as pl
 from steplens.errors import InputError
 from steplens.trace.health import ERROR, EVERYTHING, INFO, WARNING, HealthLog
 
+_DAMAGED = "damaged_database"
 _MAGIC = b"SQLite format 3\0"
+#: where the header has the size of a page, and what it can be; 1 stands for the largest
+_PAGE_SIZE_START, _PAGE_SIZE_END = 16, 18
+_LARGEST_PAGE = 1 << 16
+_PAGE_SIZES = [1 << power for power in range(9, 17)]
 
 #: rows per call: few enough to stay in the processor's cache, which reads a third faster than 100,000
 _BATCH_ROWS = 2048
@@ -75,7 +81,8 @@ class SqliteFile:
         self.health = health
         self._size = self._check()
         self._deadline = 0.0
-        self._connection = self._connect()
+        self._copies: tempfile.TemporaryDirectory[str] | None = None
+        self._connection = self._connect(self._whole_pages())
         try:
             self.tables = self._list_tables()
         except BaseException:
@@ -92,6 +99,8 @@ class SqliteFile:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+        if self._copies is not None:
+            self._copies.cleanup()
 
     def __contains__(self, table: str) -> bool:
         return table in self.tables
@@ -121,12 +130,15 @@ class SqliteFile:
         present = {name: wanted[name] for name in wanted if name in self.column_names(table)}
         if not present:
             return pl.DataFrame()
+        guard = pl.String() in present.values()
         try:
-            return self._read(table, present, text_factory=str)
+            try:
+                return self._read(table, present, guard=guard, text_factory=str)
+            except _OversizedError:
+                return self._read(table, present, guard=True, text_factory=str)
         except _UndecodableError:
-            frame = self._read(table, present, text_factory=_decoded)
             self.health.add("undecodable_texts", WARNING, 1, f"{table} holds texts that are not UTF-8; they are replaced in part")
-            return frame
+            return self._read(table, present, guard=True, text_factory=_decoded)
 
     def complete(self, table: str, columns: Iterable[str], **types: pl.DataType) -> pl.DataFrame:
         """Like ``read``, with null for a column or table that the file lacks.
@@ -144,20 +156,19 @@ class SqliteFile:
             pl.col(name) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name) for name, dtype in wanted.items()
         )
 
-    def _read(self, table: str, wanted: Mapping[str, pl.DataType], text_factory: Any) -> pl.DataFrame:
+    def _read(self, table: str, wanted: Mapping[str, pl.DataType], *, guard: bool, text_factory: Any) -> pl.DataFrame:
         builders = [_ColumnBuilder(name, dtype) for name, dtype in wanted.items()]
-        has_text = pl.String() in wanted.values()
-        selected = ", ".join(self._expression(name, dtype, guard=has_text) for name, dtype in wanted.items())
+        selected = ", ".join(self._expression(name, dtype, guard=guard) for name, dtype in wanted.items())
         # numbers need no more than this; a record with text may be as large as the file
-        self._limit_record(max(self._size, _NUMBERS_RECORD_LIMIT) if has_text else _NUMBERS_RECORD_LIMIT)
+        self._limit_record(max(self._size, _NUMBERS_RECORD_LIMIT) if guard else _NUMBERS_RECORD_LIMIT)
         self._connection.text_factory = text_factory
+        query = f"SELECT {selected} FROM {_quoted(table)} NOT INDEXED"
         problem = ""
         rows = 0
         text_bytes = 0
         try:
-            for batch in self._batches(f"SELECT {selected} FROM {_quoted(table)} NOT INDEXED"):
-                for builder, values in zip(builders, zip(*batch, strict=True), strict=True):
-                    text_bytes += builder.add(values)
+            for batch in self._batches(query):
+                text_bytes += _add_rows(builders, batch)
                 rows += len(batch)
                 # text in UTF-8 can be half as long again as in the file's UTF-16
                 if rows * _BYTES_PER_ROW > self._size or text_bytes > 2 * self._size + TEXT_LIMIT:
@@ -166,7 +177,12 @@ class SqliteFile:
         except sqlite3.Error as error:
             if "decode" in str(error) and text_factory is str:
                 raise _UndecodableError from error
+            if "too big" in str(error) and not guard:
+                raise _OversizedError from error
             problem = str(error)
+            last = self._rows_before_damage(f"{query} LIMIT {_BATCH_ROWS} OFFSET {rows}")
+            _add_rows(builders, last)
+            rows += len(last)
         if problem:
             message = f"{table} is damaged ({problem}): {rows} of its rows could be read"
             self.health.add("damaged_table", ERROR, 1, message, EVERYTHING)
@@ -208,10 +224,40 @@ class SqliteFile:
             raise InputError(self.path, "is no SQLite database", "It is damaged or something else; export it again")
         return size
 
-    def _connect(self) -> sqlite3.Connection:
+    def _whole_pages(self) -> Path:
+        """The file to open: a file that breaks off inside a page is copied without that page.
+
+        SQLite reads what is missing of the page as zeros, so that its rows would hold numbers that nobody wrote.
+        """
+        with self.path.open("rb") as handle:
+            page = int.from_bytes(handle.read(_PAGE_SIZE_END)[_PAGE_SIZE_START:], "big")
+            page = _LARGEST_PAGE if page == 1 else page
+            if page not in _PAGE_SIZES or self._size % page == 0:
+                return self.path
+            if self._size < page:
+                raise InputError(self.path, "breaks off in its first page", "Copy it again or export it again")
+            handle.seek(0)
+            self._copies = tempfile.TemporaryDirectory(prefix="steplens-")
+            copy = Path(self._copies.name) / self.path.name
+            try:
+                with copy.open("wb") as target:
+                    for _ in range(self._size // page):
+                        target.write(handle.read(page))
+            except OSError as error:
+                self._copies.cleanup()
+                problem = f"breaks off, and what is there of it cannot be copied ({error.strerror})"
+                raise InputError(self.path, problem, "Copy it again or export it again") from error
+        self._report_damage("it breaks off")
+        return copy
+
+    def _report_damage(self, problem: str) -> None:
+        message = f"the database is damaged ({problem}): what can still be read is shown"
+        self.health.add(_DAMAGED, ERROR, 1, message, EVERYTHING)
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
         try:
             # as_uri quotes every character that has a meaning in a URI
-            uri = f"{self.path.resolve().as_uri()}?mode=ro&immutable=1"
+            uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, ValueError) as error:
             raise InputError(self.path, f"cannot be opened ({error})", "Check its permissions") from error
@@ -231,8 +277,8 @@ class SqliteFile:
                 self._connection.execute("PRAGMA writable_schema=ON")
                 tables = self._schema()
                 if tables:
-                    message = f"the database is damaged ({first}): what can still be read is shown"
-                    self.health.add("damaged_database", ERROR, 1, message, EVERYTHING)
+                    if self._copies is None:
+                        self._report_damage(str(first))
                     return tables
             raise InputError(self.path, f"is damaged ({first})", "Copy it again or export it again") from first
 
@@ -283,6 +329,14 @@ class SqliteFile:
         finally:
             cursor.close()
 
+    def _rows_before_damage(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a batch that break off, one by one."""
+        rows: list[tuple[Any, ...]] = []
+        with contextlib.suppress(sqlite3.Error):
+            for row in self._connection.execute(query):
+                rows.append(row)
+        return rows
+
     def _is_overdue(self) -> bool:
         return time.monotonic() > self._deadline > 0
 
@@ -296,12 +350,23 @@ class _UndecodableError(Exception):
     """A text is not valid in the file's encoding."""
 
 
+class _OversizedError(Exception):
+    """A record of numbers is larger than numbers are."""
+
+
 def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _add_rows(builders: Sequence[_ColumnBuilder], rows: Sequence[tuple[Any, ...]]) -> int:
+    """Add rows to their columns; the bytes of text they hold."""
+    if not rows:
+        return 0
+    return sum(builder.add(values) for builder, values in zip(builders, zip(*rows, strict=True), strict=True))
 
 
 class _ColumnBuilder:
