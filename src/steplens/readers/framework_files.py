@@ -228,6 +228,8 @@ class _Interner:
 
 def find_files(folder: Path, prefix: str) -> list[Path]:
     """The regular files of ``folder`` whose names begin with ``prefix``, by name; links are not followed."""
+    if folder.is_symlink():
+        return []
     try:
         names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
     except (FileNotFoundError, NotADirectoryError):

@@ -326,4 +326,5 @@ def _children(folder: Path) -> list[Path]:
 
 
 def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    """Whether a file of a capture is there, not a link and not in a linked folder."""
+    return path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
