@@ -19,6 +19,7 @@ from steplens.readers import ascend_communication, ascend_csv, msprof_command
 from steplens.readers.analysis_db import read_analysis
 from steplens.readers.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend_link import through_queue
+from steplens.readers.ascend_text import with_groups
 from steplens.readers.ascend_timeline import read_timeline
 from steplens.readers.cann_db import read_cann
 from steplens.readers.contents import FRAMEWORK_DIRECTORY
@@ -120,8 +121,9 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     elif prof is not None and prof.is_exported:
         device = _read_device(prof, only_device, health)
     _report_missing(info, host, device, prof, health)
-    tables = _joined(host, device)
-    tables["meta"] = _meta(path, info, rank, prof, host, device, health)
+    metadata = read_json(path / rundir.METADATA_FILE, health)
+    tables = with_groups(_joined(host, device), metadata.get("parallel_group_info"))
+    tables["meta"] = _meta(metadata, info, rank, prof, host, device)
     return tables
 
 
@@ -327,16 +329,15 @@ def _joined(host: _Tables, device: _Tables) -> _Tables:
 
 
 def _meta(
-    path: Path,
+    metadata: Mapping[str, Any],
     info: Mapping[str, Any],
     rank: int | None,
     prof: ProfDirectory | None,
     host: _Tables,
     device: _Tables,
-    health: HealthLog,
 ) -> pl.DataFrame:
     """What the side files, the raw data and the export say about the run; later ones win."""
-    values: dict[str, Any] = dict(read_json(path / rundir.METADATA_FILE, health))
+    values: dict[str, Any] = dict(metadata)
     # of the text outputs; raw data is absolute
     values.pop("base_time_ns", None)
     world_size = _world_size(values)

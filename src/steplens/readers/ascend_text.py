@@ -131,7 +131,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
         tables.update(read_communication(output_folder / _COMMUNICATION, health, base_ns=base_ns))
     if (output_folder / _MATRIX).is_file():
         tables["communication_matrix"] = read_communication_matrix(output_folder / _MATRIX, health)
-    tables = _with_groups(_linked(tables), values.get("parallel_group_info"))
+    tables = with_groups(_linked(tables), values.get("parallel_group_info"))
     tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta"), meta_frame(values)])
     tables = {name: frame for name, frame in tables.items() if frame.height}
     _require_events(tables, output_folder)
@@ -150,7 +150,7 @@ def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl
     except InputError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", lost)
         return {}, base_ns
-    for value in tables["meta"].filter(pl.col("key") == _BASE_KEY)["value"]:
+    for value in (row for meta in _present(tables, "meta") for row in meta.filter(pl.col("key") == _BASE_KEY)["value"]):
         base_ns = json.loads(value)
     return tables, base_ns
 
@@ -189,7 +189,7 @@ def _present(tables: Mapping[str, pl.DataFrame], name: str) -> list[pl.DataFrame
     return [tables[name]] if name in tables else []
 
 
-def _with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.DataFrame]:
+def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.DataFrame]:
     """Communication operations with the group that communication.json names and its size; their exact starts there.
 
     The timeline only numbers groups, and communication.json has cut the digits of the starts.
