@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
@@ -24,8 +25,8 @@ class _Later:
         return getattr(importlib.import_module(f"steplens.readers.{self.name}"), attribute)
 
 
-ascend_db, ascend_raw, ascend_text, cann_db, conflicts = map(
-    _Later, ("ascend_db", "ascend_raw", "ascend_text", "cann_db", "conflicts")
+ascend_db, ascend_raw, ascend_text, cann_db, conflicts, kineto_ascend = map(
+    _Later, ("ascend_db", "ascend_raw", "ascend_text", "cann_db", "conflicts", "kineto_ascend")
 )
 
 _REMEDY = (
@@ -81,8 +82,8 @@ def _file(where: Contents | Path) -> Path:
 
 KINETO_RUN = Format(
     "steplens run",
-    lambda where: run_directory.read(_directory(where).path),
-    lambda where: run_directory.sources(_directory(where).path),
+    lambda where: _kineto_reader(where).read(_directory(where).path),
+    lambda where: _kineto_reader(where).sources(_directory(where).path),
     in_place=True,
 )
 ASCEND_RAW = Format(
@@ -106,6 +107,11 @@ ASCEND_TIMELINE = Format(
     "Ascend timeline", lambda where: ascend_text.read_timeline_trace(_file(where)), lambda where: [_file(where)]
 )
 CANN_DATABASE = Format("CANN database", lambda where: cann_db.read_cann_trace(_file(where)), lambda where: [_file(where)])
+
+
+def _kineto_reader(where: Contents | Path) -> Any:
+    """What reads a run that Kineto recorded: CANN may have recorded an NPU beside it."""
+    return kineto_ascend if _directory(where).prof else run_directory
 
 
 def _output(where: Contents | Path) -> Path:

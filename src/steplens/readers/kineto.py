@@ -21,6 +21,9 @@ __all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_tex
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
+#: tables that a host and a device recorded apart may both have rows of
+_SHARED = ("memory", "marks", "threads")
+
 #: names of categories in one finding
 _NAMED = 8
 
@@ -30,13 +33,21 @@ def detect(path: Path) -> bool:
     return path.is_file() and path.name.endswith(SUFFIXES)
 
 
-def read(path: Path, *, extra: dict[str, pl.DataFrame] | None = None, health: HealthLog | None = None) -> Trace:
+def read(
+    path: Path,
+    *,
+    extra: dict[str, pl.DataFrame] | None = None,
+    health: HealthLog | None = None,
+    cpu_is_device: bool = True,
+) -> Trace:
     """Read one trace file.
 
     Args:
         path: .json or .json.gz.
-        extra: further raw tables of the same run (``gc``, ``meta``) that the file does not hold.
+        extra: further raw tables of the same run that the file does not hold; rows of ``meta`` win over the file's, rows of
+            ``_SHARED`` tables are added to them.
         health: findings so far; a new log when absent.
+        cpu_is_device: see ``build_trace``.
 
     Raises:
         InputError: the file is missing, empty or no trace at all. A damaged or truncated trace gives what can be read,
@@ -58,8 +69,13 @@ def read(path: Path, *, extra: dict[str, pl.DataFrame] | None = None, health: He
     raw["flows"] = flows(columns, base_ns, pl.Series(dtype=pl.Int64) if kernels is None else kernels["correlation"], log)
     raw["meta"] = meta(members, base_ns, path)
     for name, frame in (extra or {}).items():
-        raw[name] = pl.concat([raw[name], frame]).unique("key", keep="last", maintain_order=True) if name == "meta" else frame
-    return build_trace(path, raw, log)
+        if name == "meta":
+            raw[name] = pl.concat([raw[name], frame]).unique("key", keep="last", maintain_order=True)
+        elif name in _SHARED and name in raw:
+            raw[name] = pl.concat([raw[name], frame], how="diagonal_relaxed")
+        else:
+            raw[name] = frame
+    return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
 
 
 def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:

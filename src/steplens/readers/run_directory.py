@@ -16,6 +16,9 @@ from steplens.trace.trace import Trace
 
 _SIDE_FILE_LIMIT = 64 << 20
 
+#: in the list of activities in profiler_info.json
+_NPU = '"ProfilerActivity.NPU"'
+
 
 def detect(path: Path) -> bool:
     """Whether ``path`` is a run directory."""
@@ -29,13 +32,18 @@ def sources(path: Path) -> list[Path]:
     return [*(file for file in named if file.is_file()), *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: HealthLog | None = None) -> Trace:
     """Read one run directory.
+
+    Args:
+        path: the run directory.
+        device: raw tables of a device that was not recorded by Kineto.
+        health: findings so far; a new log when absent.
 
     Raises:
         InputError: the directory has no raw trace: its window was open when the process ended, or saving failed.
     """
-    health = HealthLog()
+    health = health or HealthLog()
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
     for finding in state.get("health", []):
         if isinstance(finding, dict):
@@ -45,13 +53,15 @@ def read(path: Path) -> Trace:
     raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
     if not raw_trace.is_file():
         raise InputError(path, lost_window(state), "Other windows of the same process are complete; record this one again")
-    extra: dict[str, pl.DataFrame] = {"meta": _meta(path, state, health)}
+    meta = _meta(path, state, health)
+    extra = dict(device or {})
+    extra["meta"] = pl.concat([extra["meta"], meta]).unique("key", keep="last") if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
     collections = [row for row in host.get("gc", []) if isinstance(row, list) and len(row) == 5]
     if collections:
         schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
         extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row", strict=False)
-    return kineto.read(raw_trace, extra=extra, health=health)
+    return kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
 
 
 def lost_window(state: dict[str, Any]) -> str:
@@ -78,6 +88,12 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
             health.add("damaged_side_file", "warning", 1, f"{path.name} cannot be used ({error})", "what only this file records")
         return {}
     return value
+
+
+def _ran_on_npu(meta: pl.DataFrame) -> bool:
+    """Whether an NPU was recorded: then the CPU's work must not pass for that of a device whose data is missing."""
+    config = meta.filter(pl.col("key") == "config")
+    return bool(config["value"].str.contains(_NPU, literal=True).any())
 
 
 def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
