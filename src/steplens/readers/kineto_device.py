@@ -38,6 +38,8 @@ _COPIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 _COMMUNICATION_KERNEL = re.compile(r"(?i)^(void )?(nccl|rccl|msccl|mscclpp)")
 _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
 _SYNCHRONIZATION = "cuda_sync"
+#: calls of HIP whose grid is the number of threads, not of blocks
+_GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
 _LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
 
@@ -98,9 +100,9 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
         # HIP describes the launch in the call
         described = calls.filter(pl.col("launch").is_not_null() & (pl.col("correlation") > 0)).unique("correlation", keep="first")
         own = pl.when(pl.col("launch").cat.len_bytes() > 0).then(pl.col("launch"))
-        tasks = tasks.join(
-            described.select("correlation", _described="launch"), on="correlation", how="left", maintain_order="left"
-        ).with_columns(launch=pl.coalesce(own, "_described"))
+        described = described.select("correlation", _described="launch", _call="name")
+        tasks = tasks.join(described, on="correlation", how="left", maintain_order="left")
+        tasks = tasks.with_columns(launch=pl.coalesce(own, "_described"))
     tasks = tasks.with_columns(device=pl.coalesce("device", "pid"), stream=pl.coalesce("stream", "tid"))
     # of tasks with the same times the one launched first comes first, whatever their order in the file
     tasks = tasks.sort("device", "stream", "start_ns", "correlation", maintain_order=True, nulls_last=True)
@@ -109,7 +111,12 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
     distinct = distinct.with_columns(kind=pl.Series(kinds, dtype=NAME), type=pl.Series(types, dtype=NAME))
     launches = _launches(tasks["launch"])
     tasks = tasks.join(distinct, on=["name", "category"], how="left", maintain_order="left", nulls_equal=True)
-    tasks = tasks.join(launches.select("launch", "blocks", "size"), on="launch", how="left", maintain_order="left")
+    tasks = tasks.join(
+        launches.select("launch", "blocks", "blocks_of_threads", "size"), on="launch", how="left", maintain_order="left"
+    )
+    if "_call" in tasks.columns:
+        in_threads = pl.col("_call").cast(pl.String).is_in(_GRID_IN_THREADS)
+        tasks = tasks.with_columns(blocks=pl.when(in_threads).then("blocks_of_threads").otherwise("blocks"))
     size = pl.when(pl.col("kind") == KIND_COPY).then(pl.col("size"))
     return tasks.with_columns(
         id=pl.int_range(pl.len(), dtype=pl.Int32),
@@ -118,7 +125,7 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
         stream=pl.col("stream").fill_null(0),
         bytes=pl.coalesce("bytes", size) if "bytes" in tasks.columns else size,
         context_id="context",
-    ).drop("category", "pid", "tid", "context", "size", "_described", strict=False)
+    ).drop("category", "pid", "tid", "context", "size", "blocks_of_threads", "_described", "_call", strict=False)
 
 
 def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | None]:
@@ -130,11 +137,15 @@ def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | N
 
 
 def _launches(texts: pl.Series) -> pl.DataFrame:
-    """What each distinct launch text says: launch, blocks, size and one column per metric."""
+    """What each distinct launch text says: launch, blocks, size and one column per metric.
+
+    ``blocks_of_threads`` is the number of blocks where the grid is counted in threads.
+    """
     distinct = texts.unique().drop_nulls()
     rows = [_launch_args(text) for text in distinct.cast(pl.String).to_list()]
     columns: dict[str, pl.Series] = {"launch": distinct}
-    columns["blocks"] = pl.Series([_product(row.grid) for row in rows], dtype=pl.Int64, strict=False)
+    columns["blocks"] = pl.Series([_product(row.grid) for row in rows], dtype=pl.Int64)
+    columns["blocks_of_threads"] = pl.Series([_product(_divided(row.grid, row.block)) for row in rows], dtype=pl.Int64)
     sizes = [int(row.size) if isinstance(row.size, str) and row.size.isdecimal() else row.size for row in rows]
     columns["size"] = pl.Series([size if isinstance(size, int) else None for size in sizes], dtype=pl.Int64, strict=False)
     for name, member in METRICS.items():
@@ -162,6 +173,13 @@ def _product(dimensions: list[int] | None) -> int | None:
     for size in dimensions:
         result *= size
     return result if abs(result) < 1 << 63 else None
+
+
+def _divided(threads: list[int] | None, block: list[int] | None) -> list[int] | None:
+    """Blocks in each dimension of a grid that is counted in threads."""
+    if not threads or not block or 0 in block:
+        return None
+    return [-(-count // size) for count, size in zip(threads, block, strict=False)]
 
 
 def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.trace import checks, cpu_device, device_work, stacks
+from steplens.trace.classify import classify
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
@@ -50,6 +51,8 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
         if "kernels" not in tables and cpu_is_device:
             _cpu_device(tables, linked)
         _device_times(tables, linked)
+    if "kernels" in tables:
+        tables["kernels"] = _categorised(tables["kernels"], tables.get("ops"))
     tables = {name: conform(name, frame) for name, frame in tables.items()}
     checks.run(tables, health)
     if health.findings:
@@ -150,6 +153,13 @@ def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, ca
             tables["communication"] = device_work.communication_rows(tables["kernels"])
             if not tables["communication"].height:
                 del tables["communication"]
+
+
+def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
+    """Add the category of each task, which is also the type of those that have none of their own."""
+    category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
+    kernels = kernels.with_columns(category=category)
+    return kernels.with_columns(type=pl.coalesce("type", "category") if "type" in kernels.columns else pl.col("category"))
 
 
 def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:

@@ -1,0 +1,305 @@
+"""What kind of work a device task does: matmul, convolution, attention ... by its name, its type and its operator.
+
+One table has all patterns. A category is found once per distinct (name, type, kind, operator), so the number of tasks
+does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import polars as pl
+
+from steplens.trace.schema import KIND_COMMUNICATION, KIND_COPY, KIND_OTHER, NAME
+
+COPY = "copy"
+MEMSET = "memset"
+COMMUNICATION = "communication"
+SYNCHRONIZATION = "synchronization"
+OTHER = "other"
+
+
+class Rule(NamedTuple):
+    """How one category is recognised; an empty pattern matches nothing.
+
+    Attributes:
+        category: the category.
+        kernel: regular expression, searched in the name of a kernel without letter case.
+        operator: the same for the name of an operator (without ``aten::`` and the like) or an operator type of Ascend or
+            MindSpore.
+        owns: whether the operator decides before the name of the kernel: all that a convolution launches belongs to it,
+            matrix multiplications and changes of layout included.
+    """
+
+    category: str
+    kernel: str
+    operator: str
+    owns: bool = False
+
+
+def _words(text: str) -> str:
+    """A pattern for the whole name of an operator: one of the words, in place (``_``) or of an overload or not."""
+    return rf"^_?({'|'.join(text.split())})(_?(out|tensor|mode|like|copy|forward|backward|grad|v\d|d|n))*_?$"
+
+
+def _starts(text: str) -> str:
+    """A pattern for operator types, which are words without spaces: one of the beginnings."""
+    return rf"^({'|'.join(text.split())})"
+
+
+#: the first rule that matches decides
+TABLE: tuple[Rule, ...] = (
+    Rule(
+        COMMUNICATION,
+        r"^(void )?(nccl|rccl|hccl|hcom_|msccl|nvshmem)|all_?reduce_kernel|cross_device_reduce|one_?shot_all_?reduce",
+        r"^(nccl|gloo|mpi|ucc|hccl|c10d|c10d_functional)(:|$)|^hcom|record_param_comms"
+        r"|^_?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_coalesced)(v|_into_tensor|_tensor|_coalesced|_base|_?single)*_?$",
+    ),
+    Rule(MEMSET, r"^memset|fillbuffer|^__amd_rocclr_fill", r"^memset(async)?$|^atomicaddrclean$"),
+    Rule(COPY, r"^memcpy|copybuffer|^__amd_rocclr_copy|^dma", r"^memcpy(_?async)?$"),
+    Rule(
+        "attention",
+        r"flash_?(attn|fwd|bwd|attention)|fmha|mem_?eff|attention|(\b|_)mha(_|\b)|sdpa",
+        r"attention|flash_?attn|scaled_dot_product|multi_?head|fmha|\bsdpa",
+        owns=True,
+    ),
+    Rule(
+        "convolution",
+        r"conv(?!ert)|implicit_?gemm|winograd|[dw]grad|fprop|scudnn|cudnn::cnn|im2col|col2im|vol2col|computeb?offsets|igemm_"
+        r"|miopensp3asm|nchwtonhwc|nhwctonchw",
+        r"conv(?!ert)|im2col|col2im|\bunfold|\bfold$|deform",
+        owns=True,
+    ),
+    Rule(
+        "recurrent",
+        r"\blstm|_lstm|fwdlstm|bwdlstm|\bgru|_gru_|rnn",
+        r"lstm|(\b|_|dynamic)gru(\b|_|v\d|grad)|rnn",
+        owns=True,
+    ),
+    Rule(
+        "loss",
+        r"nll_loss|cross_?entropy|mse_(kernel|loss|backward)|smooth_l1|bce|ctc_|kl_div|huber|_loss_",
+        r"loss|cross_?entropy|kl_div",
+    ),
+    Rule(
+        "embedding", r"embedding|embs_kernel|bounds_check_indices", r"(?<!position)(?<!position_)embedding|embed_|_embs\b|\btbe\b"
+    ),
+    Rule(
+        "optimizer",
+        r"multi_tensor_apply|fused_?adam|fused_?sgd|adamw?_|lamb_|sgd_kernel|adagrad|optimizer",
+        r"^_?foreach|^_?fused_?(adam|sgd|adagrad|lamb)|^(sparse)?apply_?(adam|momentum|adagrad|rms|grad|ada|ftrl|proximal)|optimizer\."
+        r"|^(adam|adamw|lamb|sgd|momentum|rmsprop|adagrad|adafactor)(v\d|_?weight_?decay)?_?$|^npu_apply_adam",
+    ),
+    Rule(
+        "normalization",
+        r"batch_?norm|layer_?norm|group_?norm|instance_?norm|rms_?norm|\bln_(fwd|bwd)|bn_(fw|bw|inf)|rowwisemoments|gammabeta|computefusedparams"
+        r"|welford|local_response",
+        r"(batch|layer|group|instance|rms|weight|spectral|deep)_?norm|^norm_except|^bn|lrn|moments",
+    ),
+    Rule("softmax", r"soft_?max", r"soft_?max"),
+    Rule("pooling", r"pool", r"pool"),
+    Rule(
+        "interpolation",
+        r"upsample|grid_sampler|interp|resize_",
+        r"upsample|grid_sampl|affine_grid|interpolate|^resize(bi|near|area|d$|grad)",
+    ),
+    Rule("fft", r"fft", r"fft|^stft$|^istft$"),
+    Rule(
+        "linear algebra",
+        r"cusolver|potrf|getrf|getrs|geqrf|syev|gesvd|magma|trsm",
+        r"linalg_(?!(vector_|matrix_)?norm|cross|multi_dot|vecdot)|cholesky|^_?(lu|qr|svd|det|slogdet|geqrf|orgqr|ormqr|inverse|pinverse|triangular_solve)"
+        r"(_|$)|^matrix_(exp|power)|solve$|^(qr|svd|matrixinverse|matrixsolve)",
+    ),
+    Rule(
+        "matmul",
+        r"(?<!fb)gemm|gemv|splitk_?reduce|^cijk_|cublas|rocblas|hipblas|cutlass|matmul|_mm_|_bmm|\bdot_kernel|xmma|epilogue::impl::globalkernel"
+        r"|nvjet|\btensile|syrk|scal_kernel",
+        _words(
+            r"""
+            mm bmm vmm addmm addbmm baddbmm addmv addr mv dot vdot outer inner ger linear bilinear einsum
+            tensordot kron chain_matmul addmm_activation mkldnn_linear mkldnn_linear_backward_\w+ dense hspmm
+            smm sspaddmm
+            """
+        )
+        + r"|matmul|(?<!fb)gemm|(^|_)(add)?mm(_|$)|^linear_|^cube|multi_dot|vecdot",
+    ),
+    Rule(
+        "random",
+        r"distribution_|dropout|philox|curand|rand(om|perm|int|n)?_|bernoulli|multinomial|uniform_kernel|normal_kernel",
+        r"drop_?out|bernoulli|multinomial|stateless|philox|random|dsagenbitmask|^poisson$|^binomial$|"
+        + _words(
+            r"""
+            rand randn randint randperm normal uniform exponential log_normal geometric cauchy standard_gamma
+            sample_dirichlet
+            """
+        ),
+    ),
+    Rule(
+        "sort",
+        r"radix_?sort|sort|topk|\bunique|kthvalue|searchsorted|bucketize|reducebykey|runlength",
+        r"sort|top_?k|^_?unique|kthvalue|search_?sorted|bucketize|median|^mode$|quantile",
+    ),
+    Rule(
+        "indexing",
+        r"(?<!with_)index|gather|scatter|masked_(select|scatter)|\btake_|nonzero|one_?hot|permute_(1d|2d|indices|pooled)|jagged|offsets_range"
+        r"|lengths_range|compactinit|devicecompact|deviceselect",
+        r"index|gather|scatter|masked_(select|scatter)|non_?zero|^take|one_?hot|^permute_(1d|2d|sparse|pooled)|jagged|offsets_range|^put_?$"
+        r"|moe|token_?(un)?permute|routing|lookup",
+    ),
+    Rule(
+        "allocation",
+        r"^$",
+        _words(
+            r"""
+            empty empty_strided new_empty new_empty_strided resize resize_as pin_memory
+            """
+        ),
+    ),
+    Rule(
+        "layout",
+        r"copy_kernel|direct_copy|catarray|transpose|permute|nchw|nhwc|contig|tensor_?transform|cast_|_cast|reorder|concat|chunk_cat|split_with"
+        r"|roll_|flip_|repeat|\bpad_|_pad|triu_tril|tensor_move|compute_cuda_kernel|fp8|quantize",
+        _words(
+            r"""
+            copy to_copy to clone contiguous cat concat stack \w?stack \w+_stack transpose permute pad
+            constant_pad_nd reshape flip fliplr flipud rot90 roll repeat repeat_interleave tril triu copy_from t
+            adjoint view unsafe_view reshape_alias as_strided alias detach narrow slice squeeze unsqueeze expand
+            expand_as view_as view_as_\w+ unbind chunk unsafe_chunk split unsafe_split \w?split tensor_split
+            split_with_sizes movedim moveaxis swapaxes swapdims diagonal diag diagflat diag_embed ravel flatten
+            unflatten resolve_conj resolve_neg lift lift_fresh set type_as meshgrid pixel_shuffle
+            pixel_unshuffle channel_shuffle native_channel_shuffle block_diag conj_physical m?h m?t numpy_t
+            values indices data
+            """
+        )
+        + "|"
+        + _starts(
+            r"""
+            cast transdata trans_?pose tensor_?move concat split slice strided_?slice pad tile pack unpack
+            reshape expand squeeze unsqueeze identity data_?move format viewcopy asstrided broadcast_?to
+            copy(?!sign) reverse roll
+            """
+        )
+        + r"|to_dense|to_sparse|to_mkldnn|mkldnn_reorder|quant|^select(_backward|_copy)?$",
+    ),
+    Rule(
+        "reduction",
+        r"reduce|scan|cumsum|cumprod|norm_?kernel|normtwo|sum_kernel|mean_kernel|max_kernel|min_kernel|argm(ax|in)|histogram|triton_(red|per)_",
+        _words(
+            r"""
+            sum mean max min amax amin aminmax prod norm std var var_mean std_mean all any argmax argmin cumsum
+            cumprod cummax cummin logsumexp count_nonzero nansum nanmean histc histogram bincount
+            linalg_vector_norm linalg_norm linalg_matrix_norm trace logcumsumexp dist cdist pdist
+            local_scalar_dense item is_nonzero sum_to_size
+            """
+        )
+        + r"|^reduce|^segment_reduce|^arg_?(max|min)|cumsum|cumprod|^lp_?norm|^l2_?norm|^square_?sum|clip_?by_?norm"
+        r"|bias_?add_?grad|histogram|sum_backward|mean_backward",
+    ),
+    Rule(
+        "elementwise",
+        r"elementwise|elemwise|pointwise|triton_poi_|unrolled|vectorized|threshold|relu|gelu|silu|sigmoid|tanh|fill|arange|functor|activation"
+        r"|scalepackedtensor|op_?tensor|addtensor|rotary|rope|swiglu|geglu",
+        _words(
+            r"""
+            add sub rsub mul div subtract multiply divide true_divide floor_divide remainder fmod pow
+            float_power exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal neg negative positive
+            abs absolute sign sgn signbit floor ceil round trunc fix frac a?sinh? a?cosh? a?tanh? arc\w+ atan2
+            sinc erf erfc erfinv lgamma digamma polygamma i0 igamma igammac special_\w+ clamp clamp_min
+            clamp_max clip maximum minimum fmax fmin eq ne lt le gt ge equal not_equal less greater less_equal
+            greater_equal logical_\w+ bitwise_\w+ __\w+__ isnan isinf isfinite is\w+inf isclose nan_to_num where
+            lerp addcmul addcdiv fill fill_diagonal zero zeros ones full arange range linspace logspace eye
+            new_zeros new_ones new_full hypot masked_fill polar complex real imag conj angle softplus softshrink
+            elu celu selu mish glu prelu rrelu leaky_relu relu relu6 gelu silu hard\w+ sigmoid log_sigmoid tanh
+            threshold xlogy bias_?add heaviside cross copysign nextafter ldexp deg2rad rad2deg gcd lcm diff
+            accumulategrad
+            """
+        )
+        + "|"
+        + _starts(
+            r"""
+            add sub mul div real_?div floor_?div exp log sqrt rsqrt pow square abs neg maximum minimum equal
+            not_?equal less greater logical select sigmoid relu gelu fast_?gelu swish swi_?glu tanh muls adds
+            axpy fill zeros ones range sign mod power inv assign masked_?fill is_?finite is_?nan is_?inf
+            reciprocal bitwise erf floor ceil round rotary rope apply_?rotary geglu mish elu leaky softplus hard
+            cos sin lerp nan _?amp_ clip_?by_?value
+            """
+        )
+        + r"|triton|rotary|activation",
+    ),
+    Rule(
+        SYNCHRONIZATION,
+        r"^(stream|event|context|device) (sync|wait)|^(event|notify)_(record|wait|reset)|barrier",
+        r"^(event|notify)_(record|wait|reset)|barrier|streamsync",
+    ),
+)
+
+CATEGORIES: tuple[str, ...] = (*dict.fromkeys(rule.category for rule in TABLE), OTHER)
+
+#: characters of a name that are looked at; what follows are arguments of templates, or an attack on the patterns
+_LONGEST = 2000
+
+_NAMESPACE = re.compile(
+    r"^(?:autograd::engine::evaluate_function: )?(?:(?:aten|prims|torch|mkldnn|quantized|npu|mindspore|default)::)?"
+)
+_BACKWARD = re.compile(r"(Backward\d*|_backward)$")
+_COMPILED = [(rule, re.compile(rule.kernel, re.IGNORECASE), re.compile(rule.operator, re.IGNORECASE)) for rule in TABLE]
+
+
+def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
+    """Category of every device task: a column of ``CATEGORIES``.
+
+    What decides, in this order: the ``kind`` of communication and copies; the operator, for the categories that own all
+    that they launch; the source's own type; the name of the kernel; the operator.
+
+    Args:
+        kernels: device tasks with ``name`` and any of ``type``, ``kind`` and ``op``.
+        ops: calls with ``name``; ``op`` is the number of a row.
+    """
+    keys = kernels.select(
+        pl.col("name"),
+        *(pl.col(name) if name in kernels.columns else pl.lit(None, dtype=NAME).alias(name) for name in ("type", "kind")),
+    )
+    operator = pl.Series("operator", [None], dtype=NAME).new_from_index(0, kernels.height)
+    if ops is not None and "op" in kernels.columns:
+        known = pl.when((pl.col("op") >= 0) & (pl.col("op") < ops.height)).then(pl.col("op"))
+        operator = ops["name"].gather(kernels.select(known).to_series()).alias("operator")
+    keys = keys.with_columns(operator)
+    distinct = keys.unique()
+    categories = [category_of(*row) for row in distinct.cast(pl.String).iter_rows()]
+    distinct = distinct.with_columns(category=pl.Series(categories, dtype=NAME))
+    joined = keys.join(distinct, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
+    return joined["category"]
+
+
+@lru_cache(maxsize=1 << 14)
+def category_of(name: str | None, type_: str | None = None, kind: str | None = None, operator: str | None = None) -> str:
+    """Category of a task by its name, the source's type of it, its kind, and the name of the operator that launched it."""
+    name, type_, operator = (name or "")[:_LONGEST], _bare(type_), _bare(operator)
+    if kind == KIND_COMMUNICATION:
+        return COMMUNICATION
+    if kind == KIND_COPY:
+        return MEMSET if name.lower().startswith("memset") or type_.lower().startswith(("memset", "gpu_memset")) else COPY
+    if operator:
+        for rule, _, pattern in _COMPILED:
+            if rule.owns and pattern.search(operator):
+                return rule.category
+    if type_:
+        for rule, _, pattern in _COMPILED:
+            if pattern.search(type_):
+                return rule.category
+    for rule, pattern, _ in _COMPILED:
+        if pattern.search(name):
+            return rule.category
+    for text in (operator, _bare(name)):
+        if text:
+            for rule, _, pattern in _COMPILED:
+                if pattern.search(text):
+                    return rule.category
+    return SYNCHRONIZATION if kind == KIND_OTHER and re.search(r"(?i)event|notify|wait|sync", name) else OTHER
+
+
+def _bare(operator: str | None) -> str:
+    """The name of an operator without its namespace; that of a backward call without the word for it."""
+    return _BACKWARD.sub("", _NAMESPACE.sub("", (operator or "")[:_LONGEST]))
