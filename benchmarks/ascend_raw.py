@@ -145,9 +145,10 @@ def main() -> None:
     print(f"reading  {parts} (read includes the framework), peak {best_reading['peak_mb']:.0f} MB")
     print("writing  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in best["outputs"].items()))
     verdict = "reached" if best["seconds"] < TARGET_SECONDS and result["peak_mb"] < TARGET_MB else "missed"
+    goal = f"goal {TARGET_SECONDS:.0f} s, {TARGET_MB:.0f} MB: {verdict}"
     print(
-        f"analyse  best {best['seconds']:.2f} s, median {result['median_seconds']:.2f} s, processor {best['cpu_seconds']:.2f} s, peak {result['peak_mb']:.0f} MB "
-        f"(goal {TARGET_SECONDS:.0f} s, {TARGET_MB:.0f} MB: {verdict}); peer {PEER_SECONDS} s, {PEER_MB:.0f} MB"
+        f"analyse  best {best['seconds']:.2f} s, median {result['median_seconds']:.2f} s, processor {best['cpu_seconds']:.2f} s, "
+        f"peak {result['peak_mb']:.0f} MB ({goal}); peer {PEER_SECONDS} s, {PEER_MB:.0f} MB"
     )
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
