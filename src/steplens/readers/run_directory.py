@@ -83,7 +83,7 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
             raise ValueError("not a JSON object")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if health is not None:
             health.add("damaged_side_file", "warning", 1, f"{path.name} cannot be used ({error})", "what only this file records")
         return {}
