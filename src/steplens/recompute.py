@@ -100,9 +100,7 @@ _STEP_TRACE_COLUMNS = {
 def _read_csv(path: Path) -> pl.DataFrame:
     """Every cell as text, without the tabs that keep times text in spreadsheets."""
     text = path.read_bytes()
-    frame = (
-        pl.read_csv(io.BytesIO(text), infer_schema=False) if text.strip() else pl.DataFrame()
-    )
+    frame = pl.read_csv(io.BytesIO(text), infer_schema=False) if text.strip() else pl.DataFrame()
     return frame.with_columns(pl.all().str.replace_all("\r", "").str.strip_chars(" \t'")).rename(
         {old: new for old, new in _RENAMED.items() if old in frame.columns}
     )
@@ -112,6 +110,7 @@ def _compare_frames(name: str, own: pl.DataFrame, again: pl.DataFrame) -> Compar
     rows = (own.height, again.height)
     if own.height != again.height:
         return Comparison(name, rows, problem="the numbers of rows differ")
+    own, again = _in_order(own), _in_order(again)
     cells = equal = 0
     largest, where = 0.0, ""
     for column in own.columns:
@@ -135,6 +134,18 @@ def _compare_frames(name: str, own: pl.DataFrame, again: pl.DataFrame) -> Compar
         elif not same.all() and not where:
             where = column
     return Comparison(name, rows, cells, equal, largest, where)
+
+
+def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows in order of their first time column, equal times in order of name: results may list their rows differently."""
+    times = [column for column in _TIME_COLUMNS if column in frame.columns]
+    if not times:
+        return frame
+    keys = [
+        pl.col(times[0]).cast(pl.Decimal(38, 9), strict=False),
+        *(pl.col(name) for name in ("Name",) if name in frame.columns),
+    ]
+    return frame.sort(keys, maintain_order=True)
 
 
 def _decimals(texts: pl.Series) -> int:

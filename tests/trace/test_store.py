@@ -86,6 +86,15 @@ def test_a_linked_cache_folder_is_not_written(trace_file: Path, tmp_path: Path) 
     assert list(outside.iterdir()) == []
 
 
+def test_a_folder_closed_to_writing_gets_no_cache(trace_file: Path) -> None:
+    trace_file.parent.chmod(0o555)
+    try:
+        assert names(trace_file) == ["aten::a"]
+        assert list(trace_file.parent.iterdir()) == [trace_file]
+    finally:
+        trace_file.parent.chmod(0o755)
+
+
 def test_run_questions_over_a_folder_of_windows(tmp_path: Path) -> None:
     for index, state in enumerate(("collected", "collected", "recording")):
         run = tmp_path / f"host_1_2026010100000000{index}_ascend_pt"

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from steplens.trace.trace import Trace
 
 _MANIFEST = "manifest.json"
 _COMPRESSION_LEVEL = 1
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace:
@@ -77,6 +79,10 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
 
 def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
     if cache.is_symlink() or cache.parent.is_symlink():
+        return
+    folder = cache.parent.parent
+    if not folder.stat().st_mode & _WRITABLE:
+        # somebody closed it to everybody; that root could write all the same is no invitation
         return
     rundir.make_directory(cache.parent)
     temporary = Path(tempfile.mkdtemp(prefix=".partial-", dir=cache.parent))
