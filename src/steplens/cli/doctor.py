@@ -146,9 +146,7 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
         return
     others = support.other_profilers()
     if others:
-        yield Check(
-            name, False, f"{' and '.join(others)} is set: another profiler owns this environment, nothing is recorded"
-        )
+        yield Check(name, False, f"{' and '.join(others)} is set: another profiler owns this environment, nothing is recorded")
         return
     absent = [symbol for symbol, there in probed["symbols"].items() if not there]
     without = f"; older than this, without {', '.join(absent)}" if absent else ""
