@@ -14,13 +14,11 @@ from pathlib import Path
 import polars as pl
 
 from steplens.readers.ascend_csv_file import TextTable, complete_rows, read_table, required
-from steplens.readers.ascend_timeline_device import COMMUNICATION_KERNEL_NAME
-from steplens.trace.device_work import with_kind
+from steplens.readers.ascend_timeline_device import COMMUNICATION_KERNEL_NAME, GPU_CORES, gpu_kind
 from steplens.trace.health import COUNTERS, KERNEL_CALLS, MEMORY, RUNTIME_CALLS, HealthLog
-from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER, NAME
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER, NAME
 
 _COMMUNICATION_CORE = "HCCL"
-_GPU_CORES = ("CUDA", "ROCM")
 
 #: columns of kernel_details that describe the task; what else a file has is measured
 _DESCRIPTION = {
@@ -87,7 +85,9 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
     metrics = _metrics(table)
     if metrics.height and rows.height < table.frame.height:
         metrics = metrics.join(rows.select("id"), left_on="kernel", right_on="id", how="semi", maintain_order="left")
-    return rows.with_columns(_kind(rows)), metrics
+    # the writers number the tasks of CPU and GPU by the calls that launched them
+    numbered = ~pl.col("core").cast(pl.String).is_in([CORE_CPU, *GPU_CORES]).fill_null(False)
+    return rows.with_columns(_kind(rows), task_id=pl.when(numbered).then("task_id")), metrics
 
 
 #: the same file under CANN's name
@@ -103,9 +103,7 @@ def _kind(rows: pl.DataFrame) -> pl.Series:
         .then(pl.lit(KIND_OTHER))
         .otherwise(pl.lit(KIND_COMPUTE))
     )
-    if rows["core"].cast(pl.String).is_in(_GPU_CORES).any():
-        kind = pl.when(core.is_in(_GPU_CORES)).then(pl.lit(with_kind(rows)["kind"].cast(pl.String))).otherwise(kind)
-    return rows.select(kind.cast(NAME).alias("kind")).to_series()
+    return rows.select(pl.coalesce(gpu_kind(rows), kind).cast(NAME).alias("kind")).to_series()
 
 
 def _metrics(table: TextTable) -> pl.DataFrame:

@@ -126,7 +126,8 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     for name, read_rows in _HANDED_ON.items():
         if (output_folder / name).is_file():
             rows = read_rows([output_folder / name], health)
-            tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), *([rows] if rows.height else [])])
+            if rows.height:
+                tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), rows])
     if (output_folder / _COMMUNICATION).is_file():
         tables.update(read_communication(output_folder / _COMMUNICATION, health, base_ns=base_ns))
     if (output_folder / _MATRIX).is_file():

@@ -29,7 +29,7 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import NAME
+from steplens.trace.schema import CORE_CPU, NAME
 
 HARDWARE = "Ascend Hardware"
 OVERLAP = "Overlap Analysis"
@@ -211,6 +211,7 @@ class _Timeline:
             operators=self._frame(self._columns.starts.get("async_npu", [])),
             operated=self._frame(self._columns.ends.get("async_npu", [])),
             calls=self._calls,
+            on_cpu=any(self._columns.process_labels.get(pid, "").startswith(CORE_CPU) for pid in self.devices),
         )
 
     def _on_device(self, kind: str) -> pl.DataFrame:

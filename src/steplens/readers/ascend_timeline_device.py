@@ -29,9 +29,10 @@ COMPUTE_TASKS = (
     "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", CORE_CPU,
 )  # fmt: skip
 #: the cores of a GPU, of whose tasks the type tells what they do
-_GPU_CORES = ("CUDA", "ROCM")
+GPU_CORES = ("CUDA", "ROCM")
 _COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", "MEMCPY_ASYNC")
 _COPY_NAME = "MEMCPY"
+_GPU_COPY = r"(?i)^(gpu_)?mem(cpy|set)"
 _COMMUNICATION_CORE = "HCCL"
 #: the parts of a collective that run as kernels of their own; the collective is counted already
 COMMUNICATION_KERNEL_NAME = r"(AicpuKernel|AivKernel)$"
@@ -41,6 +42,11 @@ _COMMUNICATING = "Communication"
 #: the lanes of the overlap analysis print starts and ends rounded to ns, tasks a start and a length: rounding apart
 _ROUNDING_NS = 1
 
+#: words of which the longest stand first
+_OPERATION = (
+    "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
+    "|reducescatter|reduce|scatter|send)"
+)
 #: a number in 32 bits that means none
 _NO_NUMBER = 0xFFFF_FFFF
 
@@ -67,6 +73,7 @@ class DeviceEvents:
         operators: starts of the arrows from framework operators to device tasks.
         operated: their ends.
         calls: CANN's calls (process ids of the OS).
+        on_cpu: the device is the CPU.
     """
 
     hardware: pl.DataFrame
@@ -78,10 +85,11 @@ class DeviceEvents:
     operators: pl.DataFrame
     operated: pl.DataFrame
     calls: pl.DataFrame
+    on_cpu: bool = False
 
 
 def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFrame]:
-    """``kernels`` and ``communication`` of a timeline; every communication operation is a row of both.
+    """``kernels`` and ``communication`` of a timeline; every communication operation is a row of both, except a CPU's.
 
     The parts of an operation (waits, reductions, copies on its planes) appear twice in a timeline, as such and as tasks
     of the hardware; the latter are kept.
@@ -97,9 +105,10 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
         operations = _from_calls(operations, found.calls)
         operations, tasks = _without_twins(operations, tasks)
     tables = {}
-    communication_tasks = _operation_tasks(operations) if operations.height else operations
-    if tasks.height or operations.height:
-        kernels = pl.concat([frame for frame in (tasks, communication_tasks) if frame.height], how="diagonal_relaxed")
+    # the CPU communicates in its own calls, which are no tasks
+    listed = [_operation_tasks(operations)] if operations.height and not found.on_cpu else []
+    if tasks.height or listed:
+        kernels = pl.concat([*([tasks] if tasks.height else []), *listed], how="diagonal_relaxed")
         tables["kernels"] = kernels.drop("pid", "tid").sort("device", "stream", "start_ns", maintain_order=True)
     if operations.height:
         tables["communication"] = operations.drop("pid", "tid", "core", "task_id").sort("start_ns", maintain_order=True)
@@ -129,13 +138,16 @@ def _tasks(found: DeviceEvents) -> pl.DataFrame:
     if not frame.height:
         return frame
     subtask = _optional(frame, "subtask")
+    type_ = _optional(frame, "task_type", NAME)
+    # CPU and GPU have no scheduler that names and numbers tasks; steplens fills the places with what it has
+    scheduled = ~type_.cast(pl.String).is_in([CORE_CPU, *GPU_CORES]).fill_null(False)
     tasks = frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
-        core=_optional(frame, "task_type", NAME),
-        task_type=_optional(frame, "task_type", NAME),
+        core=type_,
+        task_type=pl.when(scheduled).then(type_),
         stream=pl.coalesce(_optional(frame, "physical_stream"), _optional(frame, "stream"), "tid"),
         correlation=_optional(frame, "connection_id"),
-        task_id=_optional(frame, "task"),
+        task_id=pl.when(scheduled).then(_optional(frame, "task")),
         model_id=_optional(frame, "model"),
         context_id=pl.when(subtask != _NO_NUMBER).then(subtask),
     )  # fmt: skip
@@ -158,10 +170,20 @@ def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
         .then(pl.lit(KIND_COPY))
         .otherwise(pl.lit(KIND_OTHER))
     )
-    if tasks["core"].cast(pl.String).is_in(_GPU_CORES).any():
-        by_type = with_kind(tasks.with_columns(type=pl.lit("kernel"))).get_column("kind").cast(pl.String)
-        kind = pl.when(core.is_in(_GPU_CORES)).then(by_type).otherwise(kind)
-    return tasks.select(kind.cast(NAME).alias("kind")).to_series()
+    return tasks.select(pl.coalesce(gpu_kind(tasks), kind).cast(NAME).alias("kind")).to_series()
+
+
+def gpu_kind(tasks: pl.DataFrame) -> pl.Series:
+    """What the tasks of GPUs do, by their type and name; null for other tasks."""
+    on_gpu = tasks["core"].cast(pl.String).is_in(GPU_CORES).fill_null(False)
+    if not on_gpu.any():
+        nothing: pl.Series = pl.Series([None], dtype=pl.String).new_from_index(0, tasks.height)
+        return nothing
+    if "type" not in tasks.columns:
+        tasks = tasks.with_columns(type=pl.lit(None, dtype=NAME))
+    copies = pl.coalesce(pl.col("type", "name").cast(pl.String)).str.contains(_GPU_COPY)
+    by_name = with_kind(tasks.drop("kind", strict=False))["kind"].cast(pl.String)
+    return tasks.select(pl.when(on_gpu & copies).then(pl.lit(KIND_COPY)).when(on_gpu).then(by_name)).to_series()
 
 
 def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
@@ -232,8 +254,13 @@ def operation_kind(name: pl.Expr) -> pl.Expr:
 
 
 def operation_name(name: pl.Expr) -> pl.Expr:
-    """``hcom_allReduce__586_0_1`` -> ``allreduce``; null for another name."""
-    return name.str.extract("(?i)^hcom_([a-z]+)_", 1).str.to_lowercase()
+    """``hcom_allReduce__586_0_1`` -> ``allreduce``: the leftmost known word, the longest there; null without one."""
+    return (
+        name.str.to_lowercase()
+        .str.extract(r"^(?:hcom_|\w+:|c10d::)?_?([a-z_]+)")
+        .str.replace_all("_", "")
+        .str.extract(_OPERATION)
+    )
 
 
 def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:

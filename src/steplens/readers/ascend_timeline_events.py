@@ -16,7 +16,7 @@ from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import polars as pl
@@ -34,6 +34,10 @@ COLLECTION = "GC"
 
 #: steplens puts its time base into a metadata event of this name
 BASE_EVENT = "base_time_ns"
+
+
+#: a process or thread; an event whose id does not fit is mended apart
+Id = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
 class DurationArgs(
@@ -113,8 +117,8 @@ class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
 
     name: str = ""
     cat: str = ""
-    pid: int | None = None
-    tid: int | None = None
+    pid: Id | None = None
+    tid: Id | None = None
     ts: Any = None
     dur: float | str | None = None
     args: DurationArgs | None = None
@@ -124,7 +128,7 @@ class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
     """One sample of a counter."""
 
     name: str = ""
-    pid: int | None = None
+    pid: Id | None = None
     ts: Any = None
     args: dict[str, float | str | None] | None = None
 
@@ -133,8 +137,8 @@ class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
     """The name of a process or thread."""
 
     name: str = ""
-    pid: int | None = None
-    tid: int | None = None
+    pid: Id | None = None
+    tid: Id | None = None
     args: MetadataArgs | None = None
 
 
@@ -143,8 +147,8 @@ class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
 
     cat: str = ""
     id: Any = None
-    pid: int | None = None
-    tid: int | None = None
+    pid: Id | None = None
+    tid: Id | None = None
     ts: Any = None
 
 
@@ -153,8 +157,8 @@ class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
 
     cat: str = ""
     id: Any = None
-    pid: int | None = None
-    tid: int | None = None
+    pid: Id | None = None
+    tid: Id | None = None
     ts: Any = None
 
 
@@ -412,8 +416,8 @@ def _mended(text: bytes) -> Any | None:
     if not isinstance(value, dict) or not isinstance(value.get("ph"), str):
         return None
     for key in ("pid", "tid"):
-        if key in value:
-            value[key] = _integer(value[key])
+        number = _integer(value.get(key))
+        value[key] = number if number is not None and abs(number) <= 1 << 62 else None
     for key in ("name", "cat"):
         if key in value:
             value[key] = str(value[key])

@@ -70,12 +70,12 @@ def _operators(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _one_line(values: pl.Series) -> pl.Series:
-    """Lists without the line breaks that the files have behind every ``;``; each distinct text is handled once."""
+    """Lists without the line breaks that the files have behind every ``;``, null if empty; each distinct text once."""
     distinct = values.drop_nulls().unique()
     if not len(distinct):
         return values
     texts = distinct.cast(pl.String)
-    plain = texts.str.replace_all(r";\r?\n", ";")
+    plain = texts.str.replace_all(r";\r?\n", ";").replace({"": None})
     return values if plain.equals(texts) else values.replace_strict(distinct, plain.cast(NAME), default=None, return_dtype=NAME)
 
 
