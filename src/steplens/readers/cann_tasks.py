@@ -239,7 +239,8 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         rows = operations.select(
             *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(CORE_COMMUNICATION, dtype=NAME)
         )
-        kernels = pl.concat([kernels, rows], how="diagonal") if kernels.height else rows
+        nothing = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})
+        kernels = pl.concat([kernels if kernels.height else nothing, rows], how="diagonal")
     elif operations.height:
         same = ["device", "start_ns", "end_ns"]
         twins = operations.select(*same, communicates=pl.lit(True)).unique()

@@ -86,7 +86,8 @@ def framework_tables(database: SqliteFile, texts: Texts, enums: Enums, health: H
         "steps": _steps(database, ops, health),
         "gc": _collections(database, health),
     }
-    with_graph_engine = "NPU_OP_MEM" in database or (tables["memory"]["component"].cast(pl.String) == _GE).any()
+    memory = tables["memory"]
+    with_graph_engine = "NPU_OP_MEM" in database or (memory.height > 0 and _GE in memory["component"].cast(pl.String))
     tables["allocations"] = _allocations(database, texts, with_graph_engine, health)
     return {name: frame for name, frame in tables.items() if frame.height}
 

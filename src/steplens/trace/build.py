@@ -19,6 +19,7 @@ from steplens.trace.classify import classify
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
+    KIND_OTHER,
     MODULE_PREFIX,
     SCHEMA,
     SCOPE_BACKWARD,
@@ -175,11 +176,15 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
 
 
 def _device_times(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
-    """Add to every call the time of the device tasks that it, and everything below it, launched."""
+    """Add to every call the time of the device tasks that it, and everything below it, launched.
+
+    Tasks that neither compute nor communicate nor copy do not count: they are waits, or parts of a task that does.
+    """
     ops = tables["ops"]
     device_self = np.zeros(ops.height, dtype=np.int64)
     if "kernels" in tables:
-        linked = tables["kernels"].select("op", length=pl.col("end_ns") - pl.col("start_ns")).drop_nulls("op")
+        works = tables["kernels"].filter(pl.col("kind").cast(pl.String).ne_missing(KIND_OTHER))
+        linked = works.select("op", length=pl.col("end_ns") - pl.col("start_ns")).drop_nulls("op")
         np.add.at(device_self, linked["op"].to_numpy(), linked["length"].to_numpy())
     tables["ops"] = ops.with_columns(
         device_self_ns=pl.Series(device_self),
