@@ -1,0 +1,126 @@
+"""Steps of a script that knows nothing of steplens: one step ends when ``Optimizer.step`` of PyTorch returns.
+
+PyTorch's own post hook for ``Optimizer.step`` is called while the annotation ``Optimizer.step#...`` is still open: a step
+that ended there would leave the annotation half in one step and half in the next, and a window that ended there would
+stop Kineto inside it. Therefore ``Optimizer.profile_hook_step``, which adds the annotation, is extended: the step ends
+after it.
+
+PyTorch is not imported here. The extension waits until the script imports it, so that environment variables the
+script sets before that still count.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+OPTIMIZER_MODULE = "torch.optim.optimizer"
+
+
+class OptimizerSteps:
+    """Calls ``on_step`` after each step of the leading optimizer, in the process that created this object.
+
+    The leading optimizer is the first one that steps; with several of them (a GAN) only it counts, so a step is one
+    turn of the training loop. When it no longer exists, the next one that steps leads.
+
+    Args:
+        on_step: called without arguments on the thread that trains; must not raise.
+        on_optimizer: called without arguments when the first optimizer of a class is made; must not raise.
+    """
+
+    def __init__(self, on_step: Callable[[], None], on_optimizer: Callable[[], None] | None = None) -> None:
+        self._on_step = on_step
+        self._on_optimizer = on_optimizer
+        self._process = os.getpid()
+        self._leader: weakref.ref[Any] | None = None
+        self._depth = 0
+        self.count = 0
+
+    def install(self) -> None:
+        """Watch optimizers from now on, or from the moment PyTorch is imported."""
+        module = sys.modules.get(OPTIMIZER_MODULE)
+        if module is not None:
+            self._extend(module)
+        else:
+            sys.meta_path.insert(0, _AfterImport(OPTIMIZER_MODULE, self._extend))
+
+    def follow_fork(self) -> None:
+        """Count in the calling process, a forked child of the one that counted so far."""
+        self._process = os.getpid()
+        self._leader = None
+        self._depth = 0
+        self.count = 0
+
+    def _extend(self, module: ModuleType) -> None:
+        optimizer = module.Optimizer
+        original = optimizer.profile_hook_step
+
+        def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+            if self._on_optimizer is not None:
+                self._on_optimizer()
+            return self._wrap(original(function))
+
+        optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+    def _wrap(self, hooked: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(hooked)
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._depth += 1
+            try:
+                result = hooked(optimizer, *args, **kwargs)
+            finally:
+                self._depth -= 1
+            # a subclass that calls its parent's step is one step
+            if self._depth == 0:
+                self._stepped(optimizer)
+            return result
+
+        return step
+
+    def _stepped(self, optimizer: Any) -> None:
+        leader = self._leader() if self._leader is not None else None
+        if leader is None:
+            leader = optimizer
+            self._leader = weakref.ref(optimizer)
+        if leader is optimizer and os.getpid() == self._process:
+            self.count += 1
+            self._on_step()
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls ``action`` with a module as soon as it has been imported, once."""
+
+    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._action = action
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Let the other finders find the module, and follow its execution with the action."""
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                self._follow(spec.loader)
+                return spec
+        return None
+
+    def _follow(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            loader.exec_module = execute
+            execute(module)
+            self._action(module)
+
+        loader.exec_module = exec_module
