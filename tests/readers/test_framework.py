@@ -394,6 +394,24 @@ def test_the_end_of_recording_is_no_call(tmp_path: Path) -> None:
     assert not health.findings
 
 
+def test_ids_are_unique_in_the_run(tmp_path: Path) -> None:
+    """Two threads call f, which calls g: callers are those of the own thread."""
+    events = [(1, 11, 0), (2, 12, 0), (3, 12, 1), (4, 11, 1)]
+    files = {
+        "torch.python_tracer_func": [
+            fixture.python_event(time, key, tag, tid=tid) for time, key, tag in events for tid in (2, 1)
+        ],
+        "torch.python_tracer_hash": [fixture.python_name(11, "f"), fixture.python_name(12, "g")],
+    }
+    table = read_framework(fixture.write_framework(tmp_path, files), Clock(0), HealthLog())["python"]
+    assert table.select("id", "parent", "tid", pl.col("name").cast(pl.String)).rows() == [
+        (0, None, 1, "f"),
+        (1, 0, 1, "g"),
+        (2, None, 2, "f"),
+        (3, 2, 2, "g"),
+    ]
+
+
 def test_modules_are_numbered_per_class_and_thread(tmp_path: Path) -> None:
     names = {1: "Linear######140", 2: "Linear######150", 3: "ReLU######160"}
     called = [(2, 1), (3, 1), (1, 1), (2, 1), (1, 2)]
