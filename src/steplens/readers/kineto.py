@@ -14,7 +14,18 @@ from steplens.readers.kineto_meta import meta, meta_frame, report_losses
 from steplens.readers.kineto_tables import flows, host_tables, shapes_text, types_text
 from steplens.readers.parallel import read_columns
 from steplens.trace.build import build_trace
-from steplens.trace.health import ERROR, EVERYTHING, INFO, OPERATOR_SELF_TIMES, HealthLog
+from steplens.trace.health import (
+    ERROR,
+    EVERYTHING,
+    INFO,
+    KERNEL_CALLS,
+    OPERATOR_CALLS,
+    OPERATOR_SELF_TIMES,
+    RANK_COMPARISON,
+    RUN_OPTIONS,
+    WARNING,
+    HealthLog,
+)
 from steplens.trace.trace import Trace
 
 __all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_text"]
@@ -88,8 +99,15 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
             f"{file.lost_bytes} bytes behind them were not",
             EVERYTHING,
         )
+    if file.footer_cut:
+        message = "the file breaks off behind its events, where it says when its clock starts and how it was recorded"
+        log.add("truncated_file", ERROR, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
+    if file.header_damaged:
+        message = "what the file says in front of its events is damaged: how it was recorded, and of which rank, is unknown"
+        log.add("damaged_header", WARNING, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
     if columns.damaged:
-        log.add("damaged_events", ERROR, columns.damaged, "events are not valid JSON and were left out", OPERATOR_SELF_TIMES)
+        message = "events are not valid JSON and were left out"
+        log.add("damaged_events", ERROR, columns.damaged, message, [OPERATOR_CALLS, OPERATOR_SELF_TIMES, KERNEL_CALLS])
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")
     if columns.unused:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from steplens.trace.checks.common import Tables, length
@@ -26,9 +27,11 @@ from steplens.trace.trace import Trace
 
 #: a collective ends on all ranks within tens of microseconds
 _OFFSET_NS = 1_000_000
-#: an offset counts when it is this many times what the single collectives scatter around it
-_CLEAR = 3
+#: this share of the collectives must agree on an offset, since a sampled trace pairs some that are not the same
+_AGREEING = 0.4
 _LEAST = 3
+#: and within this share of it (or within ``_OFFSET_NS``)
+_SCATTER = 0.02
 _NAMED = 8
 
 #: what every part of a run should have in common, by key of ``meta``
@@ -120,8 +123,9 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
 
     1. Collectives are paired by step, name and order of start within both, where a step has equally many on both ranks;
        where that pairs too few, by name and order of start in the whole trace.
-    2. The offset of a rank is the median distance of their ends from those on the lowest rank; half of the distances lie
-       within the scatter.
+    2. The offset of a rank is the middle of the shortest interval that holds two fifths of the distances between their ends
+       there and on the lowest rank. Half of the distances would do, were it not for traces that hold a sample of the
+       collectives, which pairs some that are not the same. The interval must be narrow.
     3. Where ranks have no collectives in common, the beginnings of their steps are compared: they must be nearer to each
        other than half a step.
     """
@@ -136,14 +140,13 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
     for rank in sorted(by_rank)[1:]:
         distance = _distances(ends, _collective_ends(by_rank[rank]))
         if len(distance) >= _LEAST:
-            offset = _median(distance)
-            scatter = _median((distance - offset).abs())
-            if abs(offset) > _OFFSET_NS and abs(offset) > _CLEAR * scatter:
+            offset, width, agreeing = _agreed(distance)
+            if abs(offset) > _OFFSET_NS and width <= max(_OFFSET_NS, _SCATTER * abs(offset)):
                 message = (
                     f"collectives end {_apart(offset)} on rank {rank} than on rank {reference}, where they should end "
                     "together: their clocks differ by that"
                 )
-                yield finding("rank_clock_offset", WARNING, len(distance), message, RANK_COMPARISON, COMMUNICATION_TIMES)
+                yield finding("rank_clock_offset", WARNING, agreeing, message, RANK_COMPARISON, COMMUNICATION_TIMES)
             continue
         yield from _step_offset(by_rank[reference], by_rank[rank], reference, rank)
 
@@ -212,6 +215,15 @@ def _distances(reference: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
         if len(distance) >= _LEAST:
             break
     return distance
+
+
+def _agreed(distance: pl.Series) -> tuple[float, int, int]:
+    """Middle and width (ns) of the shortest interval that holds the agreeing share of the distances, and how many it holds."""
+    values = distance.sort().to_numpy()
+    held = max(int(np.ceil(_AGREEING * len(values))), _LEAST)
+    width = values[held - 1 :] - values[: len(values) - held + 1]
+    first = int(np.argmin(width))
+    return float(values[first : first + held].mean()), int(width[first]), held
 
 
 def _steps(traces: list[Trace]) -> pl.DataFrame:
