@@ -18,7 +18,7 @@ import pytest
 
 from steplens.analysis.steps import step_times
 from steplens.errors import InputError
-from steplens.readers import ascend_db
+from steplens.readers import ascend_db, framework_db
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -485,6 +485,20 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE StepTraceTime (step TEXT)")
     with pytest.raises(InputError, match="is a database of something else"):
         open_run(run)
+
+
+def test_one_file_of_any_name(tmp_path: Path) -> None:
+    database = golden()
+    trace = ascend_db.read_file_trace(database.write(tmp_path / "copy.sqlite"))
+    assert (trace.ops.height, trace.kernels.height, trace.kernels["op"].null_count()) == (7, 5, 0)
+    for table in framework_db.LAYOUT:
+        database.rows.pop(table, None)
+    trace = ascend_db.read_file_trace(database.write(tmp_path / "msprof_1.db"))
+    assert (trace.ops, trace.kernels.height) == (None, 5)
+    assert "schema_differences" not in checks(trace)
+    database.rows = {"NPU_INFO": [{"id": 0, "name": "Ascend910B"}]}
+    with pytest.raises(InputError, match="holds no event"):
+        ascend_db.read_file_trace(database.write(tmp_path / "empty.db"))
 
 
 def test_a_damaged_analysis_costs_only_itself(tmp_path: Path) -> None:

@@ -52,6 +52,19 @@ def read_trace(output_folder: Path, run_directory: Path) -> Trace:
     return build_trace(run_directory, tables, health, cpu_is_device=_is_cpu_run(tables))
 
 
+def read_file_trace(path: Path) -> Trace:
+    """The trace of one database on its own, whatever it is called: of the profiler, or of CANN.
+
+    Raises:
+        InputError: the file is no database, none of a profiler, or holds no event.
+    """
+    health = HealthLog()
+    tables = read_database(path, health)
+    if set(tables) <= {"meta", "source_tables", "connections"}:
+        raise InputError(path, "holds no event", "Record at least one step, then export it again")
+    return build_trace(path, tables, health, cpu_is_device=False)
+
+
 def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     """The raw tables of a result folder: the profiler database, what analysis.db adds, and the run's own description.
 
@@ -95,7 +108,8 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         if not any(table in database for table in layout):
             raise InputError(path, "is a database of something else", "Give ascend_pytorch_profiler_<rank>.db")
         with_device = any(table in database for table in ("TASK", "CANN_API", "NPU_INFO"))
-        expected = [*framework_db.TABLES, *(CANN_TABLES if with_device else ("STRING_IDS",))]
+        with_framework = any(table in database for table in framework_db.LAYOUT)
+        expected = [*(framework_db.TABLES if with_framework else ()), *(CANN_TABLES if with_device else ("STRING_IDS",))]
         report_differences(database, layout, dict.fromkeys(expected), health)
         report_unread(database, [*layout, *cann_samples.TABLES], health)
         texts, enums = Texts(database), Enums(database)

@@ -92,7 +92,7 @@ _TABLES = {
         },
         {"coreId": _NUMBER, "coreType": _TEXT},
     ),
-    "CPU_USAGE": _Samples("CPU Usage", {"usage": ("CPU {cpuId}", "%", 1.0)}, {"cpuId": _TEXT}),
+    "CPU_USAGE": _Samples("CPU Usage", {"usage": ("CPU {cpuId}", "%", 1.0)}, {"cpuId": _NUMBER}),
     "HOST_MEM_USAGE": _Samples("Memory Usage", {"usage": ("Memory Usage", "%", 1.0)}),
     "HOST_DISK_USAGE": _Samples(
         "Disk Usage",
