@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers import ascend_timeline_events as events
+from steplens.readers import ascend_timeline_structs as events
 from steplens.readers.ascend_timeline_device import DeviceEvents, device_tables
 from steplens.readers.ascend_timeline_events import TimelineColumns
 from steplens.readers.ascend_timeline_host import host_tables

@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.readers.ascend_timeline_host import paired
 from steplens.trace.device_work import with_kind
-from steplens.trace.health import INFO, OPERATOR_DEVICE_TIMES, HealthLog
+from steplens.trace.health import COMMUNICATION_VOLUME, INFO, OPERATOR_DEVICE_TIMES, HealthLog
 from steplens.trace.nesting import Int64Array
 from steplens.trace.schema import (
     COLLECTIVE,
@@ -110,9 +110,52 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
     if tasks.height or listed:
         kernels = pl.concat([*([tasks] if tasks.height else []), *listed], how="diagonal_relaxed")
         tables["kernels"] = kernels.drop("pid", "tid").sort("device", "stream", "start_ns", maintain_order=True)
-    if operations.height:
-        tables["communication"] = operations.drop("pid", "tid", "core", "task_id").sort("start_ns", maintain_order=True)
+    rest = _unnamed_communication(operations, found.overlap, health)
+    communication = [operations.drop("pid", "tid", "core", "task_id")] if operations.height else []
+    if communication or rest.height:
+        rows = pl.concat([*communication, *([rest] if rest.height else [])], how="diagonal_relaxed")
+        tables["communication"] = rows.sort("start_ns", maintain_order=True)
     return tables
+
+
+def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """What the communication lane covers and no operation does, as operations of that name.
+
+    Kernels that communicate by themselves are on the lane and among no group's operations.
+    """
+    lanes = _lane(overlap, _COMMUNICATING)
+    parts = []
+    for (device,), ranges in lanes.partition_by("device", as_dict=True).items() if lanes.height else ():
+        mine = operations.filter(pl.col("device") == device) if operations.height else operations
+        start, end = _uncovered(ranges, mine)
+        parts.append(pl.DataFrame({"start_ns": start, "end_ns": end}).with_columns(device=pl.lit(device, dtype=pl.Int32)))
+    rest = pl.concat(parts) if parts else pl.DataFrame()
+    if rest.height:
+        message = "stretches of communication belong to none of the operations that the timeline names"
+        health.add("unnamed_communication", INFO, rest.height, message, COMMUNICATION_VOLUME)
+        rest = rest.with_columns(name=pl.lit(_COMMUNICATING, dtype=NAME), kind=pl.lit(COLLECTIVE, dtype=NAME))
+    return rest
+
+
+def _uncovered(ranges: pl.DataFrame, operations: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends of the stretches inside ``ranges`` and outside all operations, rounding apart."""
+    times, inside = [], []
+    for frame, weight in ((ranges, 1), (operations, 1 << 32)):
+        if frame.height:
+            for column, sign in (("start_ns", weight), ("end_ns", -weight)):
+                times.append(frame[column].to_numpy())
+                inside.append(np.full(frame.height, sign, dtype=np.int64))
+    time, change = np.concatenate(times), np.concatenate(inside)
+    order = np.argsort(time, kind="stable")
+    # how many operations are open counts in the upper half of the bits, ranges in the lower
+    open_ = np.cumsum(change[order])[:-1]
+    start, end = time[order][:-1], time[order][1:]
+    rest = (open_ > 0) & (open_ < 1 << 32) & (end - start > _ROUNDING_NS)
+    return start[rest], end[rest]
+
+
+def _lane(overlap: pl.DataFrame, name: str) -> pl.DataFrame:
+    return overlap.filter(overlap["name"].cast(pl.String) == name) if overlap.height else overlap
 
 
 def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -158,7 +201,7 @@ def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
     """What each task does: by its core, and inside the computing lane where the timeline has one."""
     core, name = pl.col("core").cast(pl.String).fill_null(""), pl.col("name").cast(pl.String)
     computing = core.is_in(COMPUTE_TASKS) & ~name.str.contains(COMMUNICATION_KERNEL_NAME)
-    lanes = overlap.filter(overlap["name"].cast(pl.String) == _COMPUTING) if overlap.height else overlap
+    lanes = _lane(overlap, _COMPUTING)
     if lanes.height:
         computing &= pl.lit(_inside(tasks, lanes))
     kind = (
@@ -334,9 +377,9 @@ def _snapped(tasks: pl.DataFrame, overlap: pl.DataFrame, lane: str) -> pl.DataFr
     A task's length is rounded to ns apart from its start, so its end may be one ns off the end that the lane, and the
     database, have. Sums of many tasks then differ from the file's own.
     """
-    if not overlap.height:
+    lanes = _lane(overlap, lane)
+    if not lanes.height:
         return tasks
-    lanes = overlap.filter(overlap["name"].cast(pl.String) == lane)
     ends = lanes.select("device", "start_ns", _end="end_ns").unique(["device", "start_ns"], keep="first")
     tasks = tasks.join(ends, on=["device", "start_ns"], how="left", maintain_order="left")
     near = (pl.col("_end") - pl.col("end_ns")).abs() <= _ROUNDING_NS

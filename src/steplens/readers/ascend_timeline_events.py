@@ -10,193 +10,38 @@ mends what single events have wrong.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import polars as pl
 
 from steplens.errors import InputError
+from steplens.readers.ascend_timeline_structs import (
+    BASE_EVENT,
+    COLLECTION,
+    COLLECTION_ALIAS,
+    DECODER,
+    DEVICE_MEMBERS,
+    INTEGERS,
+    MEMBERS,
+    PROCESS_MEMBERS,
+    Duration,
+    DurationArgs,
+    FlowEnd,
+    FlowStart,
+    Metadata,
+    Sample,
+    integer,
+    one_event,
+)
 from steplens.readers.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile, event_ends
 from steplens.readers.microseconds import float_ns, text_ns
 from steplens.trace.schema import NAME
-
-OPERATOR = "cpu_op"
-PYTHON = "python_function"
-ENQUEUE = "enqueue"
-DEQUEUE = "dequeue"
-COLLECTION = "GC"
-
-#: steplens puts its time base into a metadata event of this name
-BASE_EVENT = "base_time_ns"
-
-
-#: a process or thread; an event whose id does not fit is mended apart
-Id = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-
-
-class DurationArgs(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "sequence": "Sequence number",
-        "forward_tid": "Fwd thread id",
-        "input_shapes": "Input Dims",
-        "input_types": "Input type",
-        "stack": "Call stack",
-        "module": "Module Hierarchy",
-        "python_id": "Python id",
-        "python_parent": "Python parent id",
-        "python_module": "Python module id",
-        "task_type": "Task Type",
-        "physical_stream": "Physic Stream Id",
-        "stream": "Stream Id",
-        "task": "Task Id",
-        "subtask": "Subtask Id",
-        "model": "Model Id",
-        "elements": "count",
-        "bytes": "size(Byte)",
-        "event": "event_type",
-        "event_old": "Event Type",
-        "domain_old": "Domain",
-    },
-):
-    """The members of ``args`` that steplens uses from an event with a duration.
-
-    The type of a value is checked when it becomes a column, so that an odd one costs itself and not its event; numbers
-    with a fraction come as text.
-    """
-
-    connection_id: Any = None
-    task_type: Any = None
-    physical_stream: Any = None
-    stream: Any = None
-    task: Any = None
-    subtask: Any = None
-    model: Any = None
-    level: Any = None
-    sequence: Any = None
-    forward_tid: Any = None
-    input_shapes: Any = None
-    input_types: Any = None
-    stack: Any = None
-    module: Any = None
-    flops: Any = None
-    python_id: Any = None
-    python_parent: Any = None
-    python_module: Any = None
-    correlation_id: Any = None
-    elements: Any = None
-    data_type: Any = None
-    alg_type: Any = None
-    bytes: Any = None
-    kind: Any = None
-    group: Any = None
-    ranks: Any = None
-    event: Any = None
-    event_old: Any = None
-    domain: Any = None
-    domain_old: Any = None
-
-
-class MetadataArgs(msgspec.Struct, gc=False):
-    """The members of ``args`` of a metadata event."""
-
-    name: Any = None
-    labels: Any = None
-    base_time_ns: Any = None
-
-
-class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """A complete event: a call, a device task, a collective."""
-
-    name: str = ""
-    cat: str = ""
-    pid: Id | None = None
-    tid: Id | None = None
-    ts: Any = None
-    dur: float | str | None = None
-    args: DurationArgs | None = None
-
-
-class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
-    """One sample of a counter."""
-
-    name: str = ""
-    pid: Id | None = None
-    ts: Any = None
-    args: dict[str, float | str | None] | None = None
-
-
-class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """The name of a process or thread."""
-
-    name: str = ""
-    pid: Id | None = None
-    tid: Id | None = None
-    args: MetadataArgs | None = None
-
-
-class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
-    """Where an arrow starts. Ids may exceed 64 bits, so they stay text."""
-
-    cat: str = ""
-    id: Any = None
-    pid: Id | None = None
-    tid: Id | None = None
-    ts: Any = None
-
-
-class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
-    """Where an arrow ends."""
-
-    cat: str = ""
-    id: Any = None
-    pid: Id | None = None
-    tid: Id | None = None
-    ts: Any = None
-
-
-#: phases of Chrome's format that Ascend's timelines do not use, and that do not make a piece unreadable
-_OTHER_PHASES = "iItBEbenNODPRvV(){}cSTpFx"
-_OTHERS = tuple(
-    msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=tag, gc=False) for number, tag in enumerate(_OTHER_PHASES)
-)
-
-_EVENT: Any = functools.reduce(operator.or_, (Duration, Sample, Metadata, FlowStart, FlowEnd, *_OTHERS))
-# a number that no member has a type for comes as its text: every digit of "ts" counts
-_DECODER = msgspec.json.Decoder(list[_EVENT], float_hook=str)
-_ONE_DECODER = msgspec.json.Decoder(_EVENT, float_hook=str)
-_ANY_DECODER = msgspec.json.Decoder(float_hook=str)
-
-_INTEGERS = (
-    "connection_id", "physical_stream", "stream", "task", "subtask", "model", "sequence", "forward_tid", "flops", "python_id",
-    "python_parent", "python_module", "correlation_id", "elements", "bytes", "ranks",
-)  # fmt: skip
-_DEVICE_MEMBERS = (
-    "connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model", "level", "elements", "data_type",
-    "alg_type", "bytes", "kind", "group", "ranks", "event", "event_old", "domain", "domain_old",
-)  # fmt: skip
-#: members of events with a category; those without one have some of _DEVICE_MEMBERS
-_MEMBERS: dict[str, tuple[str, ...]] = {
-    OPERATOR: ("sequence", "forward_tid", "input_shapes", "input_types", "stack", "module", "flops"),
-    PYTHON: ("python_id", "python_parent", "python_module"),
-    ENQUEUE: ("correlation_id",),
-    DEQUEUE: ("correlation_id",),
-    COLLECTION: (),
-}
-
-CATEGORIES = tuple(_MEMBERS)
-
-_TASK_MEMBERS = ("connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model")
-_CALL_MEMBERS = ("connection_id", "level")
-#: of processes whose name is known when their first event comes, which saves looking for the rest
-_PROCESS_MEMBERS = {"Ascend Hardware": _TASK_MEMBERS, "CANN": _CALL_MEMBERS, "Overlap Analysis": ()}
 
 #: between two events of a file: msprof, Python's json module, Kineto
 _SEPARATORS = (b"}, {", b"},{", b"},\n{", b"}, \n{", b"},\n  {", b"},\r\n{")
@@ -246,7 +91,7 @@ class TimelineColumns:
         try:
             fast = cls()
             for text in _fast_pieces(path):
-                fast._sort_in(_DECODER.decode(text))
+                fast._sort_in(DECODER.decode(text))
             return fast
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _UnknownLayoutError):
             pass
@@ -291,7 +136,7 @@ class TimelineColumns:
 
     def _add(self, piece: bytes) -> None:
         try:
-            events = _DECODER.decode(piece)
+            events = DECODER.decode(piece)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             events = list(self._tolerant(piece))
         self._sort_in(events)
@@ -316,7 +161,9 @@ class TimelineColumns:
                 self._metadata(event)
             else:
                 self.skipped[kind.__struct_config__.tag] += 1
-        for category in [lane for lane in durations if isinstance(lane, str) and lane not in _MEMBERS]:
+        if COLLECTION_ALIAS in durations:
+            durations[COLLECTION] += durations.pop(COLLECTION_ALIAS)
+        for category in [lane for lane in durations if isinstance(lane, str) and lane not in MEMBERS]:
             for call in durations.pop(category):
                 durations[call.pid].append(call)
         self.damaged += len(durations.pop(None, ())) + len(counters.pop(None, ()))
@@ -334,8 +181,8 @@ class TimelineColumns:
     def _members(self, lane: Lane) -> tuple[str, ...]:
         """Members of ``args`` that the events of a lane can have."""
         if isinstance(lane, str):
-            return _MEMBERS[lane]
-        return _PROCESS_MEMBERS.get(self.process_names.get(lane, ""), _DEVICE_MEMBERS)
+            return MEMBERS[lane]
+        return PROCESS_MEMBERS.get(self.process_names.get(lane, ""), DEVICE_MEMBERS)
 
     def _metadata(self, event: Metadata) -> None:
         args = event.args
@@ -360,12 +207,7 @@ class TimelineColumns:
         for end in ends:
             text = body[start:end].lstrip(b", \t\r\n")
             start = end
-            try:
-                yield _ONE_DECODER.decode(text)
-                continue
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                pass
-            event = _mended(text)
+            event = one_event(text)
             if event is None:
                 self.damaged += 1
             else:
@@ -404,52 +246,11 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
         yield memoryview(buffer)
 
 
-_NO_CONTROLS = dict.fromkeys(range(32), " ")
-
-
-def _mended(text: bytes) -> Any | None:
-    """The event in a piece of JSON whose members have unexpected types or characters; None where it is no event."""
-    try:
-        value = _ANY_DECODER.decode(text.decode("utf-8", "replace").translate(_NO_CONTROLS))
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not isinstance(value.get("ph"), str):
-        return None
-    for key in ("pid", "tid"):
-        number = _integer(value.get(key))
-        value[key] = number if number is not None and abs(number) <= 1 << 62 else None
-    for key in ("name", "cat"):
-        if key in value:
-            value[key] = str(value[key])
-    if "dur" in value and not isinstance(value["dur"], (int, str)):
-        value.pop("dur")
-    args = value.get("args")
-    if not isinstance(args, dict):
-        value.pop("args", None)
-    elif value["ph"] == "C":
-        value["args"] = {
-            key: item for key, item in args.items() if isinstance(item, (int, str)) and abs(_integer(item) or 0) < 2**63
-        }
-    try:
-        return _ONE_DECODER.decode(msgspec.json.encode(value))
-    except (msgspec.DecodeError, msgspec.EncodeError, RecursionError):
-        return None
-
-
-def _integer(value: Any) -> int | None:
-    """A whole number in 64 bits, also one written as text; else None."""
-    try:
-        number = int(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
-    except ValueError:
-        number = None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
-
-
 def _integers(name: str, values: Sequence[Any]) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=pl.Int64)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return pl.Series(name, [_integer(value) for value in values], dtype=pl.Int64)
+        return pl.Series(name, [integer(value) for value in values], dtype=pl.Int64)
 
 
 def _texts(name: str, values: Sequence[Any]) -> pl.Series:
@@ -504,7 +305,7 @@ def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFr
             values = list(map(operator.attrgetter(member), all_args))
             # a lane has few of the members, and a column of nulls costs as much as one of values
             if values.count(None) != len(values):
-                make: Callable[[str, Sequence[Any]], pl.Series] = _integers if member in _INTEGERS else _texts
+                make: Callable[[str, Sequence[Any]], pl.Series] = _integers if member in INTEGERS else _texts
                 columns.append(make(member, values))
     return pl.DataFrame(columns)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from steplens.readers import ascend_timeline_events as events
+from steplens.readers import ascend_timeline_structs as events
 from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import DATALOADER_PREFIX, NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER, STEP_PREFIX
 
@@ -32,7 +32,7 @@ def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[st
     """Raw tables of the host.
 
     Args:
-        found: category (see ``ascend_timeline_events``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
+        found: category (see ``ascend_timeline_structs``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
             ``others`` of processes that are none of the known, ``forward`` and ``backward`` the two ends of arrows,
             ``threads`` the names of threads.
         health: gets what does not fit together.
