@@ -25,7 +25,6 @@ from steplens.readers.framework_files import (
     PYTHON_NAMES,
     UNDECODABLE,
     Int64Array,
-    Structs,
     Texts,
     read_flat,
     read_tagged,
@@ -193,13 +192,16 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     events = read_flat(folder, PYTHON_CALLS, health)
     if not len(events):
         return pl.DataFrame()
-    code, names = _call_names(folder, events, health)
     (time,), plausible = _times(clock, [events["time"]], PYTHON_CALLS.prefix, health)
-    pid, tid, tag = events["pid"].astype(np.int64), events["tid"].astype(np.int64), events["tag"]
     if not plausible.all():
-        time, pid, tid, tag, code = (column[plausible] for column in (time, pid, tid, tag, code))
+        events, time = events[plausible], time[plausible]
+    code, names = _call_names(folder, events["key"], health)
+    pid, tid, is_call = events["pid"].astype(np.int64), events["tid"].astype(np.int64), events["tag"] % 2 == 0
+    # records are the largest part of a capture with stacks: nothing of them is kept that is not needed
+    del events
     exits = np.flatnonzero(np.array([name == _EXIT for name in names], dtype=bool))
-    calls = replay(time, pid, tid, code, tag % 2 == 0, skipped=np.isin(code, exits) if len(exits) else None)
+    calls = replay(time, pid, tid, code, is_call, skipped=np.isin(code, exits) if len(exits) else None)
+    del time, pid, tid, code, is_call
     for count, what in (
         (calls.cut_short, "calls have no return of their own and end with their caller"),
         (calls.unmatched, "returns have no call and were left out"),
@@ -221,8 +223,8 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     )
 
 
-def _call_names(folder: Path, events: Structs, health: HealthLog) -> tuple[Int64Array, list[str]]:
-    """For each event the index of its key's text, and the texts."""
+def _call_names(folder: Path, keys: npt.NDArray[np.uint64], health: HealthLog) -> tuple[Int64Array, list[str]]:
+    """For each key the index of its text, and the texts."""
     records = read_tagged(folder, PYTHON_NAMES, health)
     column = records.texts["name"]
     text_of = {
@@ -230,9 +232,9 @@ def _call_names(folder: Path, events: Structs, health: HealthLog) -> tuple[Int64
         for key, code in zip(records.fixed["key"].tolist(), column.codes.tolist(), strict=True)
         if code >= 0
     }
-    keys, code = np.unique(events["key"], return_inverse=True)
-    names = [text_of.get(key, UNDECODABLE) for key in keys.tolist()]
-    nameless = sum(key not in text_of for key in keys.tolist())
+    distinct = np.unique(keys)
+    names = [text_of.get(key, UNDECODABLE) for key in distinct.tolist()]
+    nameless = sum(key not in text_of for key in distinct.tolist())
     if nameless:
         health.add(
             "nameless_python_calls",
@@ -241,7 +243,8 @@ def _call_names(folder: Path, events: Structs, health: HealthLog) -> tuple[Int64
             f'Python functions have no name in {PYTHON_NAMES.prefix} and read as "{UNDECODABLE}"',
             CALL_STACKS,
         )
-    return code.reshape(-1), names
+    # a search among few distinct keys is cheaper than the sort of all by which numpy would number them
+    return np.searchsorted(distinct, keys), names
 
 
 def _module_names(thread: Int64Array, code: Int64Array, names: list[str]) -> tuple[Int64Array, Int64Array, list[str]]:
@@ -358,7 +361,8 @@ def _times(
             f"records of {source} have times that no clock can show and were left out",
             CONCERNED[source],
         )
-    return [clock.unix_ns(np.where(plausible, column, 0)) for column in raw], plausible
+        raw = [np.where(plausible, column, 0) for column in raw]
+    return [clock.unix_ns(column) for column in raw], plausible
 
 
 def _kept(frame: pl.DataFrame, keep: npt.NDArray[np.bool_]) -> pl.DataFrame:

@@ -109,8 +109,8 @@ def _match_balanced(is_call: Flags, code: Int64Array) -> tuple[Int64Array, Int64
     On one level of nesting calls and returns alternate, so a record's partner is its neighbour there.
     """
     count = len(code)
-    depth = np.cumsum(np.where(is_call, 1, -1))
-    level = np.where(is_call, depth, depth + 1)
+    level = np.cumsum(np.where(is_call, np.int32(1), np.int32(-1)), dtype=np.int32)
+    level[~is_call] += 1
     if count and level.min() < 1:
         return None
     small = level.astype(np.uint16) if count and level.max() < 1 << 16 else level
@@ -124,9 +124,10 @@ def _match_balanced(is_call: Flags, code: Int64Array) -> tuple[Int64Array, Int64
     returned[call] = its_return
     caller = np.full(count, -1, dtype=np.int64)
     calls = order[is_call[order]]
-    key = level[calls] * count + calls
+    # in the order of calls, which is by level and then by place, the caller is the last call before on the level above
+    key = level[calls] * np.int64(count) + calls
     inner = calls[level[calls] > 1]
-    caller[inner] = calls[np.searchsorted(key, (level[inner] - 1) * count + inner) - 1]
+    caller[inner] = calls[np.searchsorted(key, (level[inner] - 1) * np.int64(count) + inner) - 1]
     return returned, caller
 
 
