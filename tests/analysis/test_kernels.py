@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.kernels import core_self_ns, op_statistic, subtree_total_ns
+from steplens.analysis.kernels import core_self_ns, kernel_statistics, op_statistic, subtree_total_ns
 
 from ..writers.builder import BASE_NS, build, kernel, op
 
@@ -37,6 +38,29 @@ def test_like_plain_python(tasks: list[tuple[str, str, int]]) -> None:
         assert row["ratio_percent"] == pytest.approx(sum(values) * 100 / total if total else 0)
     totals = [row["total_ns"] for row in found.values()]
     assert totals == sorted(totals, reverse=True)
+
+
+@given(TASKS)
+def test_statistics_like_plain_python(tasks: list[tuple[str, str, int]]) -> None:
+    rows = [kernel(kind, 0, 0, core=core, category=core, kind=core, end_ns=BASE_NS + length) for kind, core, length in tasks]
+    trace = build(kernels=rows)
+    for by, position in (("name", 0), ("category", 1), ("kind", 1)):
+        lengths = defaultdict(list)
+        kinds = defaultdict(set)
+        for one in tasks:
+            lengths[one[position]].append(one[2])
+            kinds[one[position]].add(one[1])
+        found = {row[by]: row for row in kernel_statistics(trace, by).iter_rows(named=True)}  # type: ignore[arg-type]
+        assert set(found) == set(lengths)
+        for key, values in lengths.items():
+            row = found[key]
+            assert (row["count"], row["total_ns"], row["min_ns"], row["max_ns"]) == (
+                len(values), sum(values), min(values), max(values),
+            )  # fmt: skip
+            assert row["mean_ns"] == pytest.approx(statistics.mean(values))
+            assert row["std_ns"] == pytest.approx(statistics.stdev(values) if len(values) > 1 else 0, abs=1e-6)
+            if by != "kind":
+                assert row["kind"] == (next(iter(kinds[key])) if len(kinds[key]) == 1 else None)
 
 
 def test_time_of_one_kind_of_core_per_call() -> None:

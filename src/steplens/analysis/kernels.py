@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import polars as pl
 
@@ -42,6 +44,41 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
         .sort("total_ns", "type", "core", descending=[True, False, False])
         .select("type", "core", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "ratio_percent")
     )
+
+
+def kernel_statistics(trace: Trace, by: Literal["name", "type", "category", "kind"] = "name") -> pl.DataFrame:
+    """Device tasks added up by name, type, category or kind, longest total first.
+
+    Source: the ``kernels`` table; durations are those of the device clock, in ns. Tasks that run at the same time on two
+    streams both count.
+
+    Returns:
+        the key, kind (where it is not the key; null where tasks of several kinds share the key), count, total_ns, min_ns,
+        max_ns, mean_ns (exact ratio), std_ns (of a sample: divided by count - 1; 0 for a single task) and ratio_percent
+        (share of the total of all rows).
+    """
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    kind = [] if by == "kind" else [pl.col("kind").first().alias("kind"), pl.col("kind").n_unique().alias("kinds")]
+    rows = (
+        trace.required("kernels")
+        .group_by(by)
+        .agg(
+            *kind,
+            count=pl.len().cast(pl.Int64),
+            total_ns=duration.sum(),
+            min_ns=duration.min(),
+            max_ns=duration.max(),
+            mean_ns=duration.mean(),
+            std_ns=duration.std().fill_null(0.0),
+        )
+        .collect()
+    )
+    if by != "kind":
+        rows = rows.with_columns(kind=pl.when(pl.col("kinds") == 1).then(pl.col("kind").cast(pl.String))).drop("kinds")
+    total = int(rows["total_ns"].sum() or 0)
+    return rows.with_columns(
+        pl.col(by).cast(pl.String), ratio_percent=pl.col("total_ns") * 100 / total if total else pl.lit(0.0)
+    ).sort("total_ns", by, descending=[True, False])
 
 
 def core_self_ns(trace: Trace, core: str) -> Int64Array | None:

@@ -54,7 +54,7 @@ TABLE: tuple[Rule, ...] = (
     Rule(
         COMMUNICATION,
         r"^(void )?(nccl|rccl|hccl|hcom_|msccl|nvshmem)|all_?reduce_kernel|cross_device_reduce|one_?shot_all_?reduce",
-        r"^(nccl|gloo|mpi|ucc|hccl|c10d|c10d_functional)(:|$)|^hcom|record_param_comms"
+        r"^(nccl|gloo|mpi|ucc|hccl|c10d|_?c10d_functional)(:|$)|^hcom|record_param_comms"
         r"|^_?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_coalesced)(v|_into_tensor|_tensor|_coalesced|_base|_?single)*_?$",
     ),
     Rule(MEMSET, r"^memset|fillbuffer|^__amd_rocclr_fill", r"^memset(async)?$|^atomicaddrclean$"),
@@ -67,7 +67,7 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "convolution",
-        r"conv(?!ert)|implicit_?gemm|winograd|[dw]grad|fprop|scudnn|cudnn::cnn|im2col|col2im|vol2col|computeb?offsets|igemm_"
+        r"conv(?!ert)|implicit_?gemm|winograd|(?<![a-z])[dw]grad|computewgrad|fprop|scudnn|cudnn::cnn|im2col|col2im|vol2col|computeb?offsets|igemm_"
         r"|miopensp3asm|nchwtonhwc|nhwctonchw",
         r"conv(?!ert)|im2col|col2im|\bunfold|\bfold$|deform",
         owns=True,
@@ -123,7 +123,7 @@ TABLE: tuple[Rule, ...] = (
             smm sspaddmm
             """
         )
-        + r"|matmul|(?<!fb)gemm|(^|_)(add)?mm(_|$)|^linear_|^cube|multi_dot|vecdot",
+        + r"|matmul|(?<!fb)gemm|(^|_)(add)?mm(_|$)|^_?linear_|^cube|multi_dot|vecdot",
     ),
     Rule(
         "random",
@@ -150,7 +150,7 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "allocation",
-        r"^$",
+        "",
         _words(
             r"""
             empty empty_strided new_empty new_empty_strided resize resize_as pin_memory
@@ -241,10 +241,18 @@ CATEGORIES: tuple[str, ...] = (*dict.fromkeys(rule.category for rule in TABLE), 
 _LONGEST = 2000
 
 _NAMESPACE = re.compile(
-    r"^(?:autograd::engine::evaluate_function: )?(?:(?:aten|prims|torch|mkldnn|quantized|npu|mindspore|default)::)?"
+    r"^(?:autograd::engine::evaluate_function: )?(?:(?:aten|prims|torch(?:::autograd)?|mkldnn|quantized|npu|mindspore)::)?"
 )
 _BACKWARD = re.compile(r"(Backward\d*|_backward)$")
-_COMPILED = [(rule, re.compile(rule.kernel, re.IGNORECASE), re.compile(rule.operator, re.IGNORECASE)) for rule in TABLE]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern or r"(?!)", re.IGNORECASE)
+
+
+_COMPILED = [(rule, _compiled(rule.kernel), _compiled(rule.operator)) for rule in TABLE]
+#: a name of this form is one of an operator: kernels have arguments
+_OPERATOR_NAME = re.compile(r"^(\w+:{1,2})+\w+$")
 
 
 def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
@@ -281,23 +289,28 @@ def category_of(name: str | None, type_: str | None = None, kind: str | None = N
         return COMMUNICATION
     if kind == KIND_COPY:
         return MEMSET if name.lower().startswith("memset") or type_.lower().startswith(("memset", "gpu_memset")) else COPY
-    if operator:
-        for rule, _, pattern in _COMPILED:
-            if rule.owns and pattern.search(operator):
-                return rule.category
-    if type_:
-        for rule, _, pattern in _COMPILED:
-            if pattern.search(type_):
-                return rule.category
-    for rule, pattern, _ in _COMPILED:
-        if pattern.search(name):
+    for rule, _, of_operator in _COMPILED:
+        if rule.owns and operator and of_operator.search(operator):
             return rule.category
-    for text in (operator, _bare(name)):
-        if text:
-            for rule, _, pattern in _COMPILED:
-                if pattern.search(text):
-                    return rule.category
+    found = _by_operator(type_) or (_by_operator(_bare(name)) if _OPERATOR_NAME.match(name) else None)
+    if found:
+        return found
+    for rule, of_kernel, _ in _COMPILED:
+        if of_kernel.search(name):
+            return rule.category
+    found = _by_operator(operator) or _by_operator(_bare(name))
+    if found:
+        return found
     return SYNCHRONIZATION if kind == KIND_OTHER and re.search(r"(?i)event|notify|wait|sync", name) else OTHER
+
+
+def _by_operator(operator: str) -> str | None:
+    """Category of what an operator (without its namespace) or operator type does."""
+    if operator:
+        for rule, _, of_operator in _COMPILED:
+            if of_operator.search(operator):
+                return rule.category
+    return None
 
 
 def _bare(operator: str | None) -> str:
