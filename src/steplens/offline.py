@@ -29,7 +29,7 @@ from steplens.collect import log
 from steplens.errors import InputError, SteplensError
 from steplens.readers import detect, run_directory
 from steplens.recompute import Comparison, compare
-from steplens.trace.health import HealthFinding
+from steplens.trace.health import ERROR, EVERYTHING, INFO, HealthFinding
 from steplens.trace.trace import Trace
 from steplens.writers import trace_view
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, Output, time_base_ns
@@ -73,7 +73,7 @@ class RunResult:
         note: what the user should know about it, in one sentence.
         comparison: recomputed results beside those that the capture brought along.
         problem: why the run could not be read, in one sentence; empty when it could.
-        findings: findings about the data of a run that could not be read.
+        findings: findings about the data.
     """
 
     path: Path
@@ -199,7 +199,7 @@ def _analyse_run(
     found: detect.Found, into: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger
 ) -> RunResult:
     try:
-        trace = detect.load(found)
+        trace = detect.load(found, allow_msprof=True)
     except InputError as error:
         logger.error("%s", error)
         return _unreadable(found.path, into, settings, error)
@@ -217,14 +217,15 @@ def _analyse_run(
     for name, status in statuses.items():
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
     compared = compare(found, trace, into) if into != found.path else ()
-    return RunResult(found.path, complete(statuses), statuses, written_to=into, comparison=compared)
+    findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    return RunResult(found.path, complete(statuses), statuses, findings=findings, written_to=into, comparison=compared)
 
 
 def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
     """Leave a status that says why there is no result; an older marker would contradict it."""
     state = run_directory.read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
     check = "window_lost" if state == rundir.STATE_RECORDING else "unreadable"
-    finding = HealthFinding(check, "error", 1, error.problem, "everything of this window")
+    finding = HealthFinding(check, ERROR, 1, error.problem, EVERYTHING)
     (output_directory(into) / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
     write_status(into, {}, level=settings.level, problem=error.problem, notes=list(settings.notes), health=[asdict(finding)])
     return RunResult(path, False, problem=str(error), findings=(finding,))
@@ -375,6 +376,11 @@ def _and_report(result: RunResult, advance: Callable[[], None]) -> RunResult:
     advance()
     if result.problem:
         log.error(result.problem)
+    else:
+        doubts = [finding for finding in result.findings if finding.severity != INFO]
+        for finding in doubts:
+            say = log.error if finding.severity == ERROR else log.warning
+            say(f"data of {result.path}: {finding.message}; doubtful: {finding.unsafe}")
     for name, status in result.outputs.items():
         if status.status == FAILED:
             log.error(f"{result.path}: {name} was not written: {status.reason}")

@@ -9,25 +9,10 @@ from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import kineto, run_directory
+from steplens.readers import ascend_db, ascend_raw, ascend_text, cann_db, conflicts, kineto, kineto_ascend, run_directory
 from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
 from steplens.trace import store
 from steplens.trace.trace import Trace
-
-
-class _Later:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __getattr__(self, attribute: str):  # type: ignore[no-untyped-def]
-        import importlib
-
-        return getattr(importlib.import_module(f"steplens.readers.{self.name}"), attribute)
-
-
-ascend_db, ascend_raw, ascend_text, cann_db, conflicts, kineto_ascend = map(
-    _Later, ("ascend_db", "ascend_raw", "ascend_text", "cann_db", "conflicts", "kineto_ascend")
-)
 
 _REMEDY = (
     "steplens reads Kineto and Chrome traces (.json, .json.gz), its own run directories, and what the Ascend PyTorch "
@@ -41,14 +26,14 @@ class Format:
 
     Attributes:
         name: what it is called in front of users.
-        read: gives the trace of a path.
+        read: gives the trace of a folder's contents or a file; the second argument allows running CANN's ``msprof``.
         sources: the files whose change makes a cached trace stale.
         in_place: whether results are made from it, so that they belong into its run directory.
     """
 
     name: str
-    read: Callable[[Contents | Path], Trace]
-    sources: Callable[[Contents | Path], list[Path]]
+    read: Callable[[Any, bool], Trace]
+    sources: Callable[[Any], list[Path]]
     in_place: bool = False
 
 
@@ -70,54 +55,42 @@ class Found:
     where: Contents | Path
 
 
-def _directory(where: Contents | Path) -> Contents:
-    assert isinstance(where, Contents)
-    return where
+def _kineto_reader(where: Contents) -> Any:
+    """What reads a run that Kineto recorded: CANN may have recorded an NPU beside it."""
+    return kineto_ascend if where.prof else run_directory
 
 
-def _file(where: Contents | Path) -> Path:
-    assert isinstance(where, Path)
-    return where
+def _read_kineto_run(where: Contents, allow_msprof: bool) -> Trace:
+    return kineto_ascend.read(where.path, allow_msprof=allow_msprof) if where.prof else run_directory.read(where.path)
+
+
+def _output(where: Contents) -> Path:
+    assert where.output is not None
+    return where.output
 
 
 KINETO_RUN = Format(
-    "steplens run",
-    lambda where: _kineto_reader(where).read(_directory(where).path),
-    lambda where: _kineto_reader(where).sources(_directory(where).path),
-    in_place=True,
-)
+    "steplens run", _read_kineto_run, lambda where: _kineto_reader(where).sources(where.path), in_place=True
+)  # fmt: skip
 ASCEND_RAW = Format(
     "Ascend raw data",
-    lambda where: ascend_raw.read_trace(_directory(where).path),
-    lambda where: ascend_raw.sources(_directory(where).path),
+    lambda where, allow_msprof: ascend_raw.read_trace(where.path, allow_msprof=allow_msprof),
+    lambda where: ascend_raw.sources(where.path),
     in_place=True,
 )
 ASCEND_DATABASE = Format(
     "Ascend database",
-    lambda where: ascend_db.read_trace(_output(where), _directory(where).path),
-    lambda where: ascend_db.sources(_output(where), _directory(where).path),
+    lambda where, _: ascend_db.read_trace(_output(where), where.path),
+    lambda where: ascend_db.sources(_output(where), where.path),
 )
 ASCEND_TEXT = Format(
     "Ascend result files",
-    lambda where: ascend_text.read_trace(_output(where), _directory(where).path),
-    lambda where: ascend_text.sources(_output(where), _directory(where).path),
+    lambda where, _: ascend_text.read_trace(_output(where), where.path),
+    lambda where: ascend_text.sources(_output(where), where.path),
 )
-KINETO_FILE = Format("Kineto trace", lambda where: kineto.read(_file(where)), lambda where: [_file(where)])
-ASCEND_TIMELINE = Format(
-    "Ascend timeline", lambda where: ascend_text.read_timeline_trace(_file(where)), lambda where: [_file(where)]
-)
-CANN_DATABASE = Format("CANN database", lambda where: cann_db.read_cann_trace(_file(where)), lambda where: [_file(where)])
-
-
-def _kineto_reader(where: Contents | Path) -> Any:
-    """What reads a run that Kineto recorded: CANN may have recorded an NPU beside it."""
-    return kineto_ascend if _directory(where).prof else run_directory
-
-
-def _output(where: Contents | Path) -> Path:
-    output = _directory(where).output
-    assert output is not None
-    return output
+KINETO_FILE = Format("Kineto trace", lambda path, _: kineto.read(path), lambda path: [path])
+ASCEND_TIMELINE = Format("Ascend timeline", lambda path, _: ascend_text.read_timeline_trace(path), lambda path: [path])
+CANN_DATABASE = Format("CANN database", lambda path, _: cann_db.read_cann_trace(path), lambda path: [path])
 
 
 def find_traces(path: Path) -> list[Found]:
@@ -183,8 +156,12 @@ def _choose_file(path: Path) -> Found:
     return Found(path, KINETO_FILE, "a trace file", (), path)
 
 
-def load(found: Found) -> Trace:
+def load(found: Found, *, allow_msprof: bool = False) -> Trace:
     """The trace of what was found, from its cache or read anew.
+
+    Args:
+        found: what to read.
+        allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported; it writes beside that data.
 
     Raises:
         InputError: nothing can be read; the message says why.
@@ -195,12 +172,14 @@ def load(found: Found) -> Trace:
     cache /= found.format.name.replace(" ", "_").lower() if inside else found.path.name
 
     def read() -> Trace:
-        trace = found.format.read(where)
-        if isinstance(where, Contents) and where.text and found.format is not ASCEND_TEXT and not where.kineto:
-            checked: Trace = conflicts.with_findings(trace, _output(where))
-            return checked
+        trace = found.format.read(where, allow_msprof)
+        if isinstance(where, Contents) and where.text and found.format in (ASCEND_RAW, ASCEND_DATABASE):
+            return conflicts.with_findings(trace, _output(where))
         return trace
 
+    if allow_msprof and isinstance(where, Contents) and where.prof and not where.exported:
+        # a cached trace of before the export would hide that there is something to export
+        return read()
     return store.cached(cache, found.format.sources(where), read)
 
 
