@@ -22,6 +22,8 @@ from steplens.readers import ascend_db, framework_db
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
+from steplens.writers import database as database_writer
+from steplens.writers.output import Output, time_base_ns
 
 from . import ascend_database as builder
 from .ascend_database import BACKWARD, LAUNCHER, MAIN, OFF, PID, Database, golden, thread, when
@@ -595,6 +597,45 @@ def test_the_source_is_left_alone(tmp_path: Path) -> None:
     assert (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns, sorted(os.listdir(path.parent))) == before
 
 
+# --- what steplens writes -------------------------------------------------------------------------------------------------
+
+
+def _written(trace: Trace, path: Path) -> Trace:
+    database_writer.write(Output(trace, time_base_ns(trace), "Level1"), path)
+    return ascend_db.read_file_trace(path)
+
+
+def _same(first: Trace, second: Trace, *but: str) -> None:
+    """The same rows in every table of both, but for the columns named."""
+    for name in sorted((set(first) | set(second)) - {"meta", "health", "source_tables"}):
+        columns = [column for column in SCHEMA[name] if f"{name}.{column}" not in but]
+        assert Counter(text(first.table(name), *columns)) == Counter(text(second.table(name), *columns)), name
+
+
+def test_a_written_database_gives_the_same_trace(tmp_path: Path) -> None:
+    trace = open_run(run_directory(tmp_path, golden()))
+    again = _written(trace, tmp_path / "written.db")
+    # numbers that only tell calls apart
+    _same(trace, again, "ops.external_id", "task_queue.correlation", "flows.flow_id", "communication.stream", "kernels.stream")
+    assert step_times(again).equals(step_times(trace))
+    assert not {"schema_differences", "tables_not_read", "missing_names"} & set(checks(again))
+
+
+def test_a_written_database_of_a_cpu_run(tmp_path: Path) -> None:
+    framework = Database()
+    builder.framework(framework)
+    cpu = {"config": {"common_config": {"activities": ["ProfilerActivity.CPU"]}}}
+    trace = open_run(run_directory(tmp_path, framework, info=cpu))
+    assert text(trace.kernels, "name", "op") == [("aten::mm", "2"), ("aten::add", "4"), ("aten::mm", "6")]
+    again = _written(trace, tmp_path / "written.db")
+    assert not again.has_accelerator
+    assert again.api is None
+    columns = ["name", "start_ns", "end_ns", "kind", "core", "device", "stream", "op", "step", "launch_ns", "wait_ns"]
+    assert again.kernels.select(columns).rows() == trace.kernels.select(columns).rows()
+    assert again.ops["device_total_ns"].to_list() == trace.ops["device_total_ns"].to_list()
+    assert step_times(again).equals(step_times(trace))
+
+
 # --- recorded captures ----------------------------------------------------------------------------------------------------
 
 
@@ -829,6 +870,10 @@ def test_recorded_run(capture: Capture) -> None:
     assert isinstance(meta["ENV_VARIABLES"], dict)
     assert checks(trace)["schema_differences"] == 6
     assert not {"missing_names", "missing_enums", "tables_not_read", "half_queued_tasks"} & set(checks(trace))
+    again = _written(trace, capture.run.parent / "written.db")
+    # links of forward and backward calls are found anew, and numbers only tell calls apart
+    trace = Trace(trace.source, {name: trace.table(name) for name in trace if not name.startswith("communication_")})
+    _same(trace, again, "ops.external_id", "task_queue.correlation", *(f"flows.{column}" for column in SCHEMA["flows"]))
     assert trace.health.filter(pl.col("severity") == "error").is_empty()
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import cann_samples, framework_db
+from steplens.readers import cann_samples, cann_tasks, framework_db
 from steplens.readers.analysis_db import read_analysis
 from steplens.readers.ascend_link import through_queue
 from steplens.readers.cann_db import cann_tables, meta_rows
@@ -119,41 +119,51 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         enums.report(health)
     connections = framework.pop("connections", None)
     queue = framework.get("task_queue")
+    core = cann_tasks.other_core(device.get("kernels", pl.DataFrame()))
     for name in ("kernels", "communication"):
         if name in device:
-            device[name] = _with_operators(through_queue(device[name], queue), connections)
+            device[name] = _with_operators(through_queue(device[name], queue), connections, core)
+    if core == CORE_CPU:
+        device.pop("api", None)
     # what the framework recorded of CANN's allocators comes from the rows that are read here in full
     for name in ("memory", "allocations"):
         if name in framework and name in device:
             device[name] = _without_repetition(device[name], framework[name])
     _add(framework, device)
-    device_type = _device_type(framework)
     for name in ("memory", "allocations"):
         if name in framework:
-            framework[name] = framework[name].with_columns(device_type=pl.lit(device_type, dtype=NAME))
+            framework[name] = framework[name].with_columns(device_type=pl.lit(_device_type(core), dtype=NAME))
     return framework
 
 
-def _with_operators(tasks: pl.DataFrame, connections: pl.DataFrame | None) -> pl.DataFrame:
-    """Add ``external_id``, the number that the task's operator has in ``ops``; the CPU launches its other tasks itself."""
+def _with_operators(tasks: pl.DataFrame, connections: pl.DataFrame | None, core: str | None) -> pl.DataFrame:
+    """Add ``external_id``, the number that the task's operator has in ``ops``.
+
+    Without an NPU the connections come first: they are those of the trace that the database was made from. A CPU launches
+    its tasks itself; launches in its database are there for the connections' sake.
+
+    Args:
+        tasks: rows of ``kernels`` or ``communication``.
+        connections: correlation and external_id of the operators.
+        core: that of a run without an NPU, or None.
+    """
     nothing = pl.DataFrame(schema={"correlation": pl.Int64, "external_id": pl.Int64})
     tasks = tasks.join(nothing if connections is None else connections, on="correlation", how="left", maintain_order="left")
-    if "core" not in tasks.columns:
+    if core is None:
         return tasks
-    unknown = pl.col("launch_ns").is_null() & pl.col("external_id").is_null()
-    own = unknown & (pl.col("core").cast(pl.String) == CORE_CPU)
-    launch = {"launch_ns": "start_ns", "launch_pid": "pid", "launch_tid": "stream"}
-    return tasks.with_columns(**{name: pl.when(own).then(value).otherwise(name) for name, value in launch.items()})
+    known = pl.col("external_id").is_not_null()
+    launch = ("launch_pid", "launch_tid", *(("launch_ns",) if core == CORE_CPU else ()))
+    tasks = tasks.with_columns(pl.when(~known).then(column).alias(column) for column in launch)
+    if core != CORE_CPU or "pid" not in tasks.columns:
+        return tasks
+    own = ~known & pl.col("launch_ns").is_null()
+    thread = {"launch_ns": "start_ns", "launch_pid": "pid", "launch_tid": "stream"}
+    return tasks.with_columns(**{name: pl.when(own).then(value).otherwise(name) for name, value in thread.items()})
 
 
-def _device_type(tables: Mapping[str, pl.DataFrame]) -> str:
+def _device_type(core: str | None) -> str:
     """The kind of device whose memory was recorded; the tables of memory themselves do not say it."""
-    cores = (
-        tables["kernels"]["core"].cast(pl.String).unique().drop_nulls() if "kernels" in tables else pl.Series([], dtype=pl.String)
-    )
-    if cores.str.contains("^(CUDA|ROCM)").any():
-        return CORE_CUDA
-    return CORE_CPU if len(cores) and (cores == CORE_CPU).all() else _NPU
+    return _NPU if core is None else CORE_CPU if core == CORE_CPU else CORE_CUDA
 
 
 def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.DataFrame:

@@ -236,7 +236,8 @@ def _devices(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
         values["rank"] = known_ranks[0]
     values["device_ids"] = sorted(device for device in ids if device >= 0)
     hosts = database.complete("HOST_INFO", ("hostUid", "hostName"), hostUid=pl.String(), hostName=pl.String())
-    values["hostname"] = hosts["hostName"][0] if hosts.height else None
+    if hosts.height:
+        values["hostname"], values["host_uid"] = hosts["hostName"][0], hosts["hostUid"][0]
     chips = database.complete("NPU_INFO", ("id", "name"), name=pl.String())["name"].drop_nulls()
     values["chip"] = chips[0] if len(chips) else None
     session = database.complete("SESSION_TIME_INFO", ("startTimeNs", "endTimeNs")).drop_nulls()

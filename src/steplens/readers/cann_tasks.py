@@ -232,7 +232,11 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
 
     On an NPU a collective is more than its tasks and gets a row of its own. Elsewhere it is one of the tasks.
     """
-    on_npu = not kernels.height or not kernels["core"].cast(pl.String).str.contains(_OTHER_CORES).any()
+    other = other_core(kernels)
+    on_npu = other is None
+    if other is not None:
+        # the file calls copies and waits by the names that an NPU has for them
+        kernels = kernels.with_columns(core=pl.lit(other, dtype=NAME))
     if operations.height and on_npu:
         columns = ["name", "type", "start_ns", "end_ns", "correlation", "device", "stream", "bytes"]
         launch = ["launch_ns", "launch_pid", "launch_tid"]
@@ -245,15 +249,22 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         same = ["device", "start_ns", "end_ns"]
         twins = operations.select(*same, communicates=pl.lit(True)).unique()
         kind = pl.when("communicates").then(pl.lit(KIND_COMMUNICATION, dtype=NAME)).otherwise("kind")
-        on_cpu = pl.col("core").cast(pl.String) == CORE_CPU
-        kernels = kernels.join(twins, on=same, how="left", maintain_order="left").with_columns(
-            kind=pl.when(on_cpu).then("kind").otherwise(kind)
-        )
+        if other != CORE_CPU:
+            kernels = kernels.join(twins, on=same, how="left", maintain_order="left").with_columns(kind=kind)
     if not kernels.height:
         return kernels
     kernels = kernels.sort("device", "stream", "start_ns", maintain_order=True)
     kernels = kernels.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
     return _with_waits(kernels) if on_npu else kernels
+
+
+def other_core(kernels: pl.DataFrame) -> str | None:
+    """The core of a run without an NPU, whose tasks are all on it; None on an NPU."""
+    if not kernels.height:
+        return None
+    cores = kernels["core"].cast(pl.String)
+    found = sorted(cores.filter(cores.str.contains(_OTHER_CORES)).unique())
+    return found[-1] if found else None
 
 
 def _with_waits(kernels: pl.DataFrame) -> pl.DataFrame:
