@@ -11,7 +11,7 @@ import re
 import numpy as np
 import polars as pl
 
-from steplens.trace.schema import NAME
+from steplens.trace.schema import NAME, RECEIVE, SEND
 from steplens.trace.trace import Trace
 
 COLLECTIVE = "collective"
@@ -59,6 +59,42 @@ def operation_type(name: str) -> str:
     """
     found = _TYPE.search(name.lower())
     return found.group() if found else name.partition("__")[0]
+
+
+def group_hash(group: str) -> int:
+    """The number by which the communication library calls a group in its measurements.
+
+    Two polynomial hashes of 32 bits over the UTF-8 bytes of the group's id, with multipliers 29 and 131; the first is the
+    upper half.
+    """
+    halves = []
+    for multiplier in (29, 131):
+        value = 0
+        for byte in group.encode():
+            value = (value * multiplier + byte) & 0xFFFF_FFFF
+        halves.append(value)
+    return halves[0] << 32 | halves[1]
+
+
+def elapsed_times(trace: Trace) -> pl.DataFrame:
+    """The operations of a run whose communication library measured nothing: only how long each took is known.
+
+    Source: the ``communication`` table.
+
+    Returns:
+        name, group (its ``group_hash`` as text, "" without group), kind, step, start_ns and elapse_ms.
+    """
+    kind = pl.col("kind").cast(pl.String).is_in([SEND, RECEIVE])
+    rows = trace.required("communication").with_columns(group=pl.col("group").cast(pl.String).fill_null("")).collect()
+    hashes = {group: str(group_hash(group)) if group else "" for group in rows["group"].unique()}
+    return rows.select(
+        pl.col("name").cast(pl.String),
+        pl.col("group").replace_strict(hashes, default="", return_dtype=pl.String),
+        kind=pl.when(kind).then(pl.lit(POINT_TO_POINT)).otherwise(pl.lit(COLLECTIVE)),
+        step="step",
+        start_ns="start_ns",
+        elapse_ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6,
+    )
 
 
 def communication_times(trace: Trace) -> pl.DataFrame:

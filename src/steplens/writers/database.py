@@ -60,6 +60,7 @@ _END_COLUMNS = {
 }
 
 _NO_RANK = -1
+_UNKNOWN_HOST = "unknown"
 
 
 def write(output: Output, path: Path) -> None:
@@ -100,9 +101,9 @@ def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:
     if type(start) is not int or type(end) is not int or not 0 <= start <= end < 2**63:
         start, end = first_ns, max(_last_event_ns(output), first_ns)
     file.rows("SESSION_TIME_INFO", [(start, end)])
-    host = meta.get("hostname")
-    if isinstance(host, str):
-        file.rows("HOST_INFO", [(str(meta.get("host_uid") or host), host)])
+    # without a host the clients leave out the map of ranks and devices
+    host = meta.get("hostname") or _UNKNOWN_HOST
+    file.rows("HOST_INFO", [(str(meta.get("host_uid") or host), str(host))])
     used = used_devices(trace)
     products = devices.product_names(trace)
     file.rows("NPU_INFO", [(device, products.get(device, device_kind(trace))) for device in used])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.communication import communication_bandwidth, communication_matrix, communication_times
+from steplens.analysis.communication import communication_bandwidth, communication_matrix, communication_times, elapsed_times
 from steplens.trace.trace import Trace
 from steplens.writers.communication import STEP_PREFIX
 from steplens.writers.database_file import DatabaseFile
@@ -31,13 +31,16 @@ def write(output: Output, path: Path) -> None:
     """Write analysis.db: StepTraceTime in µs, and the rows of communication.json and communication_matrix.json, in their units.
 
     ``CommAnalyzerTime.start_timestamp`` is in µs since the Unix epoch, which a floating-point number resolves to a quarter
-    of a µs; COMMUNICATION_OP has the exact start.
+    of a µs; COMMUNICATION_OP has the exact start. Where the library measured nothing (CPU, GPU), CommAnalyzerTime has only how
+    long each operation took, the rest is NULL; the text files cannot say so and are left out.
     """
     try:
         steps = step_rows(output)
     except NothingToWriteError:
         steps = None
     times = communication_times(output.trace)
+    if times.is_empty():
+        times = elapsed_times(output.trace)
     if steps is None and times.is_empty():
         raise NothingToWriteError("neither device tasks nor communication were recorded")
     with DatabaseFile(path, ANALYSIS_TABLES) as file:
@@ -57,18 +60,11 @@ def _write_communication(file: DatabaseFile, trace: Trace, times: pl.DataFrame) 
     known = pl.lit(True) if without_steps else pl.col("step").is_not_null()
     named = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
     shared = {"group_name": pl.col("group").fill_null(""), "step": named, "type": pl.col("kind")}
+    measured = {f"{part}_time": f"{part}_ms" for part in ("elapse", "transit", "wait", "synchronization", "idle")}
+    columns = {name: pl.col(column) for name, column in measured.items() if column in times.columns}
     file.frame(
         "CommAnalyzerTime",
-        times.filter(known).select(
-            hccl_op_name="name",
-            start_timestamp=pl.col("start_ns") / 1000,
-            elapse_time="elapse_ms",
-            transit_time="transit_ms",
-            wait_time="wait_ms",
-            synchronization_time="synchronization_ms",
-            idle_time="idle_ms",
-            **shared,
-        ),
+        times.filter(known).select(hccl_op_name="name", start_timestamp=pl.col("start_ns") / 1000, **columns, **shared),
     )
     bandwidth = communication_bandwidth(trace).filter(known)
     # a transport that moved nothing has no row

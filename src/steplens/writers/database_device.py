@@ -8,7 +8,8 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.steps import computing_tasks
-from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
+from steplens.trace.trace import Trace
 from steplens.writers.database_file import DatabaseFile
 from steplens.writers.database_framework import MISSING_TEXT, global_tid
 from steplens.writers.database_layout import (
@@ -32,6 +33,8 @@ _OS_LAYER = "os_runtime"
 #: connection of a mark that no task of a device belongs to
 _NO_MARK_CONNECTION = 4_000_000_000
 _DEFAULT_DOMAIN = "default"
+
+_LAUNCH = "launch"
 
 #: what the clients look for to find copies
 _MEMCPY = "MEMCPY_ASYNC"
@@ -132,7 +135,11 @@ def _memcpy_operation(type_and_name: str) -> int:
 
 
 def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
-    """CANN_API, calls of CUDA and ROCm among them as those of the runtime; OSRT_API: calls of the operating system."""
+    """CANN_API, calls of CUDA and ROCm among them as those of the runtime; OSRT_API: calls of the operating system.
+
+    A task of the CPU is its own launch. A call of no length at its start stands for it, because the clients find the step
+    of a task by its launch.
+    """
     calls = output.trace.required("api").with_columns(connection=pl.lit(found.api)).sort("start_ns").collect()
     layer = pl.col("layer").cast(pl.String)
     system = calls.filter(layer == _OS_LAYER)
@@ -150,8 +157,23 @@ def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Con
             name=pl.lit(file.text_ids(own["name"], missing=NOT_AVAILABLE)),
         ).sort("connectionId"),
     )
+    if own.is_empty() and device_kind(output.trace) == CORE_CPU:
+        launches = _own_launches(output.trace, found).with_columns(
+            name=pl.lit(file.text_id(_LAUNCH)), type=pl.lit(types["node"], dtype=pl.Int64), globalTid=global_tid(pid)
+        )
+        file.frame("CANN_API", launches)
     names = pl.lit(file.text_ids(system["name"], missing=NOT_AVAILABLE))
     file.frame("OSRT_API", system.select(name=names, globalTid=global_tid(pid), startNs="start_ns", endNs="end_ns"))
+
+
+def _own_launches(trace: Trace, found: Connections) -> pl.DataFrame:
+    """startNs, endNs, pid, tid and connectionId of a launch for every task and collective of the CPU."""
+    parts = []
+    for table, ids in (("kernels", found.kernels), ("communication", found.communication)):
+        tasks = trace.required(table).select("start_ns", tid="stream").collect()
+        parts.append(tasks.with_columns(connectionId=ids))
+    pid = pl.lit(None, dtype=pl.Int64)
+    return pl.concat(parts).select("tid", "connectionId", startNs="start_ns", endNs="start_ns", pid=pid).sort("connectionId")
 
 
 def write_marks(file: DatabaseFile, output: Output, pid: int) -> None:

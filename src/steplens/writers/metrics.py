@@ -1,10 +1,12 @@
 """Performance counters of device tasks, as the text files and as the database name and scale them.
 
 The text files give times in µs and say so in the name (``aic_mac_time(us)``), the database gives ns (``aic_mac_time``);
-the times of a whole core have names of their own in each. Everything else is the same in both.
+some names differ besides. In the database a name is an identifier, because clients make it one of their programs'.
 """
 
 from __future__ import annotations
+
+import re
 
 import polars as pl
 
@@ -14,8 +16,8 @@ _TEXT_UNIT = "(us)"
 _TIME = "_time"
 
 #: name in the database -> name in the text files
-_CORE_TIMES = {"aic_total_time": "aicore_time(us)", "aiv_total_time": "aiv_time(us)"}
-_CORE_TIMES_IN_DATABASE = {text: database for database, text in _CORE_TIMES.items()}
+_TEXT_NAMES = {"aic_total_time": "aicore_time(us)", "aiv_total_time": "aiv_time(us)", "cube_utilization": "cube_utilization(%)"}
+_DATABASE_NAMES = {text: database for database, text in _TEXT_NAMES.items()}
 
 
 def metric_columns(trace: Trace) -> pl.DataFrame:
@@ -24,7 +26,7 @@ def metric_columns(trace: Trace) -> pl.DataFrame:
     if rows.is_empty():
         return pl.DataFrame(schema={"id": pl.Int32})
     names = {name: _text_name(name) for name in rows["name"].unique(maintain_order=True)}
-    scaled = [name for name, text in names.items() if text != name]
+    scaled = [name for name, text in names.items() if text.endswith(_TEXT_UNIT) and not name.endswith(_TEXT_UNIT)]
     value = pl.col("value")
     rows = rows.with_columns(
         pl.when(pl.col("name").is_in(scaled)).then(value / 1000.0).otherwise(value).alias("value"),
@@ -39,7 +41,7 @@ def metric_rows(trace: Trace) -> pl.DataFrame:
     """``kernel``, ``name`` and ``value`` as the database has them, in source order; no rows where nothing was measured."""
     rows = _rows(trace)
     names = {name: _database_name(name) for name in rows["name"].unique(maintain_order=True)}
-    scaled = [name for name, database in names.items() if database != name]
+    scaled = [name for name in names if name.endswith(_TEXT_UNIT)]
     value = pl.col("value")
     return rows.with_columns(
         # the product of a decimal fraction with 1000 can end in noise far behind what was measured
@@ -53,15 +55,14 @@ def _rows(trace: Trace) -> pl.DataFrame:
 
 
 def _text_name(name: str) -> str:
-    if name in _CORE_TIMES:
-        return _CORE_TIMES[name]
+    if name in _TEXT_NAMES:
+        return _TEXT_NAMES[name]
     return name + _TEXT_UNIT if name.endswith(_TIME) else name
 
 
 def _database_name(name: str) -> str:
-    if name in _CORE_TIMES_IN_DATABASE:
-        return _CORE_TIMES_IN_DATABASE[name]
-    return name.removesuffix(_TEXT_UNIT) if name.endswith(_TIME + _TEXT_UNIT) else name
+    known = _DATABASE_NAMES.get(name, name.removesuffix(_TEXT_UNIT))
+    return re.sub(r"\W+", "_", known, flags=re.ASCII).strip("_") or name
 
 
 def _is_whole(values: pl.Series) -> bool:
