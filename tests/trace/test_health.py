@@ -331,7 +331,7 @@ def test_a_rank_that_is_missing() -> None:
     traces = [with_collectives(rank, meta=five) for rank in (0, 1, 2, 4)]
     (one,) = run_of(*traces).health().filter(pl.col("check") == "missing_ranks").rows(named=True)
     assert (one["severity"], one["count"]) == (WARNING, 1)
-    assert one["message"].endswith("missing are 3")
+    assert one["message"].endswith("4 of 5 ranks are here, 1 missing: 3")
 
 
 def test_two_traces_of_one_rank_at_one_time() -> None:

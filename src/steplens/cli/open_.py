@@ -104,7 +104,7 @@ def _devices(trace: Trace) -> list[str]:
 
 
 def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
-    from steplens.cli.summary_text import show_health
+    from steplens.cli.health_text import show_health
 
     out = console()
     found = len(traces) + len(run.unreadable)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steplens.cli.bars import DEVICE, PHASES, bar, legend
+from steplens.cli.health_text import show_health
 from steplens.cli.text import console, duration, plain, share, size
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ MAX_STEPS = 16
 MIN_BAR = 8
 NARROW = 70
 
-_SEVERITY_STYLE = {"error": "red", "warning": "yellow"}
 _KEYS = ("input_shapes", "stack")
 _NOT_RECORDED = {
     "module": "No modules were recorded: with_modules=True or --with-modules records them.",
@@ -63,7 +63,9 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
     extra = f", the {len(shown)} slowest are shown" if len(shown) < len(steps) else ""
     out.print()
     if any(step["step"] is None for step in steps):
-        out.print(plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold"))
+        out.print(
+            plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold")
+        )
     else:
         out.print(plain(f"Steps: {what}, {duration(total / len(steps))} on average{extra}", "bold"))
     labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in shown]
@@ -147,19 +149,3 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
         peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
         rest = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
         _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {rest}"))
-
-
-def show_health(out: Console, health: list[dict[str, Any]]) -> None:
-    """Print the findings about the data, worst first."""
-    out.print()
-    if not health:
-        out.print(plain("Health: nothing doubtful about the data", "bold"))
-        return
-    out.print(plain("Health of the data", "bold"))
-    order = {"error": 0, "warning": 1}
-    for finding in sorted(health, key=lambda finding: order.get(str(finding["severity"]), 2)):
-        severity = str(finding["severity"])
-        count = f" ({finding['count']} times)" if (finding["count"] or 0) > 1 else ""
-        unsafe = f"; doubtful: {finding['unsafe']}" if finding["unsafe"] else ""
-        text = plain(severity, _SEVERITY_STYLE.get(severity, "dim")) + plain(f": {finding['message']}{count}{unsafe}")
-        _wrapped(out, text)

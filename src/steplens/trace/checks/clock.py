@@ -50,8 +50,8 @@ def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
     if not len(early):
         return
     message = (
-        f"device tasks, of {tasks.height}, start before the call that launched them, by {_ns(early.median())} in the middle "
-        f"and {_ns(early.max())} at most: the clock of the device is early by that"
+        f"{len(early)} of {tasks.height} device tasks start before the call that launched them, "
+        f"by {_ns(early.median())} in the middle and {_ns(early.max())} at most: the clock of the device is early by that"
     )
     severity = ERROR if 2 * len(early) > tasks.height else WARNING
     yield finding("tasks_before_launch", severity, len(early), message, KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
@@ -78,7 +78,7 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
         late = _behind_synchronization(tasks, named(api, _WAIT_FOR_DEVICE))
         if len(late):
             message = (
-                f"calls that wait for the device return up to {length(late.max())} before its last task ends: "
+                f"{len(late)} calls that wait for the device return up to {length(late.max())} before its last task ends: "
                 "the clock of the device is late by that"
             )
             yield finding("device_clock_late", ERROR, len(late), message, *unsafe)
@@ -89,8 +89,8 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
     wait = (int64(tasks["start_ns"]) - int64(tasks["launch_ns"]))[1:][idle]
     if len(wait) >= _LATE_LEAST and wait.min() > _LATE_START_NS:
         message = (
-            f"tasks were launched while the device had nothing to do, and none of them starts within {length(wait.min())}: "
-            "the clock of the device is late by nearly that"
+            f"{len(wait)} tasks were launched while the device had nothing to do, and none of them starts "
+            f"within {length(wait.min())}: the clock of the device is late by nearly that"
         )
         yield finding("device_clock_late", WARNING, len(wait), message, *unsafe)
 
@@ -119,7 +119,7 @@ def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
             continue
         outside = pl.any_horizontal((pl.col(columns) < middle - _APART_NS) | (pl.col(columns) > middle + _APART_NS))
         count = int(frame.select(outside.fill_null(False).sum()).item())
-        yield finding("out_of_range", ERROR, count, f"rows of {name} lie more than a day away from the rest", EVERYTHING)
+        yield finding("out_of_range", ERROR, count, f"{count} rows of {name} lie more than a day away from the rest", EVERYTHING)
 
 
 def _middle(tables: Tables) -> int | None:

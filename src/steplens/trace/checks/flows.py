@@ -34,7 +34,7 @@ def unmatched_flows(starts: pl.DataFrame, ends: pl.DataFrame, tasks: pl.Series |
         halves = halves.filter(pl.col("kind").cast(pl.String).is_in(_HOST_KINDS) | belongs)
     if halves.height:
         kinds = ", ".join(sorted(halves["kind"].unique().cast(pl.String).to_list()))
-        message = f"arrows between events ({kinds}) have only one end and were left out"
+        message = f"{halves.height} arrows between events ({kinds}) have only one end and were left out"
         yield finding("unmatched_flows", WARNING, halves.height, message, FLOWS)
 
 
@@ -47,5 +47,5 @@ def backward_flows(tables: Tables) -> Iterator[HealthFinding]:
     allowed = _JITTER_NS + resolution(flows["from_ns"])
     back = (flows["from_ns"] - flows["to_ns"]).filter(flows["to_ns"] < flows["from_ns"] - allowed)
     if len(back):
-        message = f"arrows between events, of {flows.height}, lead back in time, by up to {length(back.max())}"
+        message = f"{len(back)} of {flows.height} arrows between events lead back in time, by up to {length(back.max())}"
         yield finding("backward_flows", WARNING, len(back), message, FLOWS, HOST_AGAINST_DEVICE)

@@ -42,7 +42,9 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
     tasks = device_tasks(tables)
     if tasks is None:
         if launches.height:
-            message = "calls launch device work and no device task was recorded: the trace shows the host alone"
+            message = (
+                f"{launches.height} calls launch device work and no device task was recorded: the trace shows the host alone"
+            )
             yield finding("launches_without_kernels", ERROR, launches.height, message, *_OF_DEVICE)
         return
     known = tasks.select(pl.col("correlation").drop_nulls().unique())
@@ -54,14 +56,14 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
         behind = pl.lit(True) if last is None else pl.col("start_ns") > last
         unfinished = lost.filter(behind).height
         if lost.height > unfinished:
-            message = f"calls launch device work and have no device task, of {launches.height} such calls"
+            message = f"{lost.height - unfinished} of {launches.height} calls that launch device work have no device task"
             yield finding("launches_without_kernels", WARNING, lost.height - unfinished, message, *_OF_DEVICE)
         if unfinished:
-            message = "calls launch device work that had not run when the recording ended; the last step lacks it"
+            message = f"{unfinished} calls launch device work that had not run when the recording ended: the last step lacks it"
             yield finding("unfinished_launches", WARNING, unfinished, message, *_OF_DEVICE)
     copied = copies.join(known, on="correlation", how="anti").height
     if copied:
-        message = f"calls copy or set memory and have no device task, of {copies.height} such calls; empty copies have none"
+        message = f"{copied} of {copies.height} calls that copy or set memory have no device task, as empty copies do"
         yield finding("copies_without_tasks", INFO, copied, message)
 
 
@@ -84,9 +86,9 @@ def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
     before = pl.lit(False) if first is None else pl.col("start_ns") < first
     early = lost.filter(before).height
     if early:
-        message = "device tasks at the beginning were launched before the recording began"
+        message = f"{early} device tasks at the beginning were launched before the recording began"
         yield finding("tasks_from_before", INFO, early, message, OPERATOR_DEVICE_TIMES)
     if lost.height > early:
-        message = f"device tasks have no call that launched them, of {tasks.height} tasks"
+        message = f"{lost.height - early} of {tasks.height} device tasks have no call that launched them"
         unsafe = (OPERATOR_DEVICE_TIMES, KERNEL_WAITS, STEP_DEVICE_TIMES)
         yield finding("kernels_without_launches", WARNING, lost.height - early, message, *unsafe)

@@ -108,7 +108,7 @@ def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
             continue
         negative = int((frame["end_ns"] < frame["start_ns"]).sum())
         if negative:
-            yield finding("negative_duration", ERROR, negative, f"{what} end before they start", *unsafe)
+            yield finding("negative_duration", ERROR, negative, f"{negative} {what} end before they start", *unsafe)
 
 
 def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end: Int64Array) -> Iterator[HealthFinding]:
@@ -127,10 +127,11 @@ def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end
     if not overlap.any():
         return
     out = int((end[following] - end[call])[overlap].max())
-    message = f"calls begin inside another call of their thread and end behind it, by up to {length(out)}"
+    count = int(overlap.sum())
+    message = f"{count} calls begin inside another call of their thread and end behind it, by up to {length(out)}"
     step = resolution(pl.Series(start))
     message += f" (times are rounded to {length(step)})" if step >= out else " (asynchronous ranges do)"
-    yield finding("overlapping_calls", WARNING, int(overlap.sum()), message, OPERATOR_SELF_TIMES)
+    yield finding("overlapping_calls", WARNING, count, message, OPERATOR_SELF_TIMES)
 
 
 def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
@@ -151,9 +152,10 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
         return
     busy = int(lengths.sum())
     total = int(pl.select(pl.min_horizontal(overlap, lengths)).to_series().filter(found).sum())
-    message = f"tasks of one stream overlap, by {length(total)} of {length(busy)} of device time"
+    count = int(found.sum())
+    message = f"{count} tasks overlap the one before them on their stream, by {length(total)} of {length(busy)} of device time"
     severity, unsafe = (WARNING, (KERNEL_TIMES, OVERLAP)) if total > _MUCH * busy else (INFO, ())
-    yield finding("overlapping_tasks", severity, int(found.sum()), message, *unsafe)
+    yield finding("overlapping_tasks", severity, count, message, *unsafe)
 
 
 def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
@@ -173,7 +175,7 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
             suspects = suspects.drop_nulls(events.number)
         copies = suspects.height - suspects.unique().height
         if copies:
-            message = f"{events.what} are in the trace more than once, with the same times and the same numbers"
+            message = f"{copies} {events.what} are copies of others, with the same times and the same numbers"
             yield finding("duplicated_events", ERROR, copies, message, *events.unsafe)
 
 

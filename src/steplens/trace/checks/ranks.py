@@ -80,7 +80,7 @@ def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindin
         message = f"one rank ({next(iter(ranks))}) of {size} is here"
     else:
         named = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
-        message = f"{len(ranks)} of {size} ranks are here; missing are {named}"
+        message = f"{len(ranks)} of {size} ranks are here, {len(missing)} missing: {named}"
     severity = WARNING if len(ranks) > 1 and 2 * len(ranks) >= size else INFO
     yield finding("missing_ranks", severity, len(missing), message, RANK_COMPARISON)
 
@@ -114,7 +114,7 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFind
     common, every = set.intersection(*steps.values()), set.union(*steps.values())
     if common != every:
         different = sorted(every - common)
-        message = f"steps were not recorded by every rank, the first is step {different[0]}"
+        message = f"{len(different)} steps were not recorded by every rank, the first is step {different[0]}"
         yield finding("different_steps", WARNING, len(different), message, RANK_COMPARISON, STEP_AVERAGES)
 
 
@@ -143,7 +143,7 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
             offset, width, agreeing = _agreed(distance)
             if abs(offset) > _OFFSET_NS and width <= max(_OFFSET_NS, _SCATTER * abs(offset)):
                 message = (
-                    f"collectives end {_apart(offset)} on rank {rank} than on rank {reference}, where they should end "
+                    f"{agreeing} collectives end {_apart(offset)} on rank {rank} than on rank {reference}, where they should end "
                     "together: their clocks differ by that"
                 )
                 yield finding("rank_clock_offset", WARNING, agreeing, message, RANK_COMPARISON, COMMUNICATION_TIMES)
@@ -159,7 +159,7 @@ def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int
     usual = _median(both["end_ns_reference"] - both["start_ns_reference"])
     if abs(offset) > max(usual / 2, _OFFSET_NS):
         message = (
-            f"steps begin {_apart(offset)} on rank {rank} than on rank {reference_rank}, and last {length(usual)}: "
+            f"{both.height} steps begin {_apart(offset)} on rank {rank} than on rank {reference_rank}, and last {length(usual)}: "
             "the clocks differ, or the steps are not the same"
         )
         yield finding("rank_clock_offset", WARNING, both.height, message, RANK_COMPARISON)
@@ -178,7 +178,7 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindi
             differing.append(f"{key} ({shown})")
     if differing:
         named = ", ".join(differing[:_NAMED]) + (" ..." if len(differing) > _NAMED else "")
-        message = f"traces of this run were captured differently: {named}"
+        message = f"the traces of this run differ in {len(differing)} of what they should have in common: {named}"
         yield finding("mixed_captures", WARNING, len(differing), message, RANK_COMPARISON, RUN_OPTIONS)
 
 

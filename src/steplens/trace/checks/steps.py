@@ -37,7 +37,7 @@ def missing_steps(tables: Tables) -> Iterator[HealthFinding]:
     missing = int((gaps - 1).clip(0).sum())
     if missing:
         after = numbers[:-1].filter(gaps > 1)[0]
-        message = f"steps are missing between {numbers[0]} and {numbers[-1]}, the first after step {after}"
+        message = f"{missing} steps are missing between {numbers[0]} and {numbers[-1]}, the first after step {after}"
         yield finding("missing_steps", WARNING, missing, message, STEP_TIMES, STEP_AVERAGES)
 
 
@@ -49,9 +49,8 @@ def overlapping_steps(tables: Tables) -> Iterator[HealthFinding]:
     steps = steps.sort("start_ns")
     overlapping = int((steps["start_ns"] < steps["end_ns"].shift()).sum())
     if overlapping:
-        yield finding(
-            "overlapping_steps", WARNING, overlapping, "steps begin before the one before them ends", STEP_TIMES, STEP_PHASES
-        )
+        message = f"{overlapping} steps begin before the one before them ends"
+        yield finding("overlapping_steps", WARNING, overlapping, message, STEP_TIMES, STEP_PHASES)
 
 
 def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
