@@ -42,7 +42,8 @@ Structs = npt.NDArray[np.void]
 #: what a text reads as that cannot be decoded
 UNDECODABLE = "N/A"
 
-_BLOCK_BYTES = 4 << 20
+#: what the allocator hands out again: larger blocks cost page faults
+_BLOCK_BYTES = 2 << 20
 #: a record that claims more is passed over unread; real ones, with all of an operator's tensors, stay below a megabyte
 _RECORD_LIMIT = 32 << 20
 #: no kind of record has more than ten fields
