@@ -77,15 +77,15 @@ def test_tasks_from_before_the_recording_are_told_apart() -> None:
     assert certificate(tables) == [("kernels_without_operator", WARNING, 2), ("tasks_from_before", INFO, 2)]
 
 
-@pytest.mark.parametrize("by_ns", [-5 * MS, -50_000])
+@pytest.mark.parametrize("by_ns", [-5 * MS, -400_000, -50_000])
 def test_the_clock_of_the_device_is_early(by_ns: int) -> None:
     tables = raw_tables()
     tables["kernels"] = moved(tables["kernels"], by_ns)
-    (one, severity, count), *others = certificate(tables)
+    ((one, severity, count),) = certificate(tables)
     early = int((trace_of(tables).kernels["wait_ns"] < -1_001).sum())
     assert (one, count) == ("tasks_before_launch", early)
-    assert severity == (ERROR if 2 * early > 120 else WARNING)
-    assert others == []
+    # a few tasks that are a little early say how well the clocks agree, and nothing worse
+    assert severity == (INFO if by_ns == -50_000 and early < 12 else ERROR if 2 * early > 120 else WARNING)
 
 
 def test_the_clock_of_the_device_is_late() -> None:

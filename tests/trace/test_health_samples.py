@@ -33,6 +33,23 @@ KINETO: dict[str, list[tuple[str, str, int]]] = {
 }
 
 
+#: the same of the Ascend PyTorch Profiler's results
+ASCEND: dict[str, list[tuple[str, str, int]]] = {
+    # 4 tasks start up to 6 us before their launch: so well do the two clocks agree
+    "db_level0/rank0_ascend_pt": [("schema_differences", INFO, 6), ("tasks_before_launch", INFO, 4)],
+    "db_level2/rank0_ascend_pt": [("schema_differences", INFO, 6)],
+    # 215 arrows end and 210 start
+    "text_level0/rank0_ascend_pt": [("unmatched_launches", INFO, 5)],
+    "text_level1/rank0_ascend_pt": [("unmatched_launches", INFO, 5)],
+    "text_level1/rank1_ascend_pt": [
+        ("unmatched_launches", INFO, 5),
+        ("tasks_before_launch", INFO, 4),
+        ("missing_ranks", INFO, 1),
+    ],
+    "text_level1": [("unmatched_launches", INFO, 5), ("unmatched_launches", INFO, 5), ("tasks_before_launch", INFO, 4)],
+}
+
+
 def copied(name: str, tmp_path: Path) -> Path:
     source = SHARED / name
     if not source.exists():
@@ -50,6 +67,12 @@ def test_recorded_kineto_traces(name: str, tmp_path: Path) -> None:
     health = open_run(copied(f"kineto/{name}.json.gz", tmp_path)).health()
     assert sorted(health.select("check", "severity", "count").rows()) == sorted(KINETO[name]), health["message"].to_list()
     assert ERROR not in health["severity"].to_list()
+
+
+@pytest.mark.parametrize("name", ASCEND)
+def test_recorded_ascend_results(name: str, tmp_path: Path) -> None:
+    health = open_run(copied(f"ascend_pytorch/{name}", tmp_path)).health()
+    assert sorted(health.select("check", "severity", "count").rows()) == sorted(ASCEND[name]), health["message"].to_list()
 
 
 def test_two_ranks_of_one_job(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from steplens.trace.checks.common import Tables, device_tasks, int64, length, named, resolution
+from steplens.trace.checks.common import Tables, device_tasks, int64, launched_tasks, length, named, resolution
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,
@@ -23,6 +23,9 @@ from steplens.trace.health import (
 
 #: what converting the device's clock to the host's may be off without anything being wrong
 _JITTER_NS = 1_000
+#: early tasks that are as few and as little early as this say how well the clocks agree
+_SMALL_NS = 100_000
+_FEW_SHARE = 0.1
 #: a call that waits for the device returns within this after the device's last task, or long after it, but never before
 _SYNCHRONIZATION_SLACK_NS = 100_000
 #: an idle device starts a task within tens of microseconds; never within this means that its clock is late
@@ -40,8 +43,11 @@ _HOST_TABLES = ("ops", "api", "python")
 
 
 def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
-    """No device task starts before the call that launched it; the clock of the device is early otherwise."""
-    tasks = device_tasks(tables)
+    """No device task starts before the call that launched it; the clock of the device is early otherwise.
+
+    A few tasks that are early by microseconds only show how well the two clocks agree.
+    """
+    tasks = launched_tasks(tables)
     if tasks is None:
         return
     tasks = tasks.select("start_ns", "launch_ns").drop_nulls()
@@ -49,11 +55,13 @@ def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
     early = (tasks["launch_ns"] - tasks["start_ns"]).filter(tasks["start_ns"] < tasks["launch_ns"] - allowed)
     if not len(early):
         return
-    message = (
-        f"{len(early)} of {tasks.height} device tasks start before the call that launched them, "
-        f"by {_ns(early.median())} in the middle and {_ns(early.max())} at most: the clock of the device is early by that"
-    )
-    severity = ERROR if 2 * len(early) > tasks.height else WARNING
+    most = _ns(early.max())
+    if int(early.max()) < _SMALL_NS and len(early) < _FEW_SHARE * tasks.height:
+        severity, so = INFO, f"by up to {most}: the clocks of host and device agree to about that"
+    else:
+        severity = ERROR if 2 * len(early) > tasks.height else WARNING
+        so = f"by {_ns(early.median())} in the middle and {most} at most: the clock of the device is early by that"
+    message = f"{len(early)} of {tasks.height} device tasks start before the call that launched them, {so}"
     yield finding("tasks_before_launch", severity, len(early), message, KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
 
 

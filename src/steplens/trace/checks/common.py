@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.trace.nesting import Int64Array
-from steplens.trace.schema import CORE_CPU
+from steplens.trace.schema import CORE_CPU, KIND_OTHER
 
 #: the linked tables of one trace, every one with all columns of its schema
 Tables = Mapping[str, pl.DataFrame]
@@ -43,6 +43,15 @@ def device_tasks(tables: Tables) -> pl.DataFrame | None:
     if CORE_CPU not in cores.to_list():
         return kernels
     tasks = kernels.filter(pl.col("core").cast(pl.String).fill_null("") != CORE_CPU)
+    return tasks if tasks.height else None
+
+
+def launched_tasks(tables: Tables) -> pl.DataFrame | None:
+    """The tasks of an accelerator that do the work of a call; not the waits, records and markers between them."""
+    tasks = device_tasks(tables)
+    if tasks is None:
+        return None
+    tasks = tasks.filter(pl.col("kind").cast(pl.String).fill_null("") != KIND_OTHER)
     return tasks if tasks.height else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from steplens.trace.checks.common import Tables, device_tasks, named
+from steplens.trace.checks.common import Tables, device_tasks, launched_tasks, named
 from steplens.trace.health import (
     ERROR,
     INFO,
@@ -72,7 +72,7 @@ def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
 
     A task that starts before every task whose call is known was launched before the recording began.
     """
-    api, tasks = tables.get("api"), device_tasks(tables)
+    api, tasks = tables.get("api"), launched_tasks(tables)
     if api is None or tasks is None:
         return
     known = api.select(pl.col("correlation").drop_nulls().unique())
