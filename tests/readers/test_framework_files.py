@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.errors import InputError
 from steplens.readers import framework_files as files
 from steplens.readers.framework_files import (
     COLLECTIONS,
@@ -124,14 +123,22 @@ def test_missing_and_empty(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_file_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch.op_range").write_bytes(b"x")
+    for layout in (OP_RANGE, COLLECTIONS):
+        (tmp_path / layout.prefix).write_bytes(bytes(100))
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(InputError, match=r"torch\.op_range: cannot be read \(Permission denied\)"):
-        read_tagged(tmp_path, OP_RANGE, HealthLog())
+    monkeypatch.setattr(np, "fromfile", refuse)
+    health = HealthLog()
+    assert len(read_tagged(tmp_path, OP_RANGE, health)) == 0
+    assert len(read_flat(tmp_path, COLLECTIONS, health)) == 0
+    assert first_time(tmp_path) is None
+    assert [finding.message for finding in health.findings] == [
+        "torch.op_range cannot be read (Permission denied)",
+        "torch.gc_record cannot be read (Permission denied)",
+    ]
 
 
 def test_what_precedes_a_cut_is_kept_wherever_it_is(tmp_path: Path) -> None:
@@ -227,6 +234,21 @@ def test_a_record_larger_than_any_is_passed_over(tmp_path: Path, monkeypatch: py
     records, health = read(tmp_path, OP_MARK, good, large, good)
     assert texts(records, "name") == ["op", "op"]
     assert checks(health) == {"damaged_records": 1}
+
+
+def test_a_record_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    """The file is sparse, so it takes no room, and its length is true; two more records follow."""
+    path = tmp_path / "torch.op_mark"
+    good = fixture.op_mark(0, 1, 1, "op", tid=1)
+    with path.open("wb") as handle:
+        handle.write(good + struct.pack("<HI", 2, 1 << 30))
+        handle.seek(1 << 30, os.SEEK_CUR)
+        handle.write(good + good)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    health = HealthLog()
+    assert texts(read_tagged(tmp_path, OP_MARK, health), "name") == ["op"] * 3
+    assert checks(health) == {"damaged_records": 1}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
 def test_a_file_of_empty_records(tmp_path: Path) -> None:

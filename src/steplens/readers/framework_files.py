@@ -10,6 +10,7 @@ file, so none of them decides how much memory is allocated.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import struct
@@ -22,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.errors import InputError
 from steplens.trace.health import (
     CALL_STACKS,
     GARBAGE_COLLECTION,
@@ -87,18 +87,11 @@ OP_RANGE = TaggedFormat(
     "torch.op_range",
     1,
     _struct(
-        start="<i8",
-        end="<i8",
-        sequence="<i8",
-        pid="<u8",
-        start_tid="<u8",
-        end_tid="<u8",
-        forward_tid="<u8",
-        scope="u1",
+        start="<i8", end="<i8", sequence="<i8", pid="<u8", start_tid="<u8", end_tid="<u8", forward_tid="<u8", scope="u1",
         is_async="u1",
     ),
     {2: "name", 3: "types", 4: "shapes", 8: "stack", 9: "module"},
-)
+)  # fmt: skip
 OP_MARK = TaggedFormat(
     "torch.op_mark", 2, _struct(time="<i8", category="<u8", correlation="<u8", tid="<u8", pid="<u8"), {1: "name"}
 )
@@ -106,23 +99,11 @@ MEMORY_USAGE = TaggedFormat(
     "torch.memory_usage",
     3,
     _struct(
-        address="<i8",
-        time="<i8",
-        bytes="<i8",
-        allocated="<i8",
-        reserved="<i8",
-        active="<i8",
-        stream="<i8",
-        device_type="i1",
-        device="i1",
-        component="u1",
-        event="u1",
-        allocator="u1",
-        tid="<u8",
-        pid="<u8",
+        address="<i8", time="<i8", bytes="<i8", allocated="<i8", reserved="<i8", active="<i8", stream="<i8", device_type="i1",
+        device="i1", component="u1", event="u1", allocator="u1", tid="<u8", pid="<u8",
     ),
     {},
-)
+)  # fmt: skip
 PYTHON_NAMES = TaggedFormat("torch.python_tracer_hash", 4, _struct(key="<u8"), {1: "name"})
 PARAMETERS = TaggedFormat("torch.param_tensor_info", 5, _struct(key="<u8"), {1: "module", 2: "optimizer"})
 PYTHON_CALLS = FlatFormat("torch.python_tracer_func", _struct(time="<u8", tid="<u8", pid="<u8", key="<u8", tag="u1"))
@@ -250,8 +231,11 @@ def read_tagged(folder: Path, layout: TaggedFormat, health: HealthLog) -> Record
     interners = {name: _Interner() for name in layout.texts.values()}
     for path in find_files(folder, layout.prefix):
         damage = _Damage()
-        for block, begin, length in _payloads(path, layout.type, damage):
-            _add_block(block, begin, length, layout, structs, interners, damage)
+        try:
+            for block, begin, length in _payloads(path, layout.type, damage):
+                _add_block(block, begin, length, layout, structs, interners, damage)
+        except OSError as error:
+            _report_unreadable(path, error, layout, health)
         _report(path, damage, CONCERNED[layout.prefix], health)
     texts = {}
     undecodable = 0
@@ -279,7 +263,8 @@ def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
             # the number of records is bounded by the file, and what is read is what is kept
             structs.append(np.fromfile(path, dtype=layout.fixed, count=count))
         except OSError as error:
-            raise _unreadable(path, error) from error
+            _report_unreadable(path, error, layout, health)
+            continue
         _report(path, _Damage(lost_bytes=rest), CONCERNED[layout.prefix], health)
     return np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed)
 
@@ -289,11 +274,9 @@ def first_time(folder: Path) -> int | None:
     for layout in (OP_RANGE, PYTHON_CALLS, OP_MARK, MEMORY_USAGE, COLLECTIONS):
         header = _RECORD_HEADER if isinstance(layout, TaggedFormat) else 0
         for path in find_files(folder, layout.prefix):
-            try:
-                with path.open("rb") as file:
-                    head = file.read(header + layout.fixed.itemsize)
-            except OSError as error:
-                raise _unreadable(path, error) from error
+            head = b""
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                head = file.read(header + layout.fixed.itemsize)
             if len(head) == header + layout.fixed.itemsize:
                 name = next(name for name in ("start", "time") if name in (layout.fixed.names or ()))
                 value = int(np.frombuffer(head, dtype=layout.fixed, offset=header)[name][0])
@@ -363,34 +346,31 @@ def _fields(
 
 def _payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[bytes, Int64Array, Int64Array]]:
     """The payloads of a tagged file, in blocks: (block, begin of each payload, its length)."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            rest = b""
-            done = 0
-            wanted_bytes = _BLOCK_BYTES
-            while data := file.read(wanted_bytes):
-                block = rest + data if rest else data
-                starts = _walk(block)
-                position = starts.pop()
-                if starts:
-                    begin, length, foreign = _of_type(block, starts, position, wanted_type)
-                    damage.foreign += foreign
-                    yield block, begin, length
-                rest = block[position:]
-                done += position
-                missing = _missing_bytes(rest)
-                if missing > size - done - len(rest):
-                    break
-                if len(rest) + missing > _RECORD_LIMIT:
-                    damage.oversized += 1
-                    done += len(rest) + missing
-                    rest = b""
-                    file.seek(done)
-                wanted_bytes = max(_BLOCK_BYTES, missing)
-            damage.lost_bytes += max(size - done, 0)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        rest = b""
+        done = 0
+        wanted_bytes = _BLOCK_BYTES
+        while data := file.read(wanted_bytes):
+            block = rest + data if rest else data
+            starts = _walk(block)
+            position = starts.pop()
+            if starts:
+                begin, length, foreign = _of_type(block, starts, position, wanted_type)
+                damage.foreign += foreign
+                yield block, begin, length
+            rest = block[position:]
+            done += position
+            missing = _missing_bytes(rest)
+            if missing > size - done - len(rest):
+                break
+            if len(rest) + missing > _RECORD_LIMIT:
+                damage.oversized += 1
+                done += len(rest) + missing
+                rest, missing = b"", 0
+                file.seek(done)
+            wanted_bytes = max(_BLOCK_BYTES, missing)
+        damage.lost_bytes += max(size - done, 0)
 
 
 def _walk(block: bytes) -> list[int]:
@@ -426,8 +406,9 @@ def _missing_bytes(rest: bytes) -> int:
     return int(_RECORD_HEADER + _LENGTH.unpack_from(rest, 2)[0] - len(rest))
 
 
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError(path, f"cannot be read ({error.strerror or error})", "Check the file's permissions and the disk")
+def _report_unreadable(path: Path, error: OSError, layout: TaggedFormat | FlatFormat, health: HealthLog) -> None:
+    message = f"{path.name} cannot be read ({error.strerror or error})"
+    health.add("unreadable_file", "error", 1, message, CONCERNED[layout.prefix])
 
 
 def _report(path: Path, damage: _Damage, unsafe: Sequence[str], health: HealthLog) -> None:
