@@ -97,7 +97,7 @@ def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
     write(tmp_path / ".hidden" / "trace.json", json.dumps(KINETO))
     found = {str(item.path.relative_to(tmp_path)): item.format for item in detect.find_traces(tmp_path)}
     assert found == {
-        "cann/msprof_20240101000000.db": detect.CANN_DATABASE,
+        "cann/msprof_20240101000000.db": detect.ASCEND_FILE,
         "gpu/worker.1.pt.trace.json": detect.KINETO_FILE,
         "gpu/worker.2.pt.trace.json.gz": detect.KINETO_FILE,
         "job/other_ascend_pt": detect.KINETO_RUN,

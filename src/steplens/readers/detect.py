@@ -9,7 +9,7 @@ from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import ascend_db, ascend_raw, ascend_text, cann_db, conflicts, kineto, kineto_ascend, run_directory
+from steplens.readers import ascend_db, ascend_raw, ascend_text, conflicts, kineto, kineto_ascend, run_directory
 from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
 from steplens.trace import store
 from steplens.trace.trace import Trace
@@ -90,7 +90,7 @@ ASCEND_TEXT = Format(
 )
 KINETO_FILE = Format("Kineto trace", lambda path, _: kineto.read(path), lambda path: [path])
 ASCEND_TIMELINE = Format("Ascend timeline", lambda path, _: ascend_text.read_timeline_trace(path), lambda path: [path])
-CANN_DATABASE = Format("CANN database", lambda path, _: cann_db.read_cann_trace(path), lambda path: [path])
+ASCEND_FILE = Format("Ascend database", lambda path, _: ascend_db.read_file_trace(path), lambda path: [path])
 
 
 def find_traces(path: Path) -> list[Found]:
@@ -148,7 +148,7 @@ def _choose_file(path: Path) -> Found:
         contents = contents_of(whole)
         if contents.output is not None and path.name in contents.databases and path.name != "analysis.db":
             return Found(path, ASCEND_DATABASE, "a result database; what lies beside it completes it", (), contents)
-        return Found(path, CANN_DATABASE, "a database of device data", (), path)
+        return Found(path, ASCEND_FILE, "a database on its own", (), path)
     if not kineto.detect(path):
         raise InputError(path, "is not a trace steplens knows", _REMEDY)
     if is_ascend_timeline(path, start):
