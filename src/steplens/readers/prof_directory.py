@@ -5,6 +5,7 @@ Nothing here reads the device data; see ``ascend_timeline``, ``ascend_csv`` and 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -261,7 +262,10 @@ def _host_start(prof: ProfDirectory | None) -> dict[str, str]:
         return {}
     values: dict[str, str] = {}
     section = ""
-    for line in path.read_bytes().decode("utf-8", "replace").splitlines():
+    content = b""
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+    for line in content.decode("utf-8", "replace").splitlines():
         text = line.strip()
         if text.startswith("["):
             section = text.strip("[]").strip()
