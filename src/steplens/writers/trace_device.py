@@ -17,13 +17,13 @@ from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
 from steplens.writers.links import hardware_tasks
 from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
 from steplens.writers.text import render_distinct
+from steplens.writers.trace_communication import COMMUNICATION_SORT, with_lanes, write_communication
 from steplens.writers.trace_events import (
     DURATION,
     HOST,
     View,
     arrows,
     head,
-    list_argument,
     number_argument,
     process,
     quoted,
@@ -35,7 +35,6 @@ OVERLAP_LANES = ("Computing", "Communication", "Communication(Not Overlapped)", 
 
 _CANN_SORT = 7
 _HARDWARE_SORT = 14
-_COMMUNICATION_SORT = 16
 _OVERLAP_SORT = 31
 
 #: place of the process of each group of counters; the others come behind everything
@@ -163,8 +162,8 @@ def _targets(view: View) -> pl.DataFrame:
     if device_kind(view.trace) != NPU:
         return tasks.select(ends).collect()
     tasks = tasks.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
-    pid = pl.lit(view.device_pid(_COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64)
-    calls = _with_lanes(view)
+    pid = pl.lit(view.device_pid(COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64)
+    calls = with_lanes(view)
     collectives = calls.select("correlation", "op", "start_ns", to_pid=pid, to_tid=pl.col("lane").cast(pl.Int64))
     return pl.concat([tasks.select(ends).collect(), collectives])
 
@@ -185,48 +184,6 @@ def _launches(view: View) -> None:
         ops["pid"].gather(launched["op"]).alias("pid"),
     )
     _to_device(view, launched, "torch_to_npu", "async_npu")
-
-
-def _with_lanes(view: View) -> pl.DataFrame:
-    """``communication`` with the lane of each row's group on its device; groups are numbered as they appear."""
-    calls = view.trace.required("communication").collect()
-    calls = calls.with_columns(pl.col("device").fill_null(0), group_text=pl.col("group").cast(pl.String).fill_null(""))
-    lanes = calls.select("device", "group_text").unique(maintain_order=True)
-    lanes = lanes.with_columns(lane=pl.int_range(pl.len()).over("device"))
-    return calls.join(lanes, on=["device", "group_text"], maintain_order="left")
-
-
-def _communication(view: View) -> None:
-    calls = _with_lanes(view)
-    if calls.is_empty():
-        return
-    kind = device_kind(view.trace)
-    for device in calls["device"].unique().sort():
-        pid = view.device_pid(_COMMUNICATION_SORT, device)
-        view.metadata(process(pid, "Communication", f"{kind} {device}", _COMMUNICATION_SORT))
-    for device, group, lane in calls.select("device", "group_text", "lane").unique(maintain_order=True).iter_rows():
-        name = f"Group {group} Communication" if group else f"Group {lane} Communication"
-        view.metadata(thread(view.device_pid(_COMMUNICATION_SORT, device), lane, name))
-    view.rows(
-        calls,
-        head(calls["name"]),
-        pl.lit(view.device_pid(_COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64),
-        ',"tid":',
-        pl.col("lane"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
-        render_distinct(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
-        list_argument("group", calls["group"]),
-        list_argument("data_type", calls["dtype"]),
-        list_argument("alg_type", calls["algorithm"]),
-        number_argument("count", "elements", calls),
-        number_argument("ranks", "ranks", calls),
-        number_argument("size(Byte)", "bytes", calls),
-        number_argument("connection_id", "correlation", calls),
-        "}}",
-    )
 
 
 def overlap_lanes(device: int, computing: pl.LazyFrame, communication: pl.LazyFrame) -> tuple[Intervals, ...]:
@@ -307,7 +264,7 @@ def _member(name: str, unit: str) -> str:
 LAYERS: tuple[Callable[[View], None], ...] = (
     _runtime_calls,
     _device_tasks,
-    _communication,
+    write_communication,
     _overlap,
     _counters,
     _launches,

@@ -1,0 +1,136 @@
+"""The layer of trace_view.json that shows communication: a lane per group, and below it the planes its operations run on."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.writers.links import inner_tasks
+from steplens.writers.output import device_kind
+from steplens.writers.text import render_distinct
+from steplens.writers.trace_events import DURATION, View, head, list_argument, number_argument, process, quoted, thread
+
+COMMUNICATION_SORT = 16
+
+#: details of an inner task that the event repeats -> what the event calls them; texts first, then numbers
+_TEXTS = {
+    "taskType": "task type",
+    "notifyId": "notify_id",
+    "transportType": "transport type",
+    "dataType": "data type",
+    "linkType": "link type",
+}
+_NUMBERS = {"srcRank": "src rank", "dstRank": "dst rank", "size": "size(Byte)"}
+
+
+def with_lanes(view: View) -> pl.DataFrame:
+    """``communication`` with the lane of each row's group on its device; groups are numbered as they appear."""
+    calls = view.trace.required("communication").collect()
+    calls = calls.with_columns(pl.col("device").fill_null(0), group_text=pl.col("group").cast(pl.String).fill_null(""))
+    lanes = calls.select("device", "group_text").unique(maintain_order=True)
+    lanes = lanes.with_columns(lane=pl.int_range(pl.len()).over("device"))
+    return calls.join(lanes, on=["device", "group_text"], maintain_order="left")
+
+
+def write_communication(view: View) -> None:
+    """Every collective on the lane of its group, and the tasks it consists of, as far as the source knows them."""
+    calls = with_lanes(view)
+    if calls.is_empty():
+        return
+    kind = device_kind(view.trace)
+    planes = _planes(view, calls)
+    for device in calls["device"].unique().sort():
+        pid = view.device_pid(COMMUNICATION_SORT, device)
+        view.metadata(process(pid, "Communication", f"{kind} {device}", COMMUNICATION_SORT))
+    _name_lanes(view, calls, planes)
+    view.rows(
+        calls,
+        head(calls["name"]),
+        _pid(view),
+        ',"tid":',
+        pl.col("lane"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        render_distinct(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
+        list_argument("group", calls["group"]),
+        list_argument("data_type", calls["dtype"]),
+        list_argument("alg_type", calls["algorithm"]),
+        number_argument("count", "elements", calls),
+        number_argument("ranks", "ranks", calls),
+        number_argument("size(Byte)", "bytes", calls),
+        number_argument("connection_id", "correlation", calls),
+        "}}",
+    )
+    if planes is not None:
+        _write_planes(view, planes)
+
+
+def _pid(view: View) -> pl.Expr:
+    return pl.lit(view.device_pid(COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64)
+
+
+def _name_lanes(view: View, calls: pl.DataFrame, planes: pl.DataFrame | None) -> None:
+    """Names of the lanes; the planes of a group follow it."""
+    groups = calls.select("device", "lane", "group_text").unique(maintain_order=True)
+    lanes = [(device, lane, -1, lane, f"Group {group or lane} Communication") for device, lane, group in groups.iter_rows()]
+    if planes is not None:
+        found = planes.select("device", "lane", "plane", "tid").unique(maintain_order=True)
+        lanes += [(device, lane, plane, tid, f"Plane {plane}") for device, lane, plane, tid in found.iter_rows()]
+    place: dict[int, int] = {}
+    for device, _, _, tid, name in sorted(lanes):
+        view.metadata(thread(view.device_pid(COMMUNICATION_SORT, device), tid, name, place.get(device, 0)))
+        place[device] = place.get(device, 0) + 1
+
+
+def _planes(view: View, calls: pl.DataFrame) -> pl.DataFrame | None:
+    """The inner tasks with their details, the lane of their group, their plane and the lane (``tid``) of that; or None."""
+    details = inner_tasks(view.trace)
+    if details is None or not {"planeId", "taskType"} <= set(details.columns):
+        return None
+    numbers = {column: pl.col(column).cast(pl.Int64, strict=False) for column in _NUMBERS if column in details.columns}
+    details = details.with_columns(**numbers, plane=pl.col("planeId").cast(pl.Int64, strict=False)).drop_nulls("plane")
+    owners = calls.drop_nulls("correlation").unique("correlation", keep="first", maintain_order=True)
+    tasks = (
+        view.trace.required("kernels")
+        .select("id", "start_ns", "end_ns", "stream", "task_id", "context_id", "model_id", "correlation")
+        .join(details.lazy(), left_on="id", right_on="kernel")
+        .join(owners.lazy().select("correlation", "device", "lane"), on="correlation")
+        .sort("start_ns", "id")
+        .collect()
+    )
+    if tasks.is_empty():
+        return None
+    groups = pl.col("lane").max().over("device") + 1
+    return tasks.with_columns(tid=groups + pl.struct("lane", "plane").rank("dense").over("device").cast(pl.Int64) - 1)
+
+
+def _write_planes(view: View, planes: pl.DataFrame) -> None:
+    length = pl.col("end_ns") - pl.col("start_ns")
+    size = pl.col("size") if "size" in planes.columns else pl.lit(None, dtype=pl.Int64)
+    # bytes per ns are GB of 10**9 bytes per s
+    planes = planes.with_columns(bandwidth=pl.when((length > 0) & (size > 0)).then(size / length).otherwise(0.0))
+    texts = [list_argument(title, planes[column]) for column, title in _TEXTS.items() if column in planes.columns]
+    numbers = [number_argument(title, column, planes) for column, title in _NUMBERS.items() if column in planes.columns]
+    view.rows(
+        planes,
+        head(planes["taskType"]),
+        _pid(view),
+        ',"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"plane":',
+        pl.col("plane"),
+        number_argument("stream id", "stream", planes),
+        number_argument("task id", "task_id", planes),
+        number_argument("context id", "context_id", planes),
+        number_argument("model id", "model_id", planes),
+        *texts,
+        *numbers,
+        ',"bandwidth(GB/s)":',
+        pl.col("bandwidth"),
+        "}}",
+    )
