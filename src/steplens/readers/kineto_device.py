@@ -219,7 +219,9 @@ def _launched_before(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     points = calls.filter(pl.col("correlation") > 0).select(
         "correlation", launch_ns="start_ns", launch_pid="pid", launch_tid="tid", start_ns="start_ns"
     )
-    linked = tasks.sort("start_ns").join_asof(points.sort("start_ns"), on="start_ns", by="correlation", strategy="backward")
+    linked = tasks.sort("start_ns").join_asof(
+        points.sort("start_ns"), on="start_ns", by="correlation", strategy="backward", check_sortedness=False
+    )
     return linked.sort("id").with_columns(
         wait_ns=pl.col("start_ns") - pl.col("launch_ns"), external_id=pl.lit(None, dtype=pl.Int64)
     )

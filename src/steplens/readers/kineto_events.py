@@ -23,6 +23,9 @@ OPERATOR_CATEGORIES = ("cpu_op", frames.USER_CATEGORY, "Operator")
 #: categories of device tasks
 TASK_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "concurrent_kernel")
 
+#: how much of a piece is looked at to find how its times are written
+_FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
+
 _TASKS = "tasks"
 _CALLS = "calls"
 _DEVICE_RANGES = "device_ranges"
@@ -116,8 +119,8 @@ class EventColumns:
         try:
             events = self._layout.many.decode(piece)
             if not self._layout.text_times:
-                times = [event.ts for event in islice(events, 256) if event.__class__ is Duration]
-                if needs_text(times):
+                times = [event.ts for event in islice(events, _FIRST_EVENTS) if event.__class__ is Duration]
+                if needs_text(times, piece[:_FIRST_BYTES]):
                     self._layout = TEXT_TIMES
                     events = TEXT_TIMES.many.decode(piece)
             return events, self._layout

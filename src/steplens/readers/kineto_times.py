@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 from msgspec import Raw
 
+from steplens.readers.json_events import Piece
 from steplens.trace.nesting import Int64Array
 
 #: from here on neighbouring doubles are more than 0.001 apart, so that a double of microseconds loses nanoseconds
 _FINE_LIMIT_US = float(1 << 43)
 #: 2096; what lies behind is no time of a profile, and its ns with a base time would not fit 64 bits
 _LAST_US = 4e15
+_FRACTION = re.compile(rb'"ts"\s*:\s*\d{13,}\.\d*[1-9]')
 _NUMBER = r"^-?[0-9]{1,16}(\.[0-9]*)?$"
 
 
-def needs_text(times: Sequence[float]) -> bool:
-    """Whether a double holds less of the times than the file: it does of fractions of microseconds since the epoch."""
-    return any(time > _FINE_LIMIT_US and time % 1 for time in times)
+def needs_text(times: Sequence[float], text: Piece) -> bool:
+    """Whether a double holds less of the times than the file: it does of fractions of microseconds since the epoch.
+
+    Args:
+        times: some of the times of a piece of the file.
+        text: the beginning of that piece.
+    """
+    return any(time > _FINE_LIMIT_US for time in times) and _FRACTION.search(text) is not None
 
 
 def relative_ns(values: Sequence[float] | Sequence[Raw], *, text: bool) -> Int64Array:
