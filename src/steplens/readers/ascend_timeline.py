@@ -97,8 +97,6 @@ def _report(columns: TimelineColumns, health: HealthLog) -> None:
             "them were not",
             EVERYTHING,
         )
-    if columns.damaged:
-        health.add("damaged_events", ERROR, columns.damaged, "events are no valid JSON and were left out", EVERYTHING)
     if columns.skipped:
         phases = ", ".join(sorted(columns.skipped))
         count = sum(columns.skipped.values())
@@ -115,6 +113,7 @@ class _Timeline:
         self._lanes: dict[str, list[pl.DataFrame]] = {}
         self._unknown: dict[str, int] = {}
         self._unnamed = 0
+        self._damaged = columns.damaged
         framework = [part["pid"].drop_nulls().unique() for lane in _FRAMEWORK for part in columns.durations.get(lane, [])]
         self._framework: set[int] = set().union(*framework)
         self.devices: dict[int, int] = {}
@@ -175,10 +174,11 @@ class _Timeline:
         frame = self._columns.frame(parts)
         if not frame.height:
             return frame
-        frame = frame.with_columns(start_ns=after_base(pl.col("ts_ns"), self._base_ns)).drop("ts_ns").drop_nulls("start_ns")
-        if "dur_ns" not in frame.columns:
-            return frame
-        return frame.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).drop("dur_ns").drop_nulls(["pid", "tid"])
+        timed = frame.with_columns(start_ns=after_base(pl.col("ts_ns"), self._base_ns)).drop("ts_ns").drop_nulls("start_ns")
+        if "dur_ns" in frame.columns:
+            timed = timed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).drop("dur_ns").drop_nulls(["pid", "tid"])
+        self._damaged += frame.height - timed.height
+        return timed
 
     def host(self) -> dict[str, pl.DataFrame]:
         """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
@@ -260,7 +260,10 @@ class _Timeline:
         return meta_frame(values)
 
     def report(self, health: HealthLog) -> None:
-        """Report processes whose events are not used."""
+        """Report events that could not be used, once all tables are made."""
+        if self._damaged:
+            message = "events are no valid JSON, or have no time or thread, and were left out"
+            health.add("damaged_events", ERROR, self._damaged, message, EVERYTHING)
         if self._unknown:
             names = ", ".join(sorted(self._unknown)[:8])
             health.add("skipped_events", INFO, sum(self._unknown.values()), f"events of other processes are not used ({names})")

@@ -307,8 +307,8 @@ def operation_name(name: pl.Expr) -> pl.Expr:
 
 
 def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
-    """Communication operations as device tasks."""
-    return operations.select(
+    """Communication operations as device tasks; those without a name (see ``_unnamed_communication``) are none."""
+    return operations.filter(operations["name"].cast(pl.String) != _COMMUNICATING).select(
         "name", "pid", "tid", "device", "stream", "start_ns", "end_ns", "core", "correlation", "task_id", "model_id", "launch_ns",
         "launch_pid", "launch_tid",
         type=pl.col("name").cast(pl.String).str.extract("(?i)^(hcom_[a-z]+_)", 1).cast(NAME),
