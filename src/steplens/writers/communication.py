@@ -63,16 +63,16 @@ def write_matrix(output: Output, path: Path) -> None:
         raise NothingToWriteError(_NOT_MEASURED)
     without_steps = output.trace.required("steps").select(pl.len()).collect().item() == 0
     steps: dict[int | None, dict[str, dict[str, Any]]] = {}
-    for row in rows.iter_rows(named=True):
+    for row in rows.sort("step", maintain_order=True).iter_rows(named=True):
         if row["step"] is None and not without_steps:
             continue
         classes = steps.setdefault(row["step"], {POINT_TO_POINT: {}, COLLECTIVE: {}})
         links = classes[_class(row["kind"])].setdefault(_key(f"{row['type']}-{row['selection']}", row["group"]), {})
         links[f"{row['source']}-{row['destination']}"] = {
             "Transport Type": row["transport"],
-            _SIZE: row["size_mb"],
-            _TIME: row["transit_ms"],
-            _BANDWIDTH: row["bandwidth_gbps"],
+            _SIZE: row["size_mb"] or 0,
+            _TIME: row["transit_ms"] or 0,
+            _BANDWIDTH: row["bandwidth_gbps"] or 0,
             **({} if row["selection"] == TOTAL else {"Op Name": row["op_name"]}),
         }
     write_json(_named(steps), path)
