@@ -1,0 +1,68 @@
+"""Events of JSON traces, written from columns: a line per event, no Python object per event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import polars as pl
+
+from steplens.writers.text import render_distinct, write_rows
+
+#: rows whose text is in memory at a time
+ROWS_PER_CHUNK = 100_000
+
+
+def quoted(text: str) -> str:
+    """A JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """``frame`` in pieces of ``ROWS_PER_CHUNK`` rows."""
+    yield from frame.iter_slices(ROWS_PER_CHUNK)
+
+
+def write(handle: IO[bytes], frame: pl.DataFrame, *cells: str | pl.Expr | pl.Series) -> None:
+    """Write the cells of each row one after the other; see ``writers.text.write_rows``."""
+    write_rows(handle, frame, cells)
+
+
+def write_object(handle: IO[bytes], event: dict[str, Any]) -> None:
+    """One event, behind another one."""
+    handle.write(b",\n" + json.dumps(event, ensure_ascii=False).encode())
+
+
+def head(names: pl.Series, category: str) -> pl.Series:
+    """Start of a complete event up to its pid; one text per distinct name."""
+
+    def start(name: str) -> str:
+        return f',\n{{"ph":"X","cat":"{category}","name":{quoted(name)},"pid":'
+
+    return render_distinct(names, start, start(""))
+
+
+def members(*cells: pl.Expr | pl.Series | str) -> pl.Expr | str:
+    """Members of an object as one text without the comma in front of the first; each cell starts with one or is empty."""
+    present = [pl.lit(cell) if isinstance(cell, pl.Series) else cell for cell in cells if not isinstance(cell, str)]
+    return pl.concat_str(present).str.slice(1) if present else ""
+
+
+def text_member(key: str, values: pl.Series, render: Callable[[str], str | None] = quoted) -> pl.Series | str:
+    """``,"key":value`` for the rows that have the value, nothing for the others."""
+    if values.null_count() == len(values):
+        return ""
+
+    def member(text: str) -> str | None:
+        value = render(text)
+        return None if value is None else f",{quoted(key)}:{value}"
+
+    return render_distinct(values, member, "")
+
+
+def number_member(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
+    """Like ``text_member`` for a column of integers."""
+    if frame[column].null_count() == frame.height:
+        return ""
+    return pl.format(f",{quoted(key)}:{{}}", column).fill_null("")

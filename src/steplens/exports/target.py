@@ -1,0 +1,86 @@
+"""Where an export ends up: names, atomic files and folders, and what is said when writing fails."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+
+from steplens import rundir
+from steplens.errors import InputError
+
+#: ends of names that say what a source is and not which one
+_ENDS = re.compile(r"(_ascend_pt|\.gz|\.json|\.trace|\.pt|\.db)$")
+
+#: the highest levels double the time for a few percent of the size
+_COMPRESSION_LEVEL = 3
+
+
+def plain_name(source: Path) -> str:
+    """What a source is called without the endings that say what it is: ``trace.3`` of ``trace.3.pt.trace.json.gz``."""
+    name = source.resolve().name or "trace"
+    while (shorter := _ENDS.sub("", name)) and shorter != name:
+        name = shorter
+    return name
+
+
+@contextlib.contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn what goes wrong while ``target`` is written into an error that says so.
+
+    Raises:
+        InputError: in place of an OSError, or of what polars raises for one.
+    """
+    try:
+        yield
+    except (OSError, pl.exceptions.ComputeError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        remedy = "Nothing was left there; free some space or give another --output"
+        raise InputError(target, f"cannot be written: {reason}", remedy) from error
+
+
+@contextlib.contextmanager
+def new_file(target: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of ``target`` once it is complete; missing folders are created.
+
+    Raises:
+        InputError: ``target`` is a folder or cannot be written; nothing of the new file is left.
+    """
+    with writing(target):
+        if target.is_dir():
+            raise InputError(target, "is a folder, a file is to be written", "Give another --output")
+        rundir.make_directory(target.absolute().parent)
+        with rundir.atomic_path(target) as temporary, temporary.open("wb") as file:
+            if not compressed:
+                yield file
+                return
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=_COMPRESSION_LEVEL, fileobj=file) as handle:
+                yield handle  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder that becomes ``target`` once it is complete; missing folders above it are created.
+
+    Raises:
+        InputError: ``target`` exists and holds something, or cannot be written; nothing of the new folder is left.
+    """
+    with writing(target):
+        if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
+            raise InputError(target, "exists already, a new folder is to be written", "Remove it, or give another --output")
+        rundir.make_directory(target.absolute().parent)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            temporary.mkdir(mode=rundir.DIRECTORY_MODE)
+            temporary.chmod(rundir.DIRECTORY_MODE)
+            yield temporary
+            temporary.replace(target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
