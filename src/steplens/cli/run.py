@@ -6,7 +6,6 @@ flag of the same name. Nothing heavy is imported before the script runs.
 
 from __future__ import annotations
 
-import enum
 import inspect
 import os
 import sys
@@ -18,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from steplens import options
-from steplens.cli import recording, script, stepping
+from steplens.cli import flags, recording, script, stepping
 from steplens.errors import SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
@@ -32,7 +31,6 @@ _PANELS = {
     options.EXPERIMENTAL: "Extended options",
     options.HANDLER: "Results",
 }
-_SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 class _RunCommand(TyperCommand):
@@ -119,16 +117,24 @@ def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
     parameters = [
-        _parameter("script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script to run.", show_default=False)),
-        _parameter("args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)),
-        _parameter("module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")),
-        _parameter("out", Path, typer.Option(Path("result"), help="Folder for the run directories.", rich_help_panel="Results")),
+        flags.parameter(
+            "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script to run.", show_default=False)
+        ),
+        flags.parameter(
+            "args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)
+        ),
+        flags.parameter(
+            "module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")
+        ),
+        flags.parameter(
+            "out", Path, typer.Option(Path("result"), help="Folder for the run directories.", rich_help_panel="Results")
+        ),
     ]
     own = {"dir_name"}  # --out
     parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
 
     def command(**values: Any) -> None:
-        given = {name: _plain(value) for name, value in values.items() if value is not None and value != []}
+        given = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
         target, arguments = given.pop("script", None), given.pop("args", [])
         raise typer.Exit(run(target, arguments, given.pop("module", None), given.pop("out"), given))
 
@@ -141,42 +147,6 @@ def _command() -> Any:
     return command
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
 def _option_parameter(option: options.Option) -> inspect.Parameter:
-    """One option as a parameter that is None unless it was given, so that defaults stay those of the table."""
-    flag = "--" + option.name.replace("_", "-")
-    names = [f"{flag}/--no-{flag[2:]}"] if option.default is True else [flag]
     default = SCHEDULE_DEFAULTS.get(option.name, option.default) if option.group == options.SCHEDULE else None
-    annotation = _annotation(option)
-    text = option.help + (" Needs an NPU." if option.needs_npu else "")
-    if default is None and option.default not in (None, False):
-        text += f" [default: {_shown(option)}]"
-    text = text.replace("[", r"\[")
-    info = typer.Option(default, *names, help=text, rich_help_panel=_PANELS[option.group], show_default=default is not None)
-    return _parameter(option.name, annotation if default is not None else annotation | None, info)
-
-
-def _annotation(option: options.Option) -> Any:
-    """The type typer parses the option with."""
-    make: Any = enum.Enum  # the functional form with a computed name, which type checkers do not follow
-    choices = {choice: choice for choice in option.choices}
-    item: Any = make(option.name, choices, type=str) if choices else _SCALARS.get(option.type, str)
-    return list.__class_getitem__(item) if option.type in ("enums", "strings") else item
-
-
-def _shown(option: options.Option) -> str:
-    """The default as it would be given: a choice may be the name of an enum's member or its value."""
-    if option.default is True:
-        return "on"
-    name = getattr(option.default, "name", None)
-    return name if name in option.choices else str(option.default)
-
-
-def _plain(value: Any) -> Any:
-    """Enum members of the command line as the strings the options accept."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    return flags.option_parameter(option, _PANELS[option.group], default)

@@ -1,0 +1,62 @@
+"""Options of the table ``steplens.options`` as flags of the command line: flag name = argument name."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from steplens import options
+
+_SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """A parameter of a function that typer makes a command from."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def option_parameter(option: options.Option, panel: str, default: Any = None, *, both: bool = False) -> inspect.Parameter:
+    """One option as a parameter that is None unless it was given, so that defaults stay those of the table.
+
+    Args:
+        option: of the table.
+        panel: the heading under which the help shows it.
+        default: the default of this command, if it has one of its own.
+        both: a switch can also be set to off.
+    """
+    flag = "--" + option.name.replace("_", "-")
+    names = [f"{flag}/--no-{flag[2:]}"] if option.default is True or (both and option.type == "bool") else [flag]
+    annotation = _annotation(option)
+    text = option.help + (" Needs an NPU." if option.needs_npu else "")
+    if default is None and option.default not in (None, False):
+        text += f" [default: {_shown(option)}]"
+    text = text.replace("[", r"\[")
+    info = typer.Option(default, *names, help=text, rich_help_panel=panel, show_default=default is not None)
+    return parameter(option.name, annotation if default is not None else annotation | None, info)
+
+
+def _annotation(option: options.Option) -> Any:
+    """The type typer parses the option with."""
+    make: Any = enum.Enum  # the functional form with a computed name, which type checkers do not follow
+    choices = {choice: choice for choice in option.choices}
+    item: Any = make(option.name, choices, type=str) if choices else _SCALARS.get(option.type, str)
+    return list.__class_getitem__(item) if option.type in ("enums", "strings") else item
+
+
+def _shown(option: options.Option) -> str:
+    """The default as it would be given: a choice may be the name of an enum's member or its value."""
+    if option.default is True:
+        return "on"
+    name = getattr(option.default, "name", None)
+    return name if name in option.choices else str(option.default)
+
+
+def plain_value(value: Any) -> Any:
+    """Enum members of the command line as the strings the options accept."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    return [plain_value(item) for item in value] if isinstance(value, list) else value
