@@ -234,10 +234,12 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
         separator = max(_SEPARATORS, key=lambda text: first.count(text, 0, 1 << 16))
         buffer = bytearray(first)
         while more := handle.read(PIECE_BYTES):
+            # what has been searched once holds no separator, but may hold the beginning of one
+            searched = max(len(buffer) - len(separator), 0)
             buffer += more
             if len(buffer) > EVENT_LIMIT_BYTES:
                 raise _UnknownLayoutError
-            found = buffer.rfind(separator)
+            found = buffer.rfind(separator, searched)
             if found > 0:
                 rest = buffer[found + len(separator) - 1 :]
                 buffer[found + 1] = ord("]")
