@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from steplens import dynamic_profile as dynamic_profile
     from steplens.collect.actions import ProfilerAction as ProfilerAction
     from steplens.collect.experimental import _ExperimentalConfig as _ExperimentalConfig
     from steplens.collect.handler import tensorboard_trace_handler as tensorboard_trace_handler
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from steplens.options import ProfilerActivity as ProfilerActivity
     from steplens.options import ProfilerLevel as ProfilerLevel
     from steplens.trace.run import open_run as open
+
+#: public modules, imported when they are first used
+_MODULES = ("dynamic_profile",)
 
 #: public name -> the module that defines it, or module:name where it is called differently there
 _EXPORTS = {
@@ -73,6 +77,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"steplens.{name}")
     try:
         module, _, attribute = _EXPORTS[name].partition(":")
     except KeyError:
@@ -83,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return sorted({*globals(), *_EXPORTS, *_MODULES})

@@ -1,0 +1,209 @@
+"""``PROF_CONFIG_PATH``: dynamic profiling of a script that knows nothing of it. A step ends when ``Optimizer.step`` returns.
+
+PyTorch calls :func:`on_torch_import` at the end of its own import, through its entry points for device back ends. A process
+takes part when it builds its first optimizer. Until then it only says that it is there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
+    from steplens.collect.dynamic.process import Process
+
+#: the variable of the Ascend PyTorch Profiler, and one that only steplens reads
+VARIABLE = "PROF_CONFIG_PATH"
+OWN_VARIABLE = "STEPLENS_CONFIG_PATH"
+
+#: programs that start the processes that train
+_LAUNCHERS = frozenset(
+    (
+        "torchrun",
+        "torch_npu_run",
+        "vllm",
+        "accelerate",
+        "accelerate-launch",
+        "deepspeed",
+        "torch.distributed.run",
+        "torch.distributed.launch",
+        "torch_npu.distributed.run",
+        "accelerate.commands.launch",
+        "deepspeed.launcher.launch",
+    )
+)
+#: helpers of PyTorch that import it and never train
+_HELPERS = ("torch/_inductor/compile_worker", "torch/_inductor/autotune_process")
+
+_watcher: Watcher | None = None
+
+
+def on_torch_import() -> None:
+    """Called when PyTorch has been imported; does nothing without the environment variable."""
+    path = os.environ.get(OWN_VARIABLE) or os.environ.get(VARIABLE)
+    if not path:
+        return
+    try:
+        install(path)
+    except Exception as exception:  # an exception would make the import of PyTorch fail
+        from steplens.collect import log
+
+        log.failed("dynamic_profile", exception)
+
+
+def install(path: str) -> None:
+    """Take part in the dynamic profiling of the folder ``path``, unless this process only launches others."""
+    global _watcher
+    from steplens.collect import log
+
+    if _watcher is not None or not is_worker(sys.orig_argv, os.environ):
+        return
+    if not os.environ.get(OWN_VARIABLE) and _torch_npu_reads_it():
+        log.warning(f"torch_npu reads {VARIABLE} itself; steplens leaves it to it. Set {OWN_VARIABLE} instead to use steplens.")
+        return
+    _watcher = Watcher(path)
+    _watcher.install()
+
+
+def is_worker(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether a process may train.
+
+    Args:
+        arguments: its command line, the interpreter first.
+        environment: its environment; ranks have a RANK.
+    """
+    if any(helper in argument for argument in arguments for helper in _HELPERS):
+        return False
+    if environment.get("RANK"):
+        return True
+    rest = list(arguments[1:])
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-m":
+            return not (rest and (rest[0] in _LAUNCHERS or rest[0].split(".")[0] in _LAUNCHERS))
+        if argument in ("-W", "-X"):
+            rest[:1] = []
+        elif not argument.startswith("-"):
+            return os.path.basename(argument) not in _LAUNCHERS
+    return True
+
+
+def _torch_npu_reads_it() -> bool:
+    import importlib.util
+
+    return "torch_npu" in sys.modules or importlib.util.find_spec("torch_npu") is not None
+
+
+def leave_steps_to_the_script() -> None:
+    """The script calls ``dp.init`` itself, so its ``dp.step`` counts and its optimizers do not."""
+    if _watcher is not None:
+        _watcher.retire()
+
+
+class Watcher:
+    """Waits for an optimizer, then counts its steps for the agent.
+
+    Args:
+        path: the configuration folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._steps: OptimizerSteps | None = None
+        self._retired = False
+        self._failed = False
+        self._left: tuple[Path, Process] | None = None
+
+    def install(self) -> None:
+        """Watch for optimizers, and leave word that this process exists."""
+        from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
+
+        self._steps = OptimizerSteps(self._on_step, self._on_optimizer)
+        self._steps.install()
+        os.register_at_fork(after_in_child=self._forked)
+        try:
+            self._leave_word()
+        except OSError as error:
+            from steplens.collect import log
+
+            log.failed(f"dynamic_profile ({VARIABLE})", error)
+
+    def retire(self) -> None:
+        """Count no more steps."""
+        self._retired = True
+        self._take_word_back()
+
+    def _leave_word(self) -> None:
+        from steplens.collect.dynamic import place, process
+        from steplens.collect.dynamic.agent import RECORD_VERSION
+        from steplens.collect.dynamic.pytorch import PytorchForm
+
+        directory = place.configuration_directory(self._path)
+        folder, owner, identity = place.create(directory), process.current(), PytorchForm().identity()
+        record: dict[str, Any] = {
+            "version": RECORD_VERSION,
+            "pid": owner.pid,
+            "start": owner.start,
+            "program": os.path.basename(sys.argv[0]) if sys.argv else "",
+            "framework": "pytorch",
+            "how": VARIABLE,
+            "directory": str(directory),
+            "rank": identity.rank,
+            "world_size": identity.world_size,
+            "group": identity.group,
+            "state": "waiting",
+            "step": None,
+            "eligible": False,
+            "why_not": "it has built no torch.optim.Optimizer",
+            "requests": [],
+        }
+        place.write_record(folder, owner, record)
+        self._left = (folder, owner)
+        atexit.register(self._take_word_back)
+
+    def _take_word_back(self) -> None:
+        from steplens.collect.dynamic import active, place
+
+        left, self._left = self._left, None
+        if left is not None and active.agent is None and left[1].pid == os.getpid():
+            place.forget(*left, record=True)
+
+    def _on_optimizer(self) -> None:
+        from steplens.collect.dynamic import active
+
+        if not self._retired and not self._failed and active.agent is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        from steplens.collect import log
+        from steplens.collect.dynamic import active
+        from steplens.collect.dynamic.pytorch import PytorchForm
+
+        try:
+            active.begin(self._path, PytorchForm(), VARIABLE, "Optimizer.step")
+            self._left = None
+        except Exception as error:
+            self._failed = True
+            log.failed(f"dynamic_profile ({VARIABLE})", error)
+
+    def _on_step(self) -> None:
+        from steplens.collect.dynamic import active
+
+        if self._retired or self._failed:
+            return
+        if active.agent is None:
+            self._begin()
+        if active.agent is not None:
+            active.agent.step()
+
+    def _forked(self) -> None:
+        # A forked worker that loads data never steps; one that trains does, and then it gets an agent of its own.
+        self._left = None
+        if self._steps is not None:
+            self._steps.follow_fork()

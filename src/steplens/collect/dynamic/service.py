@@ -1,0 +1,186 @@
+"""The thread that watches the configuration and answers questions about the process, also while a step takes minutes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steplens.collect.dynamic import place
+from steplens.collect.dynamic.plan import EDIT, TRIGGER
+from steplens.collect.dynamic.watch import Change, WatchedFile
+
+if TYPE_CHECKING:
+    from steplens.collect.dynamic.agent import Agent
+
+#: how often the files are looked at
+POLL_S = 0.1
+#: the same while a capture runs, when a change would wait anyway
+POLL_RECORDING_S = 0.5
+#: on slow storage looking takes at most this share of the time
+_SHARE = 0.01
+_SLOWEST_POLL_S = 2.0
+_UNSETTLED_S = 0.01
+
+_LARGEST_QUESTION = 1 << 16
+_ANSWER_S = 1.0
+
+ASK_STATUS = "status"
+#: look at the files now, then answer
+ASK_LOOK = "look"
+
+
+class Service:
+    """Watches and answers for one agent.
+
+    Args:
+        agent: gets the requests and gives the answers.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._edit = WatchedFile(agent.directory / place.CONFIGURATION_FILE)
+        self._trigger = WatchedFile(agent.directory / place.REQUEST_FILE, settle=False)
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._wake, self._awake = os.pipe()
+        self._stopping = threading.Event()
+        self._took_s = 0.0
+
+    def first_look(self) -> None:
+        """Take the configuration as it stands; a trigger from before our time is not for us."""
+        change = self._edit.poll(settle=False)
+        if change is not None:
+            self._report(change, EDIT)
+        self._trigger.poll(settle=False)
+
+    def start(self) -> None:
+        """Begin to watch.
+
+        Raises:
+            OSError, RuntimeError: there is no socket or no thread to be had.
+        """
+        if self._agent.place is not None:
+            self._socket = _listen(self._agent.place / f"{self._agent.process.name}{place.SOCKET_SUFFIX}")
+        self._thread = threading.Thread(target=self._run, name="steplens dynamic", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            os.write(self._awake, b".")
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=2.0)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close what we hold; all that a forked child may do."""
+        if self._socket is not None:
+            self._socket.close()
+        for descriptor in (self._wake, self._awake):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._wake = self._awake = -1
+
+    # --- the thread
+
+    def _run(self) -> None:
+        poller = select.poll()
+        poller.register(self._wake, select.POLLIN)
+        if self._socket is not None:
+            poller.register(self._socket, select.POLLIN)
+        while not self._stopping.is_set():
+            try:
+                ready = poller.poll(self._pause_s() * 1000)
+                if self._stopping.is_set():
+                    return
+                if self._socket is not None and ready:
+                    self._serve(self._socket)
+                self._look()
+            except Exception as error:  # the thread must outlive whatever one file or one question does to it
+                if self._stopping.is_set():
+                    return
+                self._agent.failed("watching", error)
+                time.sleep(POLL_S)
+
+    def _pause_s(self) -> float:
+        if self._edit.unsettled or self._trigger.unsettled:
+            return _UNSETTLED_S
+        pause = POLL_RECORDING_S if self._agent.capturing else POLL_S
+        return min(max(pause, self._took_s / _SHARE), _SLOWEST_POLL_S)
+
+    def _look(self) -> None:
+        begin = time.monotonic()
+        changes = ((self._edit.poll(), EDIT), (self._trigger.poll(), TRIGGER))
+        self._took_s = time.monotonic() - begin
+        for change, origin in changes:
+            if change is not None:
+                self._report(change, origin)
+
+    def _report(self, change: Change, origin: str) -> None:
+        name = place.CONFIGURATION_FILE if origin == EDIT else place.REQUEST_FILE
+        if change.document is None:
+            # There is no request file before the first trigger.
+            if origin == EDIT or change.id:
+                self._agent.cannot_read(name, change.problem)
+        elif origin == EDIT:
+            self._agent.offer(change.id, origin, change.document)
+        else:
+            id, configuration = change.document.get("id"), change.document.get("configuration")
+            if isinstance(id, str) and 0 < len(id) <= 64 and isinstance(configuration, dict):
+                self._agent.offer(id, origin, configuration)
+            else:
+                self._agent.cannot_read(name, "does not hold a request of steplens trigger")
+
+    # --- answers
+
+    def _serve(self, listening: socket.socket) -> None:
+        try:
+            connection, _ = listening.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        with connection:
+            connection.settimeout(_ANSWER_S)
+            if not place.peer_is_allowed(connection):
+                return
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                answer = self._answer(_question(connection.recv))
+                connection.sendall(json.dumps(answer, default=str).encode() + b"\n")
+
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        if question.get("ask") == ASK_LOOK:
+            self._look()
+        return self._agent.record()
+
+
+def _listen(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        with place.socket_address(path) as address:
+            listening.bind(address)
+        listening.listen(64)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _question(receive: Callable[[int], bytes]) -> dict[str, Any]:
+    text = b""
+    while b"\n" not in text and len(text) <= _LARGEST_QUESTION:
+        piece = receive(4096)
+        if not piece:
+            break
+        text += piece
+    value = json.loads(text)
+    return value if isinstance(value, dict) else {}
