@@ -10,6 +10,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
+
+_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+#: operators are called ``namespace::name`` or, those of a library, by one word; ranges that users open have freer names
+_OPERATOR_NAME = r"::|^\w+$"
+
 
 def through_queue(tasks: pl.DataFrame, queue: pl.DataFrame | None) -> pl.DataFrame:
     """``tasks`` with every launch point inside a dequeue moved to the start of the matching enqueue.
@@ -37,4 +43,22 @@ def through_queue(tasks: pl.DataFrame, queue: pl.DataFrame | None) -> pl.DataFra
     return tasks.with_columns(
         launch_ns=pl.Series(launch).set(tasks["launch_ns"].is_null(), None),
         launch_tid=pl.Series(thread).set(tasks["launch_tid"].is_null(), None),
+    )
+
+
+def scope_of(name: pl.Expr, forward_tid: pl.Expr) -> pl.Expr:
+    """``ops.scope`` of calls from a result that keeps only their names and the thread of their forward call.
+
+    Args:
+        name: text.
+        forward_tid: thread of the forward call, 0 or null for calls that are not of the backward pass.
+    """
+    backward = name.str.starts_with(_BACKWARD_PREFIX) | (forward_tid.fill_null(0) > 0)
+    return (
+        pl.when(backward)
+        .then(SCOPE_BACKWARD)
+        .when(~name.str.contains(_OPERATOR_NAME))
+        .then(SCOPE_USER)
+        .otherwise(SCOPE_FUNCTION)
+        .cast(pl.UInt8)
     )

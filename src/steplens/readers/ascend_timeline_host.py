@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import polars as pl
 
 from steplens.readers import ascend_timeline_structs as events
+from steplens.readers.ascend_link import scope_of
 from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
-from steplens.trace.schema import DATALOADER_PREFIX, NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER, STEP_PREFIX
-
-_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
-#: names of ranges that PyTorch itself opens for the user; a timeline does not tell other ranges from operators
-_USER_RANGE = rf"^({STEP_PREFIX}|{re.escape(DATALOADER_PREFIX)}|Optimizer\.\w+#|\w+Parallel\.forward$)"
+from steplens.trace.schema import NAME
 
 #: CANN's layers as its database names them, by the first part of a call's name
 _LAYERS = {
@@ -54,16 +50,11 @@ def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[st
 
 
 def _operators(frame: pl.DataFrame) -> pl.DataFrame:
-    name = pl.col("name").cast(pl.String)
-    backward = name.str.starts_with(_BACKWARD_PREFIX)
-    if "forward_tid" in frame.columns:
-        backward |= pl.col("forward_tid").fill_null(0) > 0
-    is_range = name.str.contains(_USER_RANGE)
-    scope = pl.when(is_range).then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
+    forward_tid = pl.col("forward_tid") if "forward_tid" in frame.columns else pl.lit(0)
     lists = [
         _one_line(frame[column]).alias(column) for column in ("input_shapes", "input_types", "stack") if column in frame.columns
     ]
-    frame = frame.with_columns(*lists, scope=scope.cast(pl.UInt8))
+    frame = frame.with_columns(*lists, scope=scope_of(pl.col("name").cast(pl.String), forward_tid))
     if "sequence" in frame.columns:
         frame = frame.with_columns(sequence=pl.when(pl.col("sequence") >= 0).then("sequence"))
     return frame

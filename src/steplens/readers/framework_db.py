@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.readers.ascend_link import scope_of
 from steplens.readers.cann_layout import NOT_AVAILABLE, Enums, Texts, in_time, thread_of, timed
 from steplens.readers.cann_samples import CANN_PREFIX
 from steplens.readers.sqlite_file import SqliteFile
@@ -20,11 +21,7 @@ from steplens.trace.health import (
 )
 from steplens.trace.nesting import lanes, nest
 from steplens.trace.schema import (
-    DATALOADER_PREFIX,
     NAME,
-    SCOPE_BACKWARD,
-    SCOPE_FUNCTION,
-    SCOPE_USER,
     STEP_PREFIX,
 )
 from steplens.trace.stacks import STACK_LIMIT
@@ -48,12 +45,6 @@ TABLES = ("PYTORCH_API",)
 
 _OP, _QUEUE, _PYTHON, _MARK = "op", "queue", "trace", "mstx"
 _ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
-_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
-#: names of ranges that PyTorch itself opens for the user; the database does not tell ranges from operators
-_USER_RANGE = (
-    rf"^({STEP_PREFIX}|{DATALOADER_PREFIX.replace('(', '[(]').replace(')', '[)]')}|Optimizer\.\w+#|\w+Parallel\.forward$)"
-)
-
 _PTA, _GE, _BOTH = "PTA", "GE", "PTA+GE"
 _NPU = "NPU"
 
@@ -111,15 +102,13 @@ def _calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) 
 
 def _ops(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
     name = pl.col("text").cast(pl.String)
-    backward = name.str.starts_with(_BACKWARD_PREFIX) | (pl.col("fwdThreadId").fill_null(0) > 0)
-    is_range = name.str.contains(_USER_RANGE)
     return calls.with_columns(shapes=texts.lists(calls["inputShapes"]), types=texts.lists(calls["inputDtypes"])).select(
         name="text",
         start_ns="startNs",
         end_ns="endNs",
         pid="pid",
         tid="tid",
-        scope=pl.when(is_range).then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION).cast(pl.UInt8),
+        scope=scope_of(name, pl.col("fwdThreadId")),
         sequence=pl.when(pl.col("sequenceNumber") >= 0).then("sequenceNumber"),
         forward_tid="fwdThreadId",
         external_id="connectionId",
