@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.trace.build import build_trace
+from steplens.readers.ascend_link import through_queue
+from steplens.trace.build import build_trace, conform
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -293,16 +294,5 @@ def ascend_run(without: Sequence[str] = (), **tables: Sequence[Mapping[str, Any]
     # the launch points as they are behind the task queue: at the enqueue
     for name in ("kernels", "communication"):
         if name in frames and "task_queue" in frames:
-            frames[name] = _through_queue(frames[name])
+            frames[name] = through_queue(frames[name], conform("task_queue", frames["task_queue"]))
     return build_trace(Path("hand-built"), frames, HealthLog(), cpu_is_device=False)
-
-
-def _through_queue(tasks: pl.DataFrame) -> pl.DataFrame:
-    points = {}
-    for _, _, (start, _, tid), (begin, finish) in QUEUE:
-        points.update({(us, side): (ns(start), tid) for us, side in [(begin, finish)]})
-    moved = []
-    for point, tid in tasks.select("launch_ns", "launch_tid").iter_rows():
-        inside = [target for (begin, finish), target in points.items() if ns(begin) <= point <= ns(finish)]
-        moved.append(inside[0] if inside else (point, tid))
-    return tasks.with_columns(launch_ns=pl.Series([point for point, _ in moved]), launch_tid=pl.Series([tid for _, tid in moved]))

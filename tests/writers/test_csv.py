@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.trace.trace import Trace
@@ -209,6 +209,7 @@ def test_hostile_names_reach_no_spreadsheet_as_formulas(text: Callable[..., str]
     assert rows(text(operator_details.write, trace))[0]["Name"] == "'" + name
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_any_text_survives_the_csv(name: str, stack: str) -> None:
     trace = build(ops=[op(name, 1, 2, stack=stack)])
@@ -223,6 +224,7 @@ def test_any_text_survives_the_csv(name: str, stack: str) -> None:
     assert row["Call Stack"] == (guard(stack.replace(";", ";\r\n")) or "")
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=-(2**62), max_value=2**62))
 def test_microseconds_are_exact(ns: int) -> None:
     frame = pl.DataFrame({"ns": [ns]})
@@ -232,6 +234,7 @@ def test_microseconds_are_exact(ns: int) -> None:
     assert frame.select(microseconds_text(pl.col("ns"))).item() == printed + "\t"
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.text(max_size=3)))
 def test_distinct_values_are_rendered_once_and_keep_their_rows(values: list[str | None]) -> None:
     calls: list[str] = []

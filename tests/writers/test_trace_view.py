@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.trace.schema import SCOPE_MODULE
@@ -215,6 +215,7 @@ def test_runtime_calls_are_pruned_at_level0() -> None:
     assert labels[HARDWARE + 1] == "CUDA 1"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=10), st.text(max_size=10), st.integers(0, 10**12)), min_size=1, max_size=5))
 def test_any_text_gives_valid_json(rows: list[tuple[str, str, int]]) -> None:
     calls = [op(name, 1, 2, stack=stack, start_ns=BASE_NS + start, end_ns=BASE_NS + start + 1) for name, stack, start in rows]
@@ -225,6 +226,7 @@ def test_any_text_gives_valid_json(rows: list[tuple[str, str, int]]) -> None:
     assert [call["args"].get("Call stack", "") for call in calls_found] == [text.replace(";", ";\r\n") for _, text, _ in rows]
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=TIME_BASE_UNIT_NS - 1))
 def test_every_ns_of_a_base_period_survives_a_double(ns: int) -> None:
     handle = io.BytesIO()
