@@ -98,9 +98,8 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     self_ns = duration - child_sums(nesting.parent, duration)
     health.extend(checks.overlapping_calls(lane, nesting, start, end))
 
-    names = ops["name"].cast(pl.String)
-    is_module = names.str.starts_with(MODULE_PREFIX)
-    scope = ops["scope"].set(is_module, SCOPE_MODULE)
+    is_module = ops["name"].cast(SCHEMA["ops"]["name"]).cat.starts_with(MODULE_PREFIX)
+    scope = ops["scope"].set(is_module.fill_null(False), SCOPE_MODULE)
     ops = ops.with_columns(
         id=pl.int_range(ops.height, dtype=pl.Int32),
         parent=_nullable(nesting.parent, pl.Int32),

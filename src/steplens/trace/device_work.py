@@ -71,40 +71,53 @@ def link_launches(
         nesting: their nesting.
         api: runtime calls, or None.
     """
-    tasks = tasks.with_row_index("_row")
     if "op" not in tasks.columns:
         tasks = tasks.with_columns(op=pl.lit(None, dtype=pl.Int32))
     if "launch_tid" in tasks.columns:
         tasks = tasks.with_columns(op=pl.coalesce("op", _around(tasks, lane, ops, nesting)))
-    if api is not None and {"correlation", "external_id"} & set(tasks.columns) and "correlation" in api.columns:
-        known = api.drop_nulls("correlation").unique("correlation", keep="first")
-        external = pl.col("external_id") if "external_id" in api.columns else pl.lit(None, dtype=pl.Int64)
-        tasks = tasks.join(
-            known.select("correlation", _launch="start_ns", _external=external, _pid="pid", _tid="tid"),
-            on="correlation",
-            how="left",
-            maintain_order="left",
-        )
-        launch = pl.coalesce("launch_ns", "_launch") if "launch_ns" in tasks.columns else pl.col("_launch")
-        tasks = tasks.with_columns(launch_ns=launch)
+    points = None
+    if api is not None and "correlation" in tasks.columns and "correlation" in api.columns:
+        row = _first_rows(api["correlation"], tasks["correlation"])
+        points = pl.DataFrame([api[name].gather(row).alias(f"launch_{name}") for name in ("start_ns", "pid", "tid")])
+        points = points.rename({"launch_start_ns": "launch_ns"})
+        launch = points["launch_ns"]
+        tasks = tasks.with_columns(launch_ns=pl.coalesce("launch_ns", launch) if "launch_ns" in tasks.columns else launch)
         if "wait_ns" not in tasks.columns:
             tasks = tasks.with_columns(wait_ns=pl.col("start_ns") - pl.col("launch_ns"))
-        own = pl.coalesce("external_id", "_external") if "external_id" in tasks.columns else pl.col("_external")
-        tasks = tasks.with_columns(external_id=own).drop("_external")
+        if "external_id" in api.columns:
+            external = api["external_id"].gather(row)
+            own = pl.coalesce("external_id", external) if "external_id" in tasks.columns else external
+            tasks = tasks.with_columns(external_id=own)
     if "external_id" in tasks.columns and "external_id" in ops.columns:
-        targets = ops.filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & pl.col("external_id").is_not_null())
-        targets = targets.unique("external_id", keep="first").select("external_id", _op="id")
-        tasks = tasks.join(targets, on="external_id", how="left", maintain_order="left")
-        tasks = tasks.with_columns(op=pl.coalesce("op", "_op")).drop("_op")
-    if "_tid" in tasks.columns:
-        left = tasks.filter(pl.col("op").is_null() & pl.col("_launch").is_not_null())
-        if left.height:
-            points = left.select("_row", launch_ns="_launch", launch_pid="_pid", launch_tid="_tid")
-            found = points.select("_row", _op=_around(points, lane, ops, nesting))
-            tasks = tasks.join(found, on="_row", how="left", maintain_order="left")
-            tasks = tasks.with_columns(op=pl.coalesce("op", "_op")).drop("_op")
-        tasks = tasks.drop("_launch", "_pid", "_tid")
-    return tasks.sort("_row").drop("_row")
+        is_operator = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+        row = _first_rows(ops["external_id"].set(~is_operator, None), tasks["external_id"])
+        tasks = tasks.with_columns(op=pl.coalesce("op", ops["id"].gather(row)))
+    if points is not None:
+        left = (tasks["op"].is_null() & points["launch_ns"].is_not_null()).arg_true()
+        if len(left):
+            found = _around(points[left], lane, ops, nesting)
+            tasks = tasks.with_columns(op=tasks["op"].scatter(left, found))
+    return tasks
+
+
+def _first_rows(keys: pl.Series, wanted: pl.Series) -> pl.Series:
+    """Row of the first of ``keys`` that equals each wanted one; null where none does, and for null.
+
+    Numbers rise nearly everywhere in a trace, which makes the stable sort cheap.
+    """
+    rows = keys.is_not_null().arg_true().to_numpy() if keys.null_count() else None
+    values = keys.drop_nulls().to_numpy()
+    target = wanted.fill_null(0).to_numpy()
+    if not len(values):
+        nothing: pl.Series = pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(target))
+        return nothing
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    position = np.minimum(np.searchsorted(ordered, target), len(values) - 1)
+    missing = pl.Series(ordered[position] != target) | wanted.is_null()
+    found = order[position]
+    series: pl.Series = pl.Series(found if rows is None else rows[found], dtype=pl.UInt32).set(missing, None)
+    return series
 
 
 def _around(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
