@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from steplens.cli import analyse, doctor, open_, run, summary
+from steplens.cli import analyse, doctor, open_, run, status, summary, trigger
 from steplens.cli.text import clean
 from steplens.errors import SteplensError
 
@@ -32,6 +32,8 @@ run.register(app)
 open_.register(app)
 analyse.register(app)
 summary.register(app)
+trigger.register(app)
+status.register(app)
 doctor.register(app)
 
 

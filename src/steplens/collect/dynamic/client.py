@@ -1,0 +1,218 @@
+"""The other side: what a command learns of the processes that watch a configuration folder, and how it asks them to capture."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect.dynamic import board, place
+from steplens.collect.dynamic.agreement import Seat
+from steplens.collect.dynamic.process import Process
+from steplens.collect.dynamic.service import ASK_LOOK, ASK_STATUS
+
+_ANSWER_S = 0.5
+_LARGEST_ANSWER = 1 << 22
+_AT_ONCE = 16
+
+#: states of a process that has ended: by itself, or not
+EXITED = "exited"
+KILLED = "killed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Participant:
+    """One process that watches a configuration folder, or did.
+
+    Attributes:
+        process: which.
+        rank: in its job; -1 when it is no distributed job.
+        world_size: number of ranks, if known.
+        program: the script.
+        how: what made it watch.
+        state: what it does, an element of ``board.STATES``, or ``killed``.
+        step: the step that runs; None before the first.
+        step_age_ns: how long it has run; None when unknown.
+        eligible: it can capture now.
+        why_not: why it cannot; empty if it can.
+        answered: it has answered; else this is what it wrote down before.
+        problem: what is wrong with its configuration file.
+        progress: steps of the running capture that have ended, and how many there are; None without one.
+        requests: what became of requests, oldest first, see ``plan.Request``.
+        log: its log file.
+        status: ``profiler_status``, ``current_step``, ``start_step`` and ``stop_step`` as monitors know them.
+    """
+
+    process: Process
+    rank: int
+    world_size: int | None
+    program: str
+    how: str
+    state: str
+    step: int | None
+    step_age_ns: int | None
+    eligible: bool
+    why_not: str
+    answered: bool
+    problem: str
+    progress: tuple[int, int] | None
+    requests: tuple[Mapping[str, Any], ...]
+    log: str
+    status: Mapping[str, str]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.state not in (EXITED, KILLED)
+
+    def request(self, id: str) -> Mapping[str, Any] | None:
+        """What became of a request; None if the process does not know it."""
+        return next((request for request in self.requests if request.get("id") == id), None)
+
+
+def participants(directory: Path, *, look: bool = False) -> list[Participant]:
+    """All processes on this machine that watch a folder, dead ones of the last job too, ordered by rank and process id.
+
+    Args:
+        directory: the configuration folder.
+        look: make each of them look at its files before it answers.
+    """
+    found = [(folder, owner, record) for folder in place.find(directory) for owner, record in place.records(folder)]
+    if not found:
+        return []
+    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as pool:
+        views = list(pool.map(lambda item: _participant(*item, look=look), found))
+    return sorted(views, key=lambda view: (view.rank, view.process.pid))
+
+
+def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, look: bool) -> Participant:
+    alive = owner.alive()
+    answer = _ask(folder / f"{owner.name}{place.SOCKET_SUFFIX}", ASK_LOOK if look else ASK_STATUS) if alive else None
+    told = answer or record
+    seat = next((seat for seat in board.read_seats(folder, _text(told, "group")) if seat.process == owner), None)
+    state, why_not = _state(told, seat, alive=alive)
+    step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(told, "step")
+    if not alive and not why_not:
+        why_not = "it was killed" if state == KILLED else "the program has ended"
+    requests = tuple(request for request in told.get("requests", ()) if isinstance(request, dict))
+    return Participant(
+        process=owner,
+        rank=_optional_integer(told, "rank", -1) or 0,
+        world_size=_optional_integer(told, "world_size"),
+        program=_text(told, "program"),
+        how=_text(told, "how"),
+        state=state,
+        step=step,
+        step_age_ns=time.monotonic_ns() - seat.step_ns if alive and seat is not None and seat.step_ns else None,
+        eligible=alive and not why_not,
+        why_not=why_not,
+        answered=answer is not None,
+        problem=_text(told, "problem"),
+        progress=_progress(requests, step) if alive else None,
+        requests=requests,
+        log=_text(told, "log"),
+        status={name: _text(told, name) for name in ("profiler_status", "current_step", "start_step", "stop_step")},
+    )
+
+
+def _state(told: Mapping[str, Any], seat: Seat | None, *, alive: bool) -> tuple[str, str]:
+    state = _text(told, "state")
+    if not alive:
+        return (EXITED if state == EXITED else KILLED), ""
+    if seat is not None and 0 <= seat.state < len(board.STATES):
+        state = board.STATES[seat.state]
+    return state, _text(told, "why_not")
+
+
+def _progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tuple[int, int] | None:
+    current = next((request for request in requests if request.get("state") in ("recording", "saving")), None)
+    if current is None or step is None:
+        return None
+    start, stop = _optional_integer(current, "start_step"), _optional_integer(current, "stop_step")
+    if start is None or stop is None:
+        return None
+    return min(max(step - start, 0), stop - start), stop - start
+
+
+def _text(told: Mapping[str, Any], name: str) -> str:
+    value = told.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _optional_integer(told: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
+    value = told.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _ask(path: Path, question: str) -> dict[str, Any] | None:
+    """A process's answer; None if it gives none in time, as when it is stopped or holds Python's lock."""
+    limit = time.monotonic() + _ANSWER_S
+    text = b""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, place.socket_address(path) as address:
+            connection.settimeout(_ANSWER_S)
+            connection.connect(address)
+            connection.sendall(json.dumps({"ask": question}).encode() + b"\n")
+            while not text.endswith(b"\n") and len(text) < _LARGEST_ANSWER:
+                connection.settimeout(max(limit - time.monotonic(), 0.001))
+                piece = connection.recv(1 << 16)
+                if not piece:
+                    break
+                text += piece
+        value = json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def send(directory: Path, configuration: Mapping[str, Any]) -> tuple[str, list[Participant]]:
+    """Ask all processes that watch a folder to capture, on every machine that shares it.
+
+    Args:
+        directory: the configuration folder.
+        configuration: as in ``profiler_config.json``.
+
+    Returns:
+        the id of the request, and the processes of this machine after they have been told.
+
+    Raises:
+        OSError: the request cannot be written.
+    """
+    id = uuid.uuid4().hex[:12]
+    target = directory / place.REQUEST_FILE
+    # A request that follows another at once must not take its place before it was seen.
+    with _one_at_a_time(directory):
+        rundir.write_json(target, {"id": id, "time_ns": time.time_ns(), "configuration": dict(configuration)}, indent=4)
+        _give_to_owner(target, directory)
+        return id, participants(directory, look=True)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    folders = place.find(directory)
+    if not folders:
+        yield
+        return
+    descriptor = os.open(folders[0] / "trigger.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _give_to_owner(path: Path, directory: Path) -> None:
+    """Root may ask another user's job, which must be able to read the request."""
+    owner = directory.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
