@@ -39,7 +39,7 @@ def write(output: Output, path: Path) -> None:
     except NothingToWriteError:
         steps = None
     times = communication_times(output.trace)
-    if times.is_empty():
+    if times.is_empty() and output.level != LEVEL0:
         times = elapsed_times(output.trace)
     if steps is None and times.is_empty():
         raise NothingToWriteError("neither device tasks nor communication were recorded")
