@@ -11,7 +11,7 @@ import polars as pl
 from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers import kineto
-from steplens.trace.health import HealthLog
+from steplens.trace.health import GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.trace import Trace
 
 _SIDE_FILE_LIMIT = 64 << 20
@@ -45,7 +45,7 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
     """
     health = health or HealthLog()
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
-    for finding in state.get("health", []):
+    for finding in _list(state.get("health")):
         if isinstance(finding, dict):
             text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
             count = finding.get("count")
@@ -57,11 +57,24 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
     extra = dict(device or {})
     extra["meta"] = pl.concat([extra["meta"], meta]).unique("key", keep="last") if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
-    collections = [row for row in host.get("gc", []) if isinstance(row, list) and len(row) == 5]
-    if collections:
+    if recorded := _list(host.get("gc")):
+        collections = [row for row in recorded if _is_collection(row)]
+        if len(collections) < len(recorded):
+            message = f"garbage collections in {rundir.HOST_EVENTS} are damaged and were left out"
+            health.add("damaged_side_file", WARNING, len(recorded) - len(collections), message, GARBAGE_COLLECTION)
         schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
-        extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row", strict=False)
+        extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row")
     return kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
+
+
+def _list(value: Any) -> list[Any]:
+    """A list of a side file; empty where something else stands in its place."""
+    return value if isinstance(value, list) else []
+
+
+def _is_collection(row: Any) -> bool:
+    """Whether it is five numbers that fit into the columns of ``gc``."""
+    return isinstance(row, list) and len(row) == 5 and all(type(value) is int and abs(value) < 1 << 63 for value in row)
 
 
 def lost_window(state: dict[str, Any]) -> str:
@@ -85,7 +98,7 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         if health is not None:
-            health.add("damaged_side_file", "warning", 1, f"{path.name} cannot be used ({error})", "what only this file records")
+            health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", RUN_OPTIONS)
         return {}
     return value
 
@@ -106,7 +119,7 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
             "warning",
             1,
             "profiler_info.json is missing, so the options of the run are unknown",
-            "which outputs are due",
+            RUN_OPTIONS,
         )
     for key in ("config", "torch_version", "steplens_version", "start_info", "end_info"):
         if key in info:

@@ -62,9 +62,12 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
 
 
 def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """``frame`` with exactly the columns, order and types of table ``name``; columns it lacks are null."""
+    """``frame`` with exactly the columns, order and types of table ``name``; columns it lacks are null.
+
+    So are numbers that its types cannot hold: a damaged source may give a garbage collection of generation ten billion.
+    """
     columns = [
-        (pl.col(column).cast(dtype) if column in frame.columns else pl.lit(None, dtype=dtype).alias(column))
+        (pl.col(column).cast(dtype, strict=False) if column in frame.columns else pl.lit(None, dtype=dtype).alias(column))
         for column, dtype in SCHEMA[name].items()
     ]
     return frame.select(columns)

@@ -82,6 +82,7 @@ CONCLUSIONS: dict[str, str] = {
 }
 
 _SEPARATOR = ", "
+_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,9 @@ class HealthLog:
 
 def frame_of(findings: Iterable[HealthFinding]) -> pl.DataFrame:
     """Findings as rows of the ``health`` table."""
-    return pl.DataFrame([asdict(item) for item in findings], schema=SCHEMA["health"])
+    # counts of side files are numbers of any size
+    rows = [{**asdict(item), "count": min(max(item.count, 0), _MOST)} for item in findings]
+    return pl.DataFrame(rows, schema=SCHEMA["health"])
 
 
 def unsafe(health: pl.DataFrame, conclusion: str, *, least: str = INFO) -> pl.DataFrame:

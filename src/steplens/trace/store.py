@@ -1,7 +1,8 @@
 """The Parquet cache of a trace: opening a run a second time costs milliseconds.
 
 It lies beside the data, in ``.steplens/``, one zstd file per table and a manifest with the schema version and the name,
-size and modification time of every raw file. A cache that does not match all of them is rebuilt, never trusted.
+size and modification time of every raw file, and a checksum of every table. A cache that does not match all of them is rebuilt,
+never trusted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from steplens.trace.trace import Trace
 
 _MANIFEST = "manifest.json"
 _COMPRESSION_LEVEL = 1
+_CHUNK_BYTES = 4 << 20
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -64,9 +67,9 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
         if manifest["key"] != key:
             return None
         tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
-        for name, size in manifest["tables"].items():
+        for name, checksum in manifest["tables"].items():
             file = cache / f"{name}.parquet"
-            if name not in SCHEMA or file.is_symlink() or file.stat().st_size != size:
+            if name not in SCHEMA or file.is_symlink() or _checksum(file) != checksum:
                 return None
             frame = pl.scan_parquet(file)
             if frame.collect_schema().names() != list(SCHEMA[name]):
@@ -75,6 +78,16 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
         return Trace(Path(manifest["source"]), tables)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+
+
+def _checksum(file: Path) -> list[int]:
+    """Size and CRC of a file: a damaged table would fail, or lie, much later, when somebody asks it something."""
+    crc = size = 0
+    with file.open("rb") as handle:
+        while part := handle.read(_CHUNK_BYTES):
+            crc = zlib.crc32(part, crc)
+            size += len(part)
+    return [size, crc]
 
 
 def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
@@ -87,15 +100,15 @@ def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
     rundir.make_directory(cache.parent)
     temporary = Path(tempfile.mkdtemp(prefix=".partial-", dir=cache.parent))
     try:
-        sizes = {}
+        checksums = {}
         for name in trace:
             file = temporary / f"{name}.parquet"
             frame = trace.table(name)
             assert frame is not None
             frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
             file.chmod(rundir.FILE_MODE)
-            sizes[name] = file.stat().st_size
-        rundir.write_json(temporary / _MANIFEST, {"key": key, "source": str(trace.source), "tables": sizes})
+            checksums[name] = _checksum(file)
+        rundir.write_json(temporary / _MANIFEST, {"key": key, "source": str(trace.source), "tables": checksums})
         temporary.chmod(rundir.DIRECTORY_MODE)
         if cache.exists():
             old = Path(tempfile.mkdtemp(prefix=".old-", dir=cache.parent))
