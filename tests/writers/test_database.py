@@ -151,7 +151,7 @@ def test_tasks_and_what_is_known_of_them(result: Callable[..., Any]) -> None:
     _, database, _ = result(ascend_run())
     tasks = {row[0]: row[1:] for row in database.rows("SELECT globalTaskId, taskType, connectionId, contextId, taskId FROM TASK")}
     assert {number: database.text(row[0]) for number, row in tasks.items()} == {
-        1: "AI_CORE", 2: "AI_CORE", 3: "AI_VECTOR_CORE", 5: "MEMCPY_ASYNC", 6: "Notify Wait", 7: "SDMA",
+        1: "KERNEL_AICORE", 2: "KERNEL_AICORE", 3: "KERNEL_AIVEC", 5: "MEMCPY_ASYNC", 6: "Notify Wait", 7: "SDMA",
     }  # fmt: skip
     assert tasks[1][1:] == (1, MISSING, 101)
     (row,) = database.rows("SELECT * FROM COMPUTE_TASK_INFO WHERE globalTaskId = 1")
@@ -488,7 +488,8 @@ def test_a_task_of_the_cpu_is_its_own_launch(result: Callable[..., Any]) -> None
     _, database, _ = result(training_step())
     rows = database.rows(
         "SELECT a.startNs, a.endNs, a.globalTid, a.name, a.type, t.startNs, p.name "
-        "FROM CANN_API a JOIN TASK t USING (connectionId) JOIN CONNECTION_IDS c USING (connectionId) JOIN PYTORCH_API p ON p.connectionId = c.id ORDER BY 1"
+        "FROM CANN_API a JOIN TASK t USING (connectionId) JOIN CONNECTION_IDS c USING (connectionId) "
+        "JOIN PYTORCH_API p ON p.connectionId = c.id ORDER BY 1"
     )
     assert [
         (start, end, tid, database.text(name), kind, task, database.text(owner))

@@ -25,7 +25,7 @@ from steplens.writers.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.metrics import metric_rows
 from steplens.writers.output import NPU, Output, device_kind, used_devices
 from steplens.writers.text import NOT_AVAILABLE, distinct_texts
-from steplens.writers.trace_device import overlap_lanes
+from steplens.writers.trace_device import KERNEL_PREFIX, overlap_lanes
 
 #: name of the layer whose calls have a table of their own
 _OS_LAYER = "os_runtime"
@@ -35,6 +35,14 @@ _NO_MARK_CONNECTION = 4_000_000_000
 _DEFAULT_DOMAIN = "default"
 
 _LAUNCH = "launch"
+
+#: core -> what a database calls a kernel on it
+_KERNEL_TYPES = {
+    "AI_CORE": "KERNEL_AICORE",
+    "AI_VECTOR_CORE": "KERNEL_AIVEC",
+    "MIX_AIC": "KERNEL_MIX_AIC",
+    "MIX_AIV": "KERNEL_MIX_AIV",
+}
 
 #: what the clients look for to find copies
 _MEMCPY = "MEMCPY_ASYNC"
@@ -66,18 +74,8 @@ def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections
     tasks = (
         trace.required("kernels").with_columns(connection=pl.lit(found.kernels)).filter(hardware_tasks(trace)).sort("start_ns")
     ).collect()
-    kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
-    named_by_core = kind.is_null() | kind.is_in([KIND_COMPUTE, KIND_COMMUNICATION])
-    inner = inner_tasks(trace)
-    if inner is not None:
-        named_by_core |= pl.col("id").is_in(inner["kernel"].implode())
-    types = tasks.select(
-        pl.when(named_by_core)
-        .then(pl.col("core").cast(pl.String))
-        .when((kind == KIND_COPY) & name.str.contains("(?i)memcpy") & pl.lit(not npu))
-        .then(pl.lit(_MEMCPY))
-        .otherwise(name)
-    ).to_series()
+    kind = pl.col("kind").cast(pl.String)
+    types = tasks.select(_task_type(trace, npu)).to_series()
     file.frame(
         "TASK",
         tasks.select(
@@ -98,6 +96,27 @@ def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections
     _write_copies(file, tasks.filter(kind.eq_missing(KIND_COPY)))
     metrics = metric_rows(trace)
     file.frame("TASK_PMU_INFO", metrics.select("value", globalTaskId="kernel", name=pl.lit(file.text_ids(metrics["name"]))))
+
+
+def _task_type(trace: Trace, npu: bool) -> pl.Expr:
+    """What a database calls the type of a task: the scheduler's word for kernels and parts of a collective, else its name."""
+    kind, name, core = (pl.col(column).cast(pl.String) for column in ("kind", "name", "core"))
+    recorded = pl.coalesce(pl.col("task_type").cast(pl.String), core)
+    own_word = pl.when(recorded.str.starts_with(KERNEL_PREFIX)).then(recorded)
+    computes = pl.coalesce(own_word, core.replace_strict(_KERNEL_TYPES, default=None, return_dtype=pl.String), recorded)
+    named_by_scheduler = kind == KIND_COMMUNICATION
+    inner = inner_tasks(trace)
+    if inner is not None:
+        named_by_scheduler |= pl.col("id").is_in(inner["kernel"].implode())
+    return (
+        pl.when(kind.is_null() | (kind == KIND_COMPUTE))
+        .then(computes if npu else core)
+        .when(named_by_scheduler)
+        .then(recorded)
+        .when((kind == KIND_COPY) & name.str.contains("(?i)memcpy") & pl.lit(not npu))
+        .then(pl.lit(_MEMCPY))
+        .otherwise(name)
+    )
 
 
 def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None:

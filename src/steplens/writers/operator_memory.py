@@ -53,6 +53,4 @@ def write(output: Output, path: Path) -> None:
 def allocations(output: Output) -> pl.DataFrame:
     """The rows of operator_memory.csv, as ``analysis.memory.operator_memory`` has them; the graph engine's come last."""
     rows = operator_memory(output.trace, device_types(output))
-    if "active_release_ns" not in rows.columns:
-        rows = rows.with_columns(active_release_ns=pl.lit(None, dtype=pl.Int64))
     return rows.sort(pl.col("component").cast(pl.String).eq_missing(GE), maintain_order=True)

@@ -71,6 +71,9 @@ _CALL_PREFIXES = {
     "runtime": "Runtime@",
 }
 
+#: start of what a database calls the types of kernels
+KERNEL_PREFIX = "KERNEL_"
+
 #: what the value of a counter without unit is called
 _UNNAMED = "value"
 
@@ -126,7 +129,8 @@ def _device_tasks(view: View) -> None:
         view.metadata(process(view.device_pid(_HARDWARE_SORT, device), "Ascend Hardware", f"{kind} {device}", _HARDWARE_SORT))
     for device, stream in lanes.iter_rows():
         view.metadata(thread(view.device_pid(_HARDWARE_SORT, device), stream, f"Stream {stream}"))
-    core = render_distinct(kernels["core"], lambda core: f',"args":{{"Task Type":{quoted(core)},"Physic Stream Id":')
+    types = kernels.select(_task_type()).to_series()
+    core = render_distinct(types, lambda core: f',"args":{{"Task Type":{quoted(core)},"Physic Stream Id":')
     view.rows(
         kernels,
         head(kernels["name"]),
@@ -146,6 +150,12 @@ def _device_tasks(view: View) -> None:
         number_argument("connection_id", "correlation", kernels),
         "}}",
     )
+
+
+def _task_type() -> pl.Expr:
+    """What a timeline calls the type of a task: the scheduler's word; the core where that is the word of a database."""
+    core, recorded = pl.col("core").cast(pl.String), pl.col("task_type").cast(pl.String)
+    return pl.coalesce(pl.when(~recorded.str.starts_with(KERNEL_PREFIX)).then(recorded), core, recorded)
 
 
 def _hardware_pid(view: View) -> pl.Expr:
