@@ -24,7 +24,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import IO
 
-from steplens import rundir
+from steplens import parent, rundir
 from steplens.collect import log
 from steplens.errors import InputError, SteplensError
 from steplens.readers import detect, run_directory
@@ -455,6 +455,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("path", type=Path)
     command.add_argument("out", type=Path)
     options = parser.parse_args(arguments)
+    parent.end_with_parent()
     try:
         if options.command == "chrome":
             export_chrome_trace(options.path, options.out)

@@ -15,7 +15,7 @@ from steplens import rundir
 from steplens.cli.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client, place
 from steplens.collect.dynamic.client import Participant
-from steplens.collect.dynamic.plan import DONE, RECORDING, SAVING, SCHEDULED, SEEN
+from steplens.collect.dynamic.plan import DONE, RECORDING, SAVING, SCHEDULED, SEEN, steps_text
 from steplens.errors import InputError
 
 #: requests that are shown, the newest
@@ -123,7 +123,9 @@ def state_text(item: Participant) -> str:
     if item.progress is None:
         return item.state
     done, total = item.progress
-    return f"{item.state} {min(done + 1, total)}/{total}" if item.state == "recording" else item.state
+    if item.state != "recording":
+        return item.state
+    return f"{item.state} {done + 1}/{total}" if done >= 0 else "warming up"
 
 
 def _is_bystander(item: Participant) -> bool:
@@ -145,10 +147,10 @@ def show_request(out: Console, id: str, found: list[Participant]) -> None:
 
 def request_text(item: Participant, request: Any) -> str:
     """What became of a request in one process, as a phrase."""
-    state, start, stop = str(request.get("state")), request.get("start_step"), request.get("stop_step")
-    steps = ""
-    if isinstance(start, int) and isinstance(stop, int) and stop > start:
-        steps = f"step {start}" if stop == start + 1 else f"steps {start} to {stop - 1}"
+    state, steps = str(request.get("state")), ""
+    start, warmup, stop = (request.get(name) for name in ("start_step", "warmup", "stop_step"))
+    if isinstance(start, int) and isinstance(warmup, int) and isinstance(stop, int) and stop > start + warmup:
+        steps = steps_text(start + warmup, stop)
     reason = str(request.get("reason") or "")
     result = str(request.get("result") or "")
     if not item.alive and state in (SEEN, SCHEDULED, RECORDING, SAVING):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steplens import options, rundir
+from steplens import options, parent, rundir
 from steplens.collect import log
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes
         handle.flush()
         process = subprocess.Popen(
             offline_command("analyse", run_directory),
-            env=offline_environment(),
+            # A killed training leaves no analysis behind.
+            env={**offline_environment(), parent.VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=handle,
             stderr=None if show else handle,

@@ -135,7 +135,7 @@ class Agent:
             if plan.refusal:
                 self._ledger.end(request, REFUSED, plan.refusal)
             else:
-                request.start_step, request.stop_step = self._step, self._step + plan.steps
+                request.span(self._step, plan)
                 self._recorder.begin(request, plan, self._step)
                 board.put(boards.BUSY_UNTIL, self._recorder.busy_until)
             self._attention = True
@@ -342,9 +342,10 @@ class Agent:
         elif start < step:
             self._ledger.end(request, MISSED, f"this process was at step {step} already when it heard of a start at {start}")
         else:
-            request.start_step, request.stop_step, request.state = start, start + plan.steps, SCHEDULED
+            request.span(start, plan)
+            request.state = SCHEDULED
             self._scheduled.append(request)
-            self._ledger.logs.actions.info("request %s: steps %d to %d", request.id, start, request.stop_step - 1)
+            self._ledger.logs.actions.info("request %s will begin at step %d, step %d runs", request.id, start, step)
 
     def _begin_due(self, step: int) -> None:
         for request in [item for item in self._scheduled if item.start_step <= step]:

@@ -47,7 +47,8 @@ class Participant:
         why_not: why it cannot; empty if it can.
         answered: it has answered; else this is what it wrote down before.
         problem: what is wrong with its configuration file.
-        progress: steps of the running capture that have ended, and how many there are; None without one.
+        progress: recorded steps of the running capture that have ended (negative while it warms up), and how many there
+            are to be; None without one.
         requests: what became of requests, oldest first, see ``plan.Request``.
         log: its log file.
         status: ``profiler_status``, ``current_step``, ``start_step`` and ``stop_step`` as monitors know them.
@@ -138,10 +139,10 @@ def _progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tupl
     current = next((request for request in requests if request.get("state") in ("recording", "saving")), None)
     if current is None or step is None:
         return None
-    start, stop = _optional_integer(current, "start_step"), _optional_integer(current, "stop_step")
-    if start is None or stop is None:
+    start, warmup, stop = (_optional_integer(current, name) for name in ("start_step", "warmup", "stop_step"))
+    if start is None or warmup is None or stop is None:
         return None
-    return min(max(step - start, 0), stop - start), stop - start
+    return min(step, stop) - start - warmup, stop - start - warmup
 
 
 def _text(told: Mapping[str, Any], name: str) -> str:

@@ -192,4 +192,4 @@ def read(document: Mapping[str, Any], rank: int) -> Plan:
         metadata=reader.mapping("metadata") or {},
     )
     reader.unknown(document, (*TEMPLATE, *_OPTIONAL))
-    return Plan(start_step, active + warmup, refusal, tuple(reader.warnings), settings)
+    return Plan(start_step, active + warmup, warmup, refusal, tuple(reader.warnings), settings)

@@ -38,6 +38,7 @@ class Plan:
     Attributes:
         start_step: :data:`NEXT`, :data:`NEVER`, or the step to begin at.
         steps: how many steps it takes, warm-up steps included.
+        warmup: how many of them warm up.
         refusal: why this process takes no part; empty if it does.
         warnings: what was wrong with the configuration and is reset, a sentence each.
         settings: for :meth:`Form.capture`.
@@ -45,6 +46,7 @@ class Plan:
 
     start_step: int
     steps: int
+    warmup: int = 0
     refusal: str = ""
     warnings: tuple[str, ...] = ()
     settings: Any = None
@@ -124,9 +126,11 @@ class Request:
         state: :data:`SEEN` and what follows it.
         reason: why it was refused, missed or failed.
         start_step: the first step, once the processes have agreed on it.
+        warmup: how many steps from there on warm up; what follows is recorded.
         stop_step: the step in which nothing is recorded any more.
         seen_ns: when this process learned of it, Unix time.
-        began_ns: when recording began; 0 before.
+        began_ns: when recording began, Unix time; 0 before.
+        ended_ns: when nothing more happened to it, Unix time; 0 before.
         result: the run directory.
         warnings: what was reset in the configuration.
     """
@@ -137,6 +141,7 @@ class Request:
     state: str = SEEN
     reason: str = ""
     start_step: int = 0
+    warmup: int = 0
     stop_step: int = 0
     seen_ns: int = 0
     began_ns: int = 0
@@ -146,7 +151,20 @@ class Request:
     plan: Plan | None = None
     planned_for: int | None = None
 
+    def span(self, start: int, plan: Plan) -> None:
+        """Set the steps it takes."""
+        self.start_step, self.warmup, self.stop_step = start, plan.warmup, start + plan.steps
+
+    def recorded_steps(self) -> str:
+        """The steps that are recorded, as words."""
+        return steps_text(self.start_step + self.warmup, self.stop_step)
+
     def record(self) -> dict[str, Any]:
         """What others may know about it."""
         hidden = {"document", "plan", "planned_for"}
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in hidden}
+
+
+def steps_text(start: int, stop: int) -> str:
+    """The steps from ``start`` to before ``stop``, as words."""
+    return f"step {start}" if stop == start + 1 else f"steps {start} to {stop - 1}"

@@ -46,7 +46,8 @@ class Recorder:
         request.state, request.began_ns = RECORDING, time.time_ns()
         directory = self._capture.directory
         request.result = str(directory) if directory is not None else ""
-        self._ledger.say(f"recording steps {request.start_step} to {request.stop_step - 1}")
+        warmup = f" after {request.warmup} to warm up" if request.warmup else ""
+        self._ledger.say(f"recording {request.recorded_steps()}{warmup}")
 
     def step(self) -> None:
         """A step has ended."""

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -100,6 +101,9 @@ class Service:
         while not self._stopping.is_set():
             try:
                 ready = poller.poll(self._pause_s() * 1000)
+                if self._agent.capturing:
+                    # A capture with stacks traces every thread; what this one does is none of its business.
+                    sys.setprofile(None)
                 if self._stopping.is_set():
                     return
                 if self._socket is not None and ready:
