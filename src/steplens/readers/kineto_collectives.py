@@ -150,7 +150,7 @@ def _collective_args(text: str) -> CollectiveArgs:
     if "Collective name" not in text:
         return CollectiveArgs()
     try:
-        return _COLLECTIVE_DECODER.decode(text)
+        return _COLLECTIVE_DECODER.decode("{" + text)
     except (msgspec.DecodeError, RecursionError):
         return CollectiveArgs()
 

@@ -96,6 +96,8 @@ def _core(calls: pl.DataFrame, members: dict[str, Any]) -> str:
 
 def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
     """Device tasks as rows of ``kernels``, numbered by (device, stream, start); with ``launch``, the text of ``LaunchArgs``."""
+    if "launch" not in tasks.columns:
+        tasks = tasks.with_columns(launch=pl.lit(None, dtype=NAME))
     if "launch" in calls.columns:
         # HIP describes the launch in the call
         described = calls.filter(pl.col("launch").is_not_null() & (pl.col("correlation") > 0)).unique("correlation", keep="first")
@@ -161,7 +163,7 @@ def _launch_args(text: str) -> LaunchArgs:
     if not text:
         return LaunchArgs()
     try:
-        return _LAUNCH_DECODER.decode(text)
+        return _LAUNCH_DECODER.decode("{" + text)
     except (msgspec.DecodeError, RecursionError):
         return LaunchArgs()
 

@@ -21,7 +21,8 @@ from steplens.readers.kineto_times import needs_text
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
 OPERATOR_CATEGORIES = ("cpu_op", frames.USER_CATEGORY, "Operator")
 #: categories of device tasks
-TASK_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "concurrent_kernel")
+KERNEL_CATEGORIES = ("kernel", "Kernel", "concurrent_kernel")
+COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
 #: how much of a piece is looked at to find how its times are written
 _FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
@@ -143,9 +144,10 @@ class EventColumns:
 
     def _sort_in(self, events: list[Any], layout: Layout) -> None:
         operators: list[Any] = []
-        tasks: list[Any] = []
+        kernels: list[Any] = []
+        copies: list[Any] = []
         others: defaultdict[str, list[Any]] = defaultdict(list, dict.fromkeys(OPERATOR_CATEGORIES, operators))
-        others.update(dict.fromkeys(TASK_CATEGORIES, tasks))
+        others.update({**dict.fromkeys(KERNEL_CATEGORIES, kernels), **dict.fromkeys(COPY_CATEGORIES, copies)})
         starts: defaultdict[str, list[Any]] = defaultdict(list)
         ends: defaultdict[str, list[Any]] = defaultdict(list)
         memory: list[Any] = []
@@ -170,10 +172,12 @@ class EventColumns:
             self.parts["operators"].append(frame)
             if collectives is not None:
                 self.parts["collectives"].append(collectives)
-        if tasks:
-            self.parts[_TASKS].append(frames.task_frame(tasks, layout))
+        if kernels:
+            self.parts[_TASKS].append(frames.kernel_frame(kernels, layout))
+        if copies:
+            self.parts[_TASKS].append(frames.copy_frame(copies, layout))
         for category, found in others.items():
-            if found is not operators and found is not tasks:
+            if found is not operators and found is not kernels and found is not copies:
                 self._add_category(category, found, layout)
         if memory:
             self.parts["memory"].append(frames.memory_frame(memory, layout))

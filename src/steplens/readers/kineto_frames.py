@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
 import polars as pl
+from msgspec import Raw
 
 from steplens.readers.kineto_structs import (
-    NO_TEXT,
     ArgsDecoder,
     CallArgs,
     CollectiveArgs,
@@ -27,6 +28,10 @@ USER_CATEGORY = "user_annotation"
 _LAUNCH_BEGINS = b'"registers per thread"'
 #: members that differ from task to task; behind the mark above they would be missed
 _OF_ONE_TASK = (b'"External id"', b'"correlation"', b'"stream"', b'"device"', b'"context"', b'"bytes"')
+#: members that tell what is launched, where the mark above is missing
+_OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"')
+#: no JSON text holds this character
+_BETWEEN = b"\0"
 
 _OPERATOR_ARGS = ArgsDecoder(OperatorArgs)
 _COLLECTIVE_ARGS = ArgsDecoder(CollectiveArgs)
@@ -38,41 +43,56 @@ _PYTHON_ARGS = ArgsDecoder(PythonArgs)
 
 def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Operator calls and user annotations; and those of them that describe a communication operation, None where none does."""
-    args = _OPERATOR_ARGS([event.args for event in events])
+    raws = [event.args for event in events]
+    text = b",".join(raws)
+    args = _OPERATOR_ARGS(raws, text)
     columns = _common(events, layout)
     columns.append(pl.Series("annotation", [event.cat == USER_CATEGORY for event in events], dtype=pl.Boolean))
-    external_ids = _integers("external_id", [item.external_id for item in args])
-    columns.append(external_ids)
-    columns.append(_integers("sequence", [item.sequence for item in args]))
-    columns.append(_integers("forward_tid", [item.forward_tid for item in args]))
-    for name, raws in (
-        ("input_shapes", [item.input_shapes for item in args]),
-        ("input_types", [item.input_types for item in args]),
-    ):
-        if raws.count(NO_TEXT) != len(raws):
-            columns.append(_json_texts(name, list(map(bytes, raws))))
-    stacks = [item.stack for item in args]
-    if stacks.count(None) != len(stacks):
-        columns.append(pl.Series("stack", stacks, dtype=pl.String).cast(NAME))
-    flops = [item.flops for item in args]
-    if flops.count(None) != len(flops):
-        columns.append(_integers("flops", [None if value is None else int(value) for value in flops]))
+    columns.append(_integers("external_id", [item.external_id for item in args]))
+    # members that no event of the piece has would cost as much as others
+    if b'"Sequence number"' in text:
+        columns.append(_integers("sequence", [item.sequence for item in args]))
+        columns.append(_integers("forward_tid", [item.forward_tid for item in args]))
+    if b'"Input Dims"' in text or b'"Input type"' in text:
+        columns.append(_json_texts("input_shapes", [item.input_shapes for item in args]))
+        columns.append(_json_texts("input_types", [item.input_types for item in args]))
+    if b'"Call stack"' in text:
+        columns.append(pl.Series("stack", [item.stack for item in args], dtype=pl.String).cast(NAME))
+    if b'"flops"' in text:
+        columns.append(_integers("flops", [None if item.flops is None else int(item.flops) for item in args]))
     frame = pl.DataFrame(columns)
+    if b'"Collective name"' not in text:
+        return frame, None
     rows = [row for row, item in enumerate(args) if item.collective is not None]
     return frame, _collective_frame([events[row] for row in rows], frame[rows]) if rows else None
 
 
-def task_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
-    """Device tasks. ``launch`` is JSON text that holds the members of ``LaunchArgs`` and ``CollectiveArgs``."""
-    texts = [bytes(event.args) for event in events]
-    cuts = [text.find(_LAUNCH_BEGINS) for text in texts]
-    launches = [b"" if cut < 0 else b"{" + text[cut:] for text, cut in zip(texts, cuts, strict=True)]
-    if any(member in launch for launch in set(launches) for member in _OF_ONE_TASK):
-        # another order of members: all of it is kept, and decoded twice
-        own, launches = texts, texts
+def kernel_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Kernels. ``launch`` is JSON text, without its opening brace, with the members of ``LaunchArgs`` and ``CollectiveArgs``."""
+    raws = [event.args for event in events]
+    text = _BETWEEN.join(raws)
+    cut = text.replace(_LAUNCH_BEGINS, _BETWEEN + _LAUNCH_BEGINS).split(_BETWEEN)
+    launches = cut[1::2]
+    if len(cut) == 2 * len(events) and not any(member in launch for launch in set(launches) for member in _OF_ONE_TASK):
+        args = _TASK_ARGS(raws, b'"":0},'.join(cut[::2]) + b'"":0}')
     else:
-        own = [text if cut < 0 else text[:cut] + b'"":0}' for text, cut in zip(texts, cuts, strict=True)]
-    args = _TASK_ARGS(own)
+        # another order of members: all of it is kept, and decoded twice
+        args = _TASK_ARGS(raws)
+        keep = any(member in text for member in (_LAUNCH_BEGINS, *_OF_LAUNCH))
+        launches = [each.lstrip()[1:] for each in text.split(_BETWEEN)] if keep else [b""] * len(events)
+    return pl.DataFrame([*_task_columns(events, args, layout), _json_texts("launch", launches)])
+
+
+def copy_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
+    """Device tasks that copy or set memory."""
+    args = _TASK_ARGS([event.args for event in events])
+    columns = _task_columns(events, args, layout)
+    columns.append(_integers("bytes", [item.bytes for item in args]))
+    columns.append(_series("bandwidth", [item.bandwidth for item in args], pl.Float64))
+    return pl.DataFrame(columns)
+
+
+def _task_columns(events: list[Any], args: list[TaskArgs], layout: Layout) -> list[pl.Series]:
     columns = _common(events, layout)
     columns.append(pl.Series("category", [event.cat for event in events], dtype=pl.String).cast(NAME))
     columns.append(_integers("external_id", [item.external_id for item in args]))
@@ -80,12 +100,7 @@ def task_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     columns.append(_integers("context", [item.context for item in args]))
     columns.append(_integers("stream", [item.stream for item in args]))
     columns.append(_integers("correlation", [item.correlation for item in args]))
-    sizes = [item.bytes for item in args]
-    if sizes.count(None) != len(sizes):
-        columns.append(_integers("bytes", sizes))
-        columns.append(_series("bandwidth", [item.bandwidth for item in args], pl.Float64))
-    columns.append(_json_texts("launch", launches))
-    return pl.DataFrame(columns)
+    return columns
 
 
 def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
@@ -96,7 +111,7 @@ def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
     columns.append(_integers("external_id", [item.external_id for item in args]))
     columns.append(_integers("correlation", [item.correlation for item in args]))
     if any(event.name.startswith("hip") for event in events[:64]):
-        columns.append(_json_texts("launch", list(map(bytes, raws))))
+        columns.append(_json_texts("launch", [each.lstrip()[1:] for each in _BETWEEN.join(raws).split(_BETWEEN)]))
     return pl.DataFrame(columns)
 
 
@@ -179,7 +194,10 @@ def _common(events: list[Any], layout: Layout) -> list[pl.Series]:
     ]
 
 
-def _json_texts(name: str, texts: list[bytes]) -> pl.Series:
+def _json_texts(name: str, texts: Sequence[Raw] | Sequence[bytes]) -> pl.Series:
+    """A column of JSON text. Joining and splitting is much faster than asking each ``Raw`` for its bytes."""
+    if texts and texts[0].__class__ is Raw:
+        texts = _BETWEEN.join(texts).split(_BETWEEN)
     column: pl.Series = pl.Series(name, texts, dtype=pl.Binary).cast(pl.String, strict=False).cast(NAME)
     return column
 

@@ -307,10 +307,15 @@ class ArgsDecoder(Generic[_Args]):
         optional: Any = kind | None
         self._many: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[optional])
 
-    def __call__(self, raws: Sequence[Raw] | Sequence[bytes]) -> list[_Args]:
-        """The ``args`` of each event; members of an unexpected type are left out."""
+    def __call__(self, raws: Sequence[Raw] | Sequence[bytes], joined: bytes | None = None) -> list[_Args]:
+        """The ``args`` of each event; members of an unexpected type are left out.
+
+        Args:
+            raws: JSON text of the ``args`` of each event.
+            joined: all of it, with commas between, where that is at hand.
+        """
         try:
-            found = self._many.decode(b"[" + b",".join(raws) + b"]")
+            found = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
         except (msgspec.DecodeError, UnicodeDecodeError):
             return [self._mended(bytes(raw)) for raw in raws]
         empty = self._empty

@@ -54,7 +54,9 @@ def absolute(frame: pl.DataFrame, base_ns: int, *, lanes: bool = True) -> pl.Dat
 
 
 def _operators(frame: pl.DataFrame) -> pl.DataFrame:
-    backward = pl.col("name").cat.starts_with(_BACKWARD_PREFIX) | (pl.col("forward_tid").fill_null(0) > 0)
+    backward = pl.col("name").cat.starts_with(_BACKWARD_PREFIX)
+    if "forward_tid" in frame.columns:
+        backward |= pl.col("forward_tid").fill_null(0) > 0
     scope = pl.when("annotation").then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
     frame = frame.with_columns(scope=scope.cast(pl.UInt8)).drop("annotation")
     for column, convert in (("input_shapes", shapes_text), ("input_types", types_text), ("stack", _stack_text)):
@@ -134,38 +136,39 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
         launched: correlations of the device tasks, which are the ids of the arrows to them.
         log: takes what has one end only.
     """
-    halves = (columns.take("flow_starts"), columns.take("flow_ends"))
-    starts, ends = (_flow_halves(half, end, base_ns) for half, end in zip(halves, ("from", "to"), strict=True))
-    if not starts.height and not ends.height:
+    starts, ends = columns.take("flow_starts"), columns.take("flow_ends")
+    pairs, lone_starts, lone_ends = [], [], []
+    for category in sorted({text for half in (starts, ends) if half.height for text in half["category"].unique()}):
+        first, last = (_half(half, category) for half in (starts, ends))
+        pairs.append(first.join(last, on=["kind", "flow_id"], suffix="_to"))
+        lone_starts.append(first.join(last, on="flow_id", how="anti").select("kind", "flow_id"))
+        lone_ends.append(last.join(first, on="flow_id", how="anti").select("kind", "flow_id"))
+    if not pairs:
         return pl.DataFrame()
-    log.extend(unmatched_flows(starts, ends, launched))
-    keys = ["kind", "flow_id"]
-    # Kineto writes the end of an arrow at every runtime call, also where none starts
-    ends = ends.join(starts.select(keys).unique(), on=keys, how="semi")
-    joined = starts.unique(keys, keep="first").join(ends.unique(keys, keep="first"), on=keys, how="inner")
-    return joined.select(
-        kind="kind",
-        flow_id="flow_id",
-        from_ns="from_ns",
-        from_pid="from_pid",
-        from_tid="from_tid",
-        to_ns="to_ns",
-        to_pid="to_pid",
-        to_tid="to_tid",
-    ).sort("from_ns", "flow_id")
-
-
-def _flow_halves(frame: pl.DataFrame, end: str, base_ns: int) -> pl.DataFrame:
-    """One end of each arrow: kind, flow_id, time and thread, in order of time."""
-    number = pl.Int64()
-    if not frame.height:
-        columns = {f"{end}_{column}": number for column in ("pid", "tid", "ns")}
-        return pl.DataFrame(schema={"kind": NAME, "flow_id": number, **columns})
-    half = frame.select(
-        pl.col("category").alias("kind"),
-        pl.col("id").alias("flow_id"),
-        pl.col("pid").alias(f"{end}_pid"),
-        pl.col("tid").alias(f"{end}_tid"),
-        (pl.col("time_ns") + base_ns).alias(f"{end}_ns"),
+    log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))
+    return (
+        pl.concat(pairs)
+        .select(
+            "kind",
+            "flow_id",
+            from_ns=pl.col("time_ns") + base_ns,
+            from_pid="pid",
+            from_tid="tid",
+            to_ns=pl.col("time_ns_to") + base_ns,
+            to_pid="pid_to",
+            to_tid="tid_to",
+        )
+        .sort("from_ns", "flow_id")
     )
-    return half.sort(f"{end}_ns", f"{end}_pid", f"{end}_tid")
+
+
+def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
+    """The starts or the ends of the arrows of one category; of several with the same id the earliest."""
+    if not frame.height:
+        number = pl.Int64()
+        return pl.DataFrame(schema={"kind": NAME, "flow_id": number, "pid": number, "tid": number, "time_ns": number})
+    half = frame.filter(pl.col("category") == category).select("pid", "tid", "time_ns", kind="category", flow_id="id")
+    half = half.drop_nulls("flow_id")
+    if half["flow_id"].n_unique() < half.height:
+        half = half.sort("time_ns", "pid", "tid").unique("flow_id", keep="first", maintain_order=True)
+    return half
