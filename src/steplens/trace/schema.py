@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 NAME = pl.Categorical()
 
@@ -268,6 +268,62 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "end_ns": pl.Int64(),
         "pid": pl.Int64(),
         "tid": pl.Int64(),
+    },
+    # The points of one step as a device records them: the step (or iteration of a loaded model) runs from start_ns to end_ns,
+    # its first forward operator starts at forward_ns, its last backward operator ends at backward_ns (null for inference).
+    "step_points": {
+        "step": pl.Int64(),
+        "model_id": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "forward_ns": pl.Int64(),
+        "backward_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+    },
+    # The points of one collective in a step, beside step_points; index counts the collectives of a step per stream from 0.
+    "step_collectives": {
+        "step": pl.Int64(),
+        "model_id": pl.Int64(),
+        "stream": pl.Int64(),
+        "index": pl.Int32(),
+        "name": NAME,
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+    },
+    # One operation of a data pipeline. parent: the operation that takes what it puts out, null for the last one before the
+    # training loop; queue_capacity: of its output queue, null where it has none (it runs inside its parent's threads).
+    "pipeline_ops": {
+        "id": pl.Int32(),
+        "type": NAME,
+        "workers": pl.Int32(),
+        "parent": pl.Int32(),
+        "queue_capacity": pl.Int64(),
+    },
+    # One sample taken of a data pipeline: scope is "op", "process" or "host", op the operation; name is "queue_size",
+    # "user_utilization" ...; unit "batches" (elements of a queue), "%" (of one core for an operation, of all cores for process
+    # and host), "MB" or "1"; sample counts from 0; time_ns is null where the source keeps only the order.
+    "pipeline_samples": {
+        "scope": NAME,
+        "op": pl.Int32(),
+        "name": NAME,
+        "unit": NAME,
+        "sample": pl.Int32(),
+        "time_ns": pl.Int64(),
+        "value": pl.Float64(),
+    },
+    # One batch at one place: kind "iterate" (the loop takes it from the pipeline), "send" (it goes to the device's queue) or
+    # "receive" (the device takes it from there). get_ns: time to get it out of the pipeline; push_ns: to hand it on;
+    # total_ns: of the whole batch; wait_ns: the receiver waited; queue_size: elements in the queue before the place.
+    "pipeline_batches": {
+        "kind": NAME,
+        "name": NAME,
+        "batch": pl.Int64(),
+        "time_ns": pl.Int64(),
+        "get_ns": pl.Int64(),
+        "push_ns": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "wait_ns": pl.Int64(),
+        "queue_size": pl.Int64(),
+        "queue_capacity": pl.Int64(),
     },
     # One user mark (end_ns = start_ns) or range.
     "marks": {
