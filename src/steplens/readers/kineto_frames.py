@@ -198,8 +198,14 @@ def _json_texts(name: str, texts: Sequence[Raw] | Sequence[bytes]) -> pl.Series:
     """A column of JSON text. Joining and splitting is much faster than asking each ``Raw`` for its bytes."""
     if texts and texts[0].__class__ is Raw:
         texts = _BETWEEN.join(texts).split(_BETWEEN)
-    column: pl.Series = pl.Series(name, texts, dtype=pl.Binary).cast(pl.String, strict=False).cast(NAME)
-    return column
+    raw = pl.Series(name, texts, dtype=pl.Binary)
+    try:
+        column = raw.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        # nobody has looked at the bytes of a Raw yet, and a damaged file's need not be text
+        column = pl.Series(name, [bytes(text).decode("utf-8", "replace") for text in texts], dtype=pl.String)
+    names: pl.Series = column.cast(NAME)
+    return names
 
 
 def _integers(name: str, values: list[Any]) -> pl.Series:
