@@ -7,7 +7,6 @@ module of the user's script again.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -81,7 +80,7 @@ def _load(folder: Path) -> EventColumns:
     for kind in columns.kinds:
         file = folder / f"{kind}.arrow"
         if file.exists():
-            columns.parts[kind] = [pl.read_ipc(io.BytesIO(file.read_bytes()))]
+            columns.parts[kind] = [pl.read_ipc(file)]
     return columns
 
 
