@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from steplens.collect.support import supported_ai_core_metrics as supported_ai_core_metrics
     from steplens.collect.support import supported_export_type as supported_export_type
     from steplens.collect.support import supported_profiler_level as supported_profiler_level
+    from steplens.exports.export import export as export
+    from steplens.exports.export import export_chrome_trace as export_chrome_trace
+    from steplens.exports.export import export_memory_timeline as export_memory_timeline
+    from steplens.exports.export import export_stacks as export_stacks
     from steplens.offline import analyse as analyse
     from steplens.options import AiCMetrics as AiCMetrics
     from steplens.options import ExportType as ExportType
@@ -44,6 +48,10 @@ _EXPORTS = {
     "_ExperimentalConfig": "steplens.collect.experimental",
     "_KinetoProfile": "steplens.collect.profiler",
     "analyse": "steplens.offline",
+    "export": "steplens.exports.export",
+    "export_chrome_trace": "steplens.exports.export",
+    "export_memory_timeline": "steplens.exports.export",
+    "export_stacks": "steplens.exports.export",
     "open": "steplens.trace.run:open_run",
     "profile": "steplens.collect.profiler",
     "schedule": "steplens.collect.schedule",
@@ -65,6 +73,10 @@ __all__ = [
     "_ExperimentalConfig",
     "_KinetoProfile",
     "analyse",
+    "export",
+    "export_chrome_trace",
+    "export_memory_timeline",
+    "export_stacks",
     "open",
     "profile",
     "schedule",

@@ -42,7 +42,9 @@ def main(folder: str) -> dict[str, Any]:
         "launches": tried(lambda: len(analyzer.get_cuda_kernel_launch_stats(ranks=ranks[:1], visualize=False)[ranks[0]])),
         "queue": tried(lambda: len(analyzer.get_queue_length_summary(ranks=ranks[:1]))),
         "critical_path": tried(
-            lambda: len(analyzer.critical_path_analysis(rank=ranks[0], annotation="ProfilerStep", instance_id=0)[0].critical_path_nodes)
+            lambda: len(
+                analyzer.critical_path_analysis(rank=ranks[0], annotation="ProfilerStep", instance_id=0)[0].critical_path_nodes
+            )
         ),
     }
 

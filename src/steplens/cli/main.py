@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from steplens.cli import analyse, doctor, open_, run, status, summary, trigger
+from steplens.cli import analyse, doctor, export, open_, run, status, summary, trigger
 from steplens.cli.text import clean
 from steplens.errors import SteplensError
 
@@ -31,6 +31,7 @@ app = typer.Typer(
 run.register(app)
 open_.register(app)
 analyse.register(app)
+export.register(app)
 summary.register(app)
 trigger.register(app)
 status.register(app)

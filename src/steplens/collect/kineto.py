@@ -32,6 +32,10 @@ STATE_FAILED = "failed"
 #: Free space that a save should find when nothing better is known.
 _LEAST_FREE_BYTES = 16 << 20
 
+#: Results are kept after saving up to this size of the trace: they take about 20 times as much memory as it has bytes,
+#: and telling what memory was used for takes a minute.
+_KEPT_TRACE_BYTES = 64 << 20
+
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
 _TRACE_END = b'"traceName"'
 _TRACE_END_BYTES = 16 << 10
@@ -60,6 +64,11 @@ class Recording:
     with_modules: bool
     experimental: _ExperimentalConfig
     schedule: Mapping[str, Any] | None
+
+    @property
+    def categorises_memory(self) -> bool:
+        """Whether enough is recorded to tell later what memory was used for."""
+        return self.record_shapes and self.profile_memory and (self.with_stack or self.with_modules)
 
     def recorded(self) -> dict[str, Any]:
         """The configuration as ``profiler_info.json`` holds it."""
@@ -90,6 +99,8 @@ class Window:
     owner: int
     process: int
     kineto: Any = None
+    #: Kineto's result of a closed window, for what is not saved with it (``collect.memory_categories``)
+    results: Any = None
     recording: bool = False
     started: bool = False
     failed: bool = False
@@ -276,6 +287,11 @@ class KinetoSession:
 
     # --- for the profiler object
 
+    @property
+    def recording(self) -> Recording:
+        """What is recorded."""
+        return self._recording
+
     def collected_run(self) -> Path | None:
         """The run directory of the last window, if its raw data is safe."""
         if self.closed is None or not (self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file():
@@ -306,8 +322,8 @@ class KinetoSession:
         config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
         known = str(config_type.__init__.__doc__)
         config: dict[str, Any] = {}
-        # Skips building Python events at stop, which halves its time; stacks are written from those events.
-        if "trace_only" in known and not self._recording.with_stack:
+        # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
+        if "trace_only" in known and not self._recording.with_stack and not self._recording.categorises_memory:
             config["trace_only"] = True
         if self._all_threads():
             if "profile_all_threads" in known:
@@ -383,6 +399,9 @@ class KinetoSession:
                 leftover.unlink(missing_ok=True)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = target.stat().st_size
+        # until the next window opens: whoever asks for categories of memory does so when this one is closed
+        if self._recording.categorises_memory and window.counters["trace_bytes"] <= _KEPT_TRACE_BYTES:
+            window.results = results
         self._expected_bytes = max(_LEAST_FREE_BYTES, window.counters["trace_bytes"])
 
     def _write_side_files(self, window: Window) -> None:

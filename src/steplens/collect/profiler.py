@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import atexit
-import functools
-import gzip
 import importlib
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar
 
-from steplens import options, rundir
+from steplens import options
 from steplens.collect import handler, log, metadata, support
 from steplens.collect.actions import INIT, READY, START, WARM, WARN, ActionController, ProfilerAction, to_action
 from steplens.collect.activities import choose_activities, not_collected
 from steplens.collect.ascend import pytorch
 from steplens.collect.experimental import _ExperimentalConfig
+from steplens.collect.exporting import Exporting
+from steplens.collect.harmless import harmless
 from steplens.collect.health import ERROR, WARNING, Health
 from steplens.collect.kineto import KinetoSession, Recording, another_is_recording
 from steplens.options import ProfilerActivity
-
-_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 #: name of the range around a step
 STEP_PREFIX = "ProfilerStep#"
@@ -35,21 +32,7 @@ STEP_PREFIX = "ProfilerStep#"
 _WORK_PATH = "ASCEND_WORK_PATH"
 
 
-def _harmless(method: _Method) -> _Method:
-    """Make a public method catch every exception, print one line and record it in the health of the run."""
-
-    @functools.wraps(method)
-    def call(self: _KinetoProfile, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        except Exception as exception:
-            self._call_failed(method.__name__, exception)
-            return None
-
-    return cast(_Method, call)
-
-
-class _KinetoProfile:
+class _KinetoProfile(Exporting):
     """Records everything between :meth:`start` and :meth:`stop`, without steps.
 
     Args:
@@ -185,7 +168,7 @@ class _KinetoProfile:
 
     # --- the interface
 
-    @_harmless
+    @harmless
     def start(self) -> None:
         """Begin: with a schedule at its step 0, else recording at once."""
         with self._lock:
@@ -206,7 +189,7 @@ class _KinetoProfile:
             self._controller.transit(ProfilerAction.NONE, self._action)
             self._open_step()
 
-    @_harmless
+    @harmless
     def stop(self) -> None:
         """End, and close the window that is open. Safe from any thread.
 
@@ -237,37 +220,7 @@ class _KinetoProfile:
         if self._observer is not None:
             self._guarded("execution_trace_observer.stop", self._observer.stop)
 
-    @_harmless
-    def export_chrome_trace(self, output_path: str) -> None:
-        """Write the last window as a Chrome trace, readable by Perfetto, MindStudio Insight and others.
-
-        Args:
-            output_path: the file; with suffix ``.gz`` it is compressed.
-        """
-        run_directory = self._collected_run() if self._enabled else None
-        if run_directory is None:
-            log.error("export_chrome_trace: there is no recorded window; call stop() first.")
-            return
-        target = Path(output_path).expanduser().absolute()
-        rundir.make_directory(target.parent)
-        with tempfile.TemporaryDirectory(prefix="steplens_") as scratch:
-            converted = Path(scratch) / "trace_view.json"
-            command = handler.offline_command("chrome", run_directory, converted)
-            done = subprocess.run(
-                command, env=handler.offline_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False
-            )
-            if done.returncode or not converted.is_file():
-                reason = (done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-                log.warning(f"export_chrome_trace: the trace could not be converted, Kineto's own is written: {reason}")
-                converted = run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
-            with rundir.atomic_path(target) as temporary:
-                if target.suffix == ".gz":
-                    with converted.open("rb") as source, gzip.open(temporary, "wb") as sink:
-                        shutil.copyfileobj(source, sink, 1 << 20)
-                else:
-                    shutil.copyfile(converted, temporary)
-
-    @_harmless
+    @harmless
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the metadata of the windows that are closed after this.
 
@@ -277,7 +230,7 @@ class _KinetoProfile:
         """
         self._metadata.add(key, value)
 
-    @_harmless
+    @harmless
     def add_metadata_json(self, key: str, value: str) -> None:
         """Add a value, given as JSON text, to the metadata of the windows that are closed after this.
 
@@ -287,7 +240,7 @@ class _KinetoProfile:
         """
         self._metadata.add(key, value, is_json=True)
 
-    @_harmless
+    @harmless
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Set what returns the id of a window; it is asked when a window opens."""
         self._trace_id_callback, warning = next(
@@ -296,7 +249,7 @@ class _KinetoProfile:
         if warning:
             log.warning(warning)
 
-    @_harmless
+    @harmless
     def get_trace_id(self) -> str | None:
         """The id of the open window, else of the last one; None before the first."""
         if not self._enabled:
@@ -444,7 +397,7 @@ class profile(_KinetoProfile):
         if self._enabled and self._observer is not None and hasattr(self._observer, "cleanup"):
             self._guarded("execution_trace_observer.cleanup", self._observer.cleanup)
 
-    @_harmless
+    @harmless
     def step(self) -> None:
         """Say that a training step has ended and the next one begins."""
         if not self._enabled or os.getpid() != self._process:

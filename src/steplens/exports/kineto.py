@@ -15,9 +15,9 @@ import polars as pl
 from steplens.exports import kineto_device, kineto_host
 from steplens.exports.json_events import write_object
 from steplens.exports.kineto_links import Twin, twin_of
+from steplens.exports.subject import Subject
 from steplens.trace.devices import product_names
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
-from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, used_devices
 
 #: members that this file has of its own, and those that exist only inside steplens
@@ -30,12 +30,13 @@ _NOT_COPIED = frozenset(
 _DEVICES_SORT = 5_000_000
 
 
-def write(trace: Trace, handle: IO[bytes]) -> None:
+def write(subject: Subject, handle: IO[bytes]) -> None:
     """Write the whole file; ``ts`` and ``dur`` are µs, exact to the ns, after ``baseTimeNanoseconds``.
 
     Raises:
         NothingToWriteError: the trace has no events.
     """
+    trace = subject.trace
     tables = ("ops", "python", "api", "kernels", "communication")
     if not any(trace.required(table).select(pl.len()).collect().item() for table in tables):
         raise NothingToWriteError("the trace has no events")
@@ -49,7 +50,7 @@ def write(trace: Trace, handle: IO[bytes]) -> None:
     _name_lanes(twin)
     for write_layer in (*kineto_host.LAYERS, *kineto_device.LAYERS):
         write_layer(twin)
-    handle.write(b'\n],\n"traceName": ' + json.dumps(f"{trace.source.name}.json", ensure_ascii=False).encode() + b"}\n")
+    handle.write(b'\n],\n"traceName": ' + json.dumps(f"{subject.name}.json", ensure_ascii=False).encode() + b"}\n")
 
 
 def _described(twin: Twin) -> dict[str, Any]:

@@ -52,9 +52,8 @@ def _collectives(twin: Twin) -> None:
     metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
     groups = _groups(twin)
     for part in chunks(twin.collectives):
-        part = part.join(
-            _measured(metrics, part["kernel"].drop_nulls()), left_on="kernel", right_on="kernel", how="left", maintain_order="left"
-        )
+        measured = _measured(metrics, part["kernel"].drop_nulls())
+        part = part.join(measured, on="kernel", how="left", maintain_order="left")
         received = pl.col("kind").cast(pl.String) == "receive"
         part = part.with_columns(
             source=pl.when(received).then("peer"), destination=pl.when(pl.col("kind").cast(pl.String) == "send").then("peer")
@@ -122,15 +121,20 @@ def _measured(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
         metrics: sorted by kernel.
         kernels: ids of tasks.
     """
-    low, high = (metrics["kernel"].search_sorted(bound, side) for bound, side in ((kernels.min(), "left"), (kernels.max(), "right")))
-    part = metrics.slice(low, high - low) if len(kernels) else metrics.clear()
+    if not len(kernels):
+        return pl.DataFrame(schema={"kernel": pl.Int32, "measured": pl.String})
+    low = metrics["kernel"].search_sorted(kernels.cast(pl.Int32).min(), "left")
+    high = metrics["kernel"].search_sorted(kernels.cast(pl.Int32).max(), "right")
+    part = metrics.slice(low, high - low)
+    name = pl.col("name").cast(pl.String)
     whole = pl.col("value").round(0)
-    text = pl.when(pl.col("value") == whole).then(whole.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(
-        pl.col("value").cast(pl.String)
+    text = (
+        pl.when(pl.col("value") == whole)
+        .then(whole.cast(pl.Int64, strict=False).cast(pl.String))
+        .otherwise(pl.col("value").cast(pl.String))
     )
-    part = part.filter(pl.col("value").is_finite()).select(
-        "kernel", key=pl.col("name").cast(pl.String).replace(_LISTS), listed=pl.col("name").cast(pl.String).is_in(list(_LISTS)), text=text
-    )
+    part = part.filter(pl.col("value").is_finite())
+    part = part.select("kernel", key=name.replace(_LISTS), listed=name.is_in(list(_LISTS)), text=text)
     members = part.group_by("kernel", "key", "listed", maintain_order=True).agg(pl.col("text").str.join(","))
     keys = render_distinct(members["key"], quoted, '""')
     value = pl.when("listed").then(pl.format("[{}]", "text")).otherwise("text")

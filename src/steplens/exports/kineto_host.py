@@ -20,7 +20,13 @@ _DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 _RUNTIME = "cuda_runtime"
 
 #: what the name of a call of CANN starts with, by its layer
-_CANN_PREFIXES = {"acl": "AscendCL@", "model": "Model@", "node": "Node@", "communication": "Communication@", "runtime": "Runtime@"}
+_CANN_PREFIXES = {
+    "acl": "AscendCL@",
+    "model": "Model@",
+    "node": "Node@",
+    "communication": "Communication@",
+    "runtime": "Runtime@",
+}
 
 _DEVICE_TYPES = {"CPU": 0, "CUDA": 1, "HIP": 6, "XPU": 12, "NPU": 20}
 
@@ -181,9 +187,7 @@ def _forward_backward(twin: Twin) -> None:
     recorded = twin.trace.required("flows").filter(pl.col("kind").cast(pl.String) == "fwdbwd").collect()
     if recorded.is_empty():
         pairs = forward_backward(twin.trace)
-        recorded = pairs.select(
-            "from_ns", from_pid="pid", from_tid="from_tid", to_ns="start_ns", to_pid="pid", to_tid="tid"
-        )
+        recorded = pairs.select("from_ns", from_pid="pid", from_tid="from_tid", to_ns="start_ns", to_pid="pid", to_tid="tid")
     _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), "fwdbwd")
 
 

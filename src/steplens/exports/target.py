@@ -1,11 +1,10 @@
-"""Where an export ends up: names, atomic files and folders, and what is said when writing fails."""
+"""Where an export ends up: atomic files and folders, and what is said when writing fails."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,19 +15,8 @@ import polars as pl
 from steplens import rundir
 from steplens.errors import InputError
 
-#: ends of names that say what a source is and not which one
-_ENDS = re.compile(r"(_ascend_pt|\.gz|\.json|\.trace|\.pt|\.db)$")
-
 #: the highest levels double the time for a few percent of the size
 _COMPRESSION_LEVEL = 3
-
-
-def plain_name(source: Path) -> str:
-    """What a source is called without the endings that say what it is: ``trace.3`` of ``trace.3.pt.trace.json.gz``."""
-    name = source.resolve().name or "trace"
-    while (shorter := _ENDS.sub("", name)) and shorter != name:
-        name = shorter
-    return name
 
 
 @contextlib.contextmanager

@@ -1,0 +1,87 @@
+"""``steplens export``: traces in the formats of other tools."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steplens.cli.text import console, plain, print_json
+
+#: some of the traces in a folder could not be read
+EXIT_PARTIAL = 3
+
+
+class To(str, enum.Enum):
+    """The formats; ``steplens.exports.formats`` describes them."""
+
+    kineto = "kineto"
+    chrome = "chrome"
+    db = "db"
+    text = "text"
+    parquet = "parquet"
+    speedscope = "speedscope"
+    pprof = "pprof"
+    stacks = "stacks"
+    memory = "memory"
+
+
+class Metric(str, enum.Enum):
+    """What the lines of --to stacks count."""
+
+    self_cpu_time_total = "self_cpu_time_total"
+    self_npu_time_total = "self_npu_time_total"
+    self_cuda_time_total = "self_cuda_time_total"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("export")(export)
+
+
+def export(
+    path: Annotated[Path, typer.Argument(help="Anything: a trace file, a run directory, a folder of them.", show_default=False)],
+    to: Annotated[To, typer.Option("--to", help="The format.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File or folder to write; of several traces, and of db and text, a folder for them."),
+    ] = None,
+    rank: Annotated[int | None, typer.Option(help="Only the traces of this rank.")] = None,
+    metric: Annotated[Metric, typer.Option(help="What --to stacks counts.")] = Metric.self_cpu_time_total,
+    device: Annotated[
+        str | None, typer.Option(help="What --to memory shows: cpu, cuda:0 ...; the accelerator, or else the CPU, by default.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+) -> None:
+    """Write the traces in PATH as files that other tools open.
+
+    kineto: PyTorch's own form, for HolisticTraceAnalysis · chrome: for Perfetto · db, text: a run directory for
+    msprof-analyze and MindStudio Insight · parquet: the tables · speedscope · pprof · stacks: for FlameGraph · memory:
+    by category over time (.html, .json, .raw.json.gz).
+
+    Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read.
+    """
+    import steplens
+    from steplens.exports.export import export as export_traces
+    from steplens.exports.formats import FORMATS
+
+    run = steplens.open(path)
+    out = console()
+    written: list[Path] = []
+
+    def show(target: Path) -> None:
+        written.append(target)
+        if not json:
+            out.print(plain(f"{target}: {FORMATS[to.value].what}"), soft_wrap=True)
+
+    notes: list[str] = []
+    export_traces(run, to.value, output, rank=rank, metric=metric.value, device=device, on_written=show, on_note=notes.append)
+    notes = [*dict.fromkeys(notes), *(str(error) for error in run.unreadable)]
+    if json:
+        print_json({"path": str(path), "to": to.value, "written": [str(target) for target in written], "notes": notes})
+    else:
+        for note in notes:
+            typer.echo(f"steplens: {note}", err=True)
+    raise typer.Exit(EXIT_PARTIAL if run.unreadable else 0)

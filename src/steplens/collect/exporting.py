@@ -1,0 +1,176 @@
+"""The export methods of the profiler object. The work is done by another process, on the run directory of the window."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steplens import rundir
+from steplens.collect import handler, log, memory_categories
+from steplens.collect.harmless import harmless
+
+if TYPE_CHECKING:
+    from steplens.collect.kineto import KinetoSession
+
+SELF_CPU = "self_cpu_time_total"
+STACK_METRICS = (SELF_CPU, "self_npu_time_total", "self_cuda_time_total")
+STACK_SUFFIX = ".log"
+
+
+class Exporting:
+    """Methods that write the last window in formats of other tools; a part of the profiler object."""
+
+    _enabled: bool
+    _session: KinetoSession
+
+    def _collected_run(self) -> Path | None:
+        raise NotImplementedError
+
+    @harmless
+    def export_chrome_trace(self, output_path: str | os.PathLike[str]) -> None:
+        """Write the last window as a Chrome trace, readable by Perfetto, MindStudio Insight and others.
+
+        Args:
+            output_path: the file; with suffix ``.gz`` it is compressed.
+        """
+        run_directory = self._last_window("export_chrome_trace")
+        if run_directory is None:
+            return
+        target = Path(output_path).expanduser().absolute()
+        problem = _export("chrome", run_directory, target)
+        if not problem:
+            return
+        # What is there is better than nothing, unless there is no room for anything.
+        log.warning(f"export_chrome_trace: the trace could not be converted, Kineto's own is written: {problem}")
+        rundir.make_directory(target.parent)
+        raw = run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+        with rundir.atomic_path(target) as temporary:
+            if target.suffix == ".gz":
+                with raw.open("rb") as source, gzip.open(temporary, "wb") as sink:
+                    shutil.copyfileobj(source, sink, 1 << 20)
+            else:
+                shutil.copyfile(raw, temporary)
+
+    @harmless
+    def export_stacks(self, output_path: str | os.PathLike[str], metric: str = SELF_CPU) -> None:
+        """Write the call stacks of the last window and the time spent in each, for FlameGraph and speedscope.
+
+        A line is the frames from outermost to innermost, joined by ";", a space and whole microseconds; equal stacks are added
+        up. The window must have been recorded with ``with_stack=True``.
+
+        Args:
+            output_path: the file; its suffix becomes ``.log``.
+            metric: ``self_cpu_time_total``, or ``self_npu_time_total`` / ``self_cuda_time_total`` for the time of the device
+                tasks that the calls launched.
+        """
+        run_directory = self._last_window("export_stacks")
+        if run_directory is None:
+            return
+        if not self._session.recording.with_stack:
+            log.warning("export_stacks needs with_stack=True, nothing is written.")
+            return
+        if metric not in STACK_METRICS:
+            log.warning(f"export_stacks: metric should be one of {', '.join(STACK_METRICS)}, reset it to {SELF_CPU}.")
+            metric = SELF_CPU
+        target = Path(output_path).expanduser().absolute()
+        if target.suffix != STACK_SUFFIX:
+            target = target.with_suffix(STACK_SUFFIX)
+            log.warning(f"export_stacks: the file should end in {STACK_SUFFIX}, it is written to {target}.")
+        problem = _export("stacks", run_directory, target, "--metric", metric)
+        if problem:
+            log.error(f"export_stacks: {problem}")
+
+    @harmless
+    def export_memory_timeline(self, output_path: str | os.PathLike[str], device: str | None = None) -> None:
+        """Write the memory of one device over the last window, by what it is used for.
+
+        The categories are computed at the first call for a window, in this process; training waits for that. The window must
+        have been recorded with ``record_shapes``, ``profile_memory`` and ``with_stack`` or ``with_modules``.
+
+        Args:
+            output_path: the file. ``.html`` is a page with a picture; ``raw.json.gz`` are the events ``[ns, action, bytes,
+                category]``; everything else are points ``[[us ...], [[0, bytes per category ...] ...]]``, compressed when the
+                name ends in ``.gz``.
+            device: "cpu", "cuda:0", "npu:0"; the current accelerator by default, or the CPU where there is none.
+        """
+        run_directory = self._last_window("export_memory_timeline")
+        if run_directory is None:
+            return
+        recording = self._session.recording
+        if not recording.profile_memory:
+            log.warning("export_memory_timeline needs profile_memory=True, nothing is written.")
+            return
+        if not recording.categorises_memory:
+            log.warning(
+                "export_memory_timeline needs record_shapes=True and with_stack=True or with_modules=True: without them the "
+                "categories of memory are unknown."
+            )
+        else:
+            self._categorise(run_directory)
+        target = Path(output_path).expanduser().absolute()
+        given = ["--device", device] if device is not None else []
+        if not given and (current := _current_accelerator(run_directory)):
+            given = ["--device", current]
+        problem = _export("memory", run_directory, target, *given)
+        if problem and device is None and given:
+            # nothing was allocated there
+            problem = _export("memory", run_directory, target)
+        if problem:
+            log.error(f"export_memory_timeline: no memory timeline data: {problem}")
+
+    # --- inside
+
+    def _last_window(self, method: str) -> Path | None:
+        run_directory = self._collected_run() if self._enabled else None
+        if run_directory is None:
+            log.error(f"{method}: there is no recorded window; call stop() first.")
+        return run_directory
+
+    def _categorise(self, run_directory: Path) -> None:
+        """Write the categories of the last window, once; without them the timeline has none."""
+        if (run_directory / rundir.RAW_DIRECTORY / memory_categories.FILE).is_file():
+            return
+        window = self._session.closed
+        if window is None or window.results is None:
+            log.warning(
+                "export_memory_timeline: the categories of memory are unknown, because the window is too large for them (record "
+                "fewer steps) or they could not be found before."
+            )
+            return
+        log.info("Computing what memory was used for; training waits.")
+        results, window.results = window.results, None
+        try:
+            memory_categories.write(results, run_directory)
+        except Exception as exception:
+            reason = " ".join(f"{type(exception).__name__}: {exception}".split())[:300]
+            log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
+
+
+def _current_accelerator(run_directory: Path) -> str | None:
+    """The current accelerator of this process, if its allocator is in use."""
+    torch: Any = importlib.import_module("torch")
+    for name in ("cuda", "npu"):
+        module = getattr(torch, name, None)
+        if module is not None and module.is_available() and module.is_initialized():
+            return f"{name}:{module.current_device()}"
+    return None
+
+
+def _export(to: str, run_directory: Path, target: Path, *options: str) -> str:
+    """Export a run directory in another process.
+
+    Returns:
+        what went wrong, in one sentence; empty when nothing did.
+    """
+    command = [sys.executable, "-m", "steplens.exports", to, str(run_directory), str(target), *options]
+    done = subprocess.run(command, env=handler.offline_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if not done.returncode:
+        return ""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("steplens: ") if lines else f"exit code {done.returncode}"

@@ -1,0 +1,41 @@
+"""``python -m steplens.exports FORMAT SOURCE TARGET``: one export in a process of its own, for the training process."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.errors import SteplensError
+from steplens.exports import stacks
+from steplens.exports.export import export
+from steplens.exports.formats import FORMATS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export, and say in one line what went wrong.
+
+    Returns:
+        0, or 2 when nothing was written.
+    """
+    parser = argparse.ArgumentParser(prog="python -m steplens.exports", description="Export one trace.")
+    parser.add_argument("to", choices=list(FORMATS))
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("--metric", choices=stacks.METRICS, default=stacks.SELF_CPU)
+    parser.add_argument("--device")
+    given = parser.parse_args(arguments)
+    try:
+        export(given.source, given.to, given.target, metric=given.metric, device=given.device)
+    # The boundary to the process that started this one: one line, no traceback.
+    except (Exception, pl.exceptions.PanicException) as error:
+        name = "" if isinstance(error, SteplensError) else f"{type(error).__name__}: "
+        print(f"steplens: {name}{' '.join(str(error).split())}", file=sys.stderr)
+        return SteplensError.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""What a trace can be exported to: the visible list of formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from steplens import rundir
+from steplens.exports import kineto, memory_timeline, pprof, result, speedscope, stacks, tables
+from steplens.exports.subject import Subject
+from steplens.writers import trace_view
+from steplens.writers.output import Output, time_base_ns
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What some formats let choose.
+
+    Attributes:
+        metric: of "stacks", see ``stacks.METRICS``.
+        device: of "memory", such as "cuda:0"; None is the accelerator that was used most, or else the CPU.
+        on_note: called with what the user should know about what was written, one sentence each.
+    """
+
+    metric: str = stacks.SELF_CPU
+    device: str | None = None
+    on_note: Callable[[str], None] = lambda note: None
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+        name: what it is asked for by.
+        suffix: end of the names of its files or folders.
+        what: one line about it: what reads it.
+        write: writes a trace to an open file, for formats of one file. The name of the file may decide its form.
+        write_folder: writes a trace into an empty folder, for the others.
+        is_run: whether the folder is a run directory, which tools know by the end of its name.
+        compressed: whether its files are compressed whatever they are called.
+    """
+
+    name: str
+    suffix: str
+    what: str
+    write: Callable[[Subject, str, IO[bytes], Choices], None] | None = None
+    write_folder: Callable[[Subject, Path], None] | None = None
+    is_run: bool = False
+    compressed: bool = False
+
+
+def _chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
+    trace = subject.trace
+    trace_view.write_events(Output(trace, time_base_ns(trace), result.recorded_level(trace)), handle)
+
+
+def _memory(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
+    memory = memory_timeline.memory_of(subject, choices.device)
+    if not memory.categorised:
+        choices.on_note(memory_timeline.NO_CATEGORIES)
+    memory_timeline.write(memory, name, handle)
+
+
+FORMATS = {
+    item.name: item
+    for item in (
+        Format(
+            "kineto",
+            ".kineto.json.gz",
+            "the form of PyTorch's own traces, for HolisticTraceAnalysis and Perfetto",
+            lambda subject, name, handle, choices: kineto.write(subject, handle),
+        ),
+        Format("chrome", ".trace_view.json.gz", "an array of trace events, for Perfetto and MindStudio Insight", _chrome),
+        Format(
+            "db",
+            rundir.RUN_SUFFIX,
+            "a run directory with databases, for msprof-analyze and MindStudio Insight",
+            write_folder=lambda subject, folder: result.write(subject, folder, "db"),
+            is_run=True,
+        ),
+        Format(
+            "text",
+            rundir.RUN_SUFFIX,
+            "a run directory with text files, for msprof-analyze and MindStudio Insight",
+            write_folder=lambda subject, folder: result.write(subject, folder, "text"),
+            is_run=True,
+        ),
+        Format(
+            "parquet", ".parquet", "a folder with a Parquet file per table, for polars, pandas, DuckDB", write_folder=tables.write
+        ),
+        Format(
+            "speedscope",
+            ".speedscope.json",
+            "calls over time, for https://www.speedscope.app",
+            lambda subject, name, handle, choices: speedscope.write(subject, handle),
+        ),
+        Format(
+            "pprof",
+            ".pb.gz",
+            "own time of every call stack, for `pprof -http :8080`",
+            lambda subject, name, handle, choices: pprof.write(subject, handle),
+            compressed=True,
+        ),
+        Format(
+            "stacks",
+            ".stacks.log",
+            "a line per call stack, for flamegraph.pl and speedscope",
+            lambda subject, name, handle, choices: stacks.write(subject, handle, choices.metric),
+        ),
+        Format(
+            "memory", ".memory.html", "memory by category over time: a page, points (.json) or events (.raw.json.gz)", _memory
+        ),
+    )
+}

@@ -1,0 +1,28 @@
+"""The tables of a trace as Parquet files, for pandas, DuckDB, Spark and whatever else reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.exports.subject import Subject
+from steplens.writers.output import NothingToWriteError
+
+
+def write(subject: Subject, folder: Path) -> None:
+    """Write ``<table>.parquet`` for each table that the trace has; names are plain text.
+
+    Raises:
+        NothingToWriteError: the trace has no tables.
+    """
+    trace = subject.trace
+    names = list(trace)
+    if not names:
+        raise NothingToWriteError("the trace has no tables")
+    for name in names:
+        table = trace.required(name)
+        categories = [column for column, dtype in table.collect_schema().items() if dtype == pl.Categorical]
+        path = folder / f"{name}.parquet"
+        table.with_columns(pl.col(categories).cast(pl.String)).sink_parquet(path, compression="zstd", mkdir=False)
+        path.chmod(0o640)
