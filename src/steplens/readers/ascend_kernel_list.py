@@ -16,6 +16,8 @@ from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, NAME
 #: starts in the list are cut off where those of the timeline are rounded, and both may have lost digits on their way
 _TOLERANCE_NS = 1_000
 _LENGTH_TOLERANCE_NS = 2
+#: the list leaves out some kinds of task; more than this share is lost
+_FEW_SHARE = 0.05
 
 #: what the list knows better than the timeline
 _BETTER = (
@@ -123,10 +125,12 @@ def _report(kernels: pl.DataFrame, missing: pl.DataFrame, health: HealthLog) -> 
         message = "listed device tasks are not in the timeline, so nothing tells what launched them"
         health.add("tasks_not_in_timeline", WARNING, missing.height, message, OPERATOR_DEVICE_TIMES)
     kind = pl.col("kind").cast(pl.String)
-    unlisted = kernels.filter(kind.is_in([KIND_COMPUTE, KIND_COMMUNICATION]) & pl.col("_detail").is_null()).height
+    listed = kernels.filter(kind.is_in([KIND_COMPUTE, KIND_COMMUNICATION]))["_detail"]
+    unlisted = listed.null_count()
     if unlisted:
         message = "device tasks of the timeline are not in the list of kernels"
-        health.add("tasks_not_listed", INFO, unlisted, message, KERNEL_DETAILS)
+        severity = INFO if unlisted < _FEW_SHARE * len(listed) else WARNING
+        health.add("tasks_not_listed", severity, unlisted, message, KERNEL_DETAILS)
 
 
 def _operations(tasks: pl.DataFrame) -> pl.DataFrame:

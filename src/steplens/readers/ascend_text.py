@@ -306,3 +306,25 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], info: Mapp
     for expected, name, consequence, unsafe in due:
         if expected and not (folder / name).is_file():
             health.add("missing_file", WARNING, 1, f"{name} is missing: {consequence}", unsafe)
+    if accelerated and "kernels" in tables:
+        measured = level in ("Level1", "Level2")
+        beside = {
+            "operator_details.csv": "ops" in tables,
+            "step_trace_time.csv": "steps" in tables or "ops" in tables,
+            "op_statistic.csv": measured,
+            "api_statistic.csv": measured,
+            _MATRIX: measured and "communication" in tables,
+            _MODULE_MEMORY: bool(common.get("profile_memory")),
+            "l2_cache.csv": bool(experimental.get("_l2_cache")),
+        }
+        _report_lost([name for name, expected in beside.items() if expected], folder, health)
+
+
+def _report_lost(expected: list[str], folder: Path, health: HealthLog) -> None:
+    """Report files that should lie beside those that are there; a folder that somebody made of a few files lacks most."""
+    missing = [name for name in expected if not (folder / name).is_file()]
+    if missing and 2 * len(missing) <= len(expected):
+        message = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing beside the other results"
+        conclusions = {_MATRIX: COMMUNICATION_VOLUME, _MODULE_MEMORY: MEMORY}
+        lost = [conclusions[name] for name in missing if name in conclusions]
+        health.add("missing_results", WARNING if lost else INFO, len(missing), message, lost)

@@ -52,15 +52,14 @@ _COMPARED_TABLES = ("ops", "python", "api", "kernels", "communication", "memory"
 def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
     """A trace of a distributed job says which rank it is of."""
     meta = tables.get("meta")
-    if meta is None:
-        return
-    wanted = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
-    values = {key: _decoded(value) for key, value in wanted.iter_rows()}
-    rank = values.get("rank")
+    values: dict[str, Any] = {}
+    if meta is not None:
+        wanted = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
+        values = {key: _decoded(value) for key, value in wanted.iter_rows()}
+    rank, size = values.get("rank"), values.get("world_size")
     if isinstance(rank, int) and rank >= 0:
         return
-    size = values.get("world_size")
-    if values.get("distributedInfo") or (isinstance(size, int) and size > 1):
+    if values.get("distributedInfo") or (isinstance(size, int) and size > 1) or "communication" in tables:
         message = "the trace is of a distributed job and does not say of which rank"
         yield finding("rank_unknown", WARNING, 1, message, RANK_COMPARISON)
 
