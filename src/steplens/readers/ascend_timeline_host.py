@@ -197,8 +197,11 @@ def _arrows(starts: pl.DataFrame, ends: pl.DataFrame, kind: str, health: HealthL
 
 
 def paired(starts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
-    """First start and first end of every id; the columns of the end carry the suffix ``_to``."""
+    """The earliest start and the earliest end of every id; the columns of the end carry the suffix ``_to``."""
     if not starts.height or not ends.height:
         return pl.DataFrame(schema={"id": pl.String})
-    once = [frame.drop_nulls("id").unique("id", keep="first", maintain_order=True) for frame in (starts, ends)]
+    once = [
+        frame.drop_nulls("id").sort("start_ns", maintain_order=True).unique("id", keep="first", maintain_order=True)
+        for frame in (starts, ends)
+    ]
     return once[0].join(once[1], on="id", how="inner", suffix="_to", maintain_order="left")
