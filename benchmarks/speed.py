@@ -129,10 +129,10 @@ def measure_queries(run: Path) -> dict[str, float]:
     return times
 
 
-def child(*arguments: str) -> dict[str, Any]:
-    """Run this file again with ``arguments`` in a process of its own; its JSON, and the wall time of the process."""
+def child(*arguments: str, script: Path = Path(__file__)) -> dict[str, Any]:
+    """Run this file (or ``script``) again with ``arguments`` in a process of its own; its JSON, and the process's wall time."""
     begin = time.perf_counter()
-    done = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, script, *arguments], stdout=subprocess.PIPE, check=True, stderr=subprocess.DEVNULL)
     value: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     value["seconds"] = time.perf_counter() - begin
     return value
