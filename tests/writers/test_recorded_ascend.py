@@ -221,12 +221,11 @@ def test_a_database_made_again_has_the_same_rows(remade: Callable[..., tuple[Pat
         # ids of tasks are numbered anew: what belongs to a task is compared with the task
         parts: dict[str, tuple[str, ...]] = {
             "COMPUTE_TASK_INFO": ("name", "inputFormats", "inputDataTypes", "inputShapes", "outputShapes"),
-            "COMMUNICATION_TASK_INFO": ("name", "groupName"),
         }
         if sample != "db_level0":
-            # Level0 says "N/A", where the task itself tells more
-            parts = {name: (*columns, "taskType") for name, columns in parts.items()}
-            parts["COMPUTE_TASK_INFO"] += ("opType",)
+            # Level0 says "N/A" of what the tasks themselves tell, and nothing of what a collective consists of
+            parts["COMPUTE_TASK_INFO"] += ("taskType", "opType")
+            parts["COMMUNICATION_TASK_INFO"] = ("name", "taskType", "groupName")
         for name, columns in parts.items():
             chosen = ", ".join(f"i.{column}" for column in columns)
             query = f"SELECT t.startNs, t.endNs, t.streamId, {chosen} FROM {name} i JOIN TASK t USING (globalTaskId)"
