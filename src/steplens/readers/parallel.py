@@ -24,6 +24,8 @@ from steplens.readers.kineto_events import EventColumns
 #: below this size the second process takes longer to start than it saves
 PARALLEL_BYTES = 96 << 20
 _COUNTS = "counts.json"
+#: the second process has one core to itself; threads of its libraries would take turns with the first one's
+_ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[EventColumns, JsonEventFile]:
@@ -49,7 +51,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     first_end, second_start = split
     with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
         command = [sys.executable, "-m", "steplens.readers.parallel", str(path), str(first_end), folder]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
         helper = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
