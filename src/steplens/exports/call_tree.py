@@ -18,6 +18,10 @@ from steplens.writers.output import main_pid
 _PYTHON_FRAME = re.compile(r"^(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)$", re.DOTALL)
 
 
+#: how often calls are cut to enclose others; what is left then begins where its predecessor ends
+_ROUNDS = 20
+
+
 @dataclass(frozen=True)
 class Lane:
     """One row of calls that nest: a thread or a stream.
@@ -35,7 +39,11 @@ class Lane:
 
 @dataclass(frozen=True)
 class CallTree:
-    """Calls sorted by (lane, start, -end); all arrays have one entry per call.
+    """Calls that nest properly, sorted by (lane, start, -end); all arrays have one entry per call.
+
+    Two calls of a lane may overlap without one enclosing the other: a range is opened in a function and closed behind it, the
+    clocks of two recorders differ. Then either the later one ends where the earlier one does, and is part of it, or it begins
+    there, whichever takes less away.
 
     Attributes:
         lanes: the lanes, in order of their calls.
@@ -43,7 +51,7 @@ class CallTree:
         frame: position of a call's name in ``names``.
         start: Unix ns; likewise ``end``.
         nesting: who encloses whom.
-        self_ns: duration without that of the direct children, never negative.
+        self_ns: duration without that of the direct children.
         device_ns: length of the device tasks that the call itself launched.
     """
 
@@ -96,34 +104,83 @@ def device_tasks(trace: Trace) -> CallTree:
 
 def _tree(rows: pl.DataFrame, keys: list[str], lane_name: Callable[[int, int], str], group: str) -> CallTree:
     rows = rows.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
-    rows = rows.sort([*keys, "start_ns", "end_ns"], descending=[False] * (len(keys) + 1) + [True], maintain_order=True)
-    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    rows, lane, nesting = _nested(rows, keys)
     first, second = (rows[key].to_numpy() for key in keys)
-    lane = lanes(first, second)
-    nesting = nest(lane, start, end)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True]) if len(lane) else np.zeros(1, np.int64)
     several = len(np.unique(first)) > 1
     found = []
     for low, high in itertools.pairwise(bounds.tolist()):
         name = lane_name(int(first[low]), int(second[low]))
         found.append(Lane(f"{name} of {group} {first[low]}" if several else name, low, high))
+    start, end = _in_turn(found, nesting, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
     codes = rows["name"].fill_null("").to_physical().to_numpy()
-    distinct, frame = np.unique(codes, return_inverse=True)
-    # one row that has each name
-    _, where = np.unique(codes, return_index=True)
-    names = rows["name"].fill_null("").gather(where).cast(pl.String).to_list()
-    assert len(names) == len(distinct)
+    _, where, frame = np.unique(codes, return_index=True, return_inverse=True)
     duration = end - start
     return CallTree(
         lanes=found,
-        names=names,
+        names=rows["name"].fill_null("").gather(where).cast(pl.String).to_list(),
         frame=frame.astype(np.int64),
         start=start,
         end=end,
         nesting=nesting,
-        self_ns=np.maximum(duration - child_sums(nesting.parent, duration), 0),
+        self_ns=duration - child_sums(nesting.parent, duration),
         device_ns=rows["device_ns"].cast(pl.Int64).to_numpy(),
     )
+
+
+def _nested(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, Int64Array, Nesting]:
+    """The rows in order, their lanes and nesting; calls that nearly enclose another one's end are cut to enclose it."""
+    order = [*keys, "start_ns", "end_ns"]
+    for _ in range(_ROUNDS):
+        rows = rows.sort(order, descending=[False] * (len(keys) + 1) + [True], maintain_order=True)
+        start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+        lane = lanes(*(rows[key].to_numpy() for key in keys))
+        nesting = nest(lane, start, end)
+        before = _sibling_before(lane, nesting.parent)
+        reach = end[np.maximum(before, 0)]
+        nearly = (before >= 0) & (reach > start) & (end - reach < reach - start)
+        if not nearly.any():
+            break
+        rows = rows.with_columns(end_ns=pl.Series(np.where(nearly, reach, end)))
+    return rows, lane, nesting
+
+
+def _sibling_before(lane: Int64Array, parent: Int64Array) -> Int64Array:
+    """The call before each call below the same parent, -1 for the first one. It is the one of them that ends last."""
+    group = np.where(parent >= 0, parent, -1 - lane)
+    order = np.argsort(group, kind="stable")
+    before = np.full(len(parent), -1, dtype=np.int64)
+    same = group[order[1:]] == group[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _in_turn(found: list[Lane], nesting: Nesting, start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Times with which no call begins before its predecessor has ended, unless that encloses it."""
+    start, end = start.copy(), end.copy()
+    for lane in found:
+        begins, ends = positions(nesting, lane)
+        at = np.empty(2 * len(begins), dtype=np.int64)
+        at[begins], at[ends] = start[lane.first : lane.last], end[lane.first : lane.last]
+        at = np.maximum.accumulate(at)
+        start[lane.first : lane.last], end[lane.first : lane.last] = at[begins], at[ends]
+    return start, end
+
+
+def positions(nesting: Nesting, lane: Lane) -> tuple[Int64Array, Int64Array]:
+    """Where the beginning and the end of each call of a lane stand in the sequence of all of them.
+
+    Nobody has to walk: in front of the beginning of call i lie i beginnings, and the ends of all of them but its ancestors; in
+    front of its end, the beginnings up to the end of its subtree, and the ends of all of them but its ancestors and itself.
+
+    Returns:
+        positions of beginnings and ends, each of shape (calls of the lane,).
+    """
+    rows = slice(lane.first, lane.last)
+    depth = nesting.depth[rows]
+    begins = 2 * np.arange(lane.last - lane.first, dtype=np.int64) - depth
+    ends = 2 * (nesting.subtree_end[rows] - lane.first) - depth - 1
+    return begins, ends
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ def _collectives(twin: Twin) -> None:
             twin,
             part,
             render_distinct(part["name"], lambda name: _head(f"{KIND_COMMUNICATION}\0{name}"), _head(f"{KIND_COMMUNICATION}\0")),
+            # in Kineto's own order: readers may take what follows the launch as one piece
+            pl.col("measured").fill_null(""),
             text_member("Collective name", part["operation"]),
             number_member("In msg nelems", "elements", part),
             number_member("Group size", "ranks", part),
@@ -70,7 +72,6 @@ def _collectives(twin: Twin) -> None:
             render_distinct(part["group"], lambda group: groups.get(group, ""), ""),
             number_member("Src Rank", "source", part),
             number_member("Dst Rank", "destination", part),
-            pl.col("measured").fill_null(""),
         )
 
 

@@ -80,9 +80,7 @@ def _steps(twin: Twin) -> None:
     write(
         twin.handle,
         steps,
-        f',\n{{"ph":"X","cat":"user_annotation","name":"{STEP_PREFIX}',
-        pl.col("id"),
-        '","pid":',
+        pl.concat_str(pl.lit(f',\n{{"ph":"X","cat":"user_annotation","name":"{STEP_PREFIX}'), pl.col("id"), pl.lit('","pid":')),
         pl.col("pid").fill_null(twin.pid),
         ',"tid":',
         pl.col("tid").fill_null(twin.pid),

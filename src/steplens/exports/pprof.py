@@ -53,7 +53,7 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
         handle.write(_message(_PROFILE["function"], _number(1, number) + texts + _number(5, frame.line)))
     begin, end = int(tree.start.min()), int(tree.end.max())
     handle.write(_number(_PROFILE["time_nanos"], begin) + _number(_PROFILE["duration_nanos"], end - begin))
-    handle.write(_number(_PROFILE["comment"], strings[f"steplens: {subject.name}"]))
+    handle.write(_message(_PROFILE["comment"], _varint(strings[f"steplens: {subject.name}"])))
     handle.write(_number(_PROFILE["default_sample_type"], strings["time"]))
     for text in strings:
         handle.write(_message(_PROFILE["string"], text.encode()))

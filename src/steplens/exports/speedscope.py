@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import polars as pl
 
-from steplens.exports.call_tree import CallTree, Lane, device_tasks, frame_of, host_calls
+from steplens.exports.call_tree import CallTree, Lane, device_tasks, frame_of, host_calls, positions
 from steplens.exports.json_events import chunks
 from steplens.exports.json_events import write as write_cells
 from steplens.exports.subject import Subject
@@ -31,12 +31,10 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
         NothingToWriteError: the trace has no calls and no device tasks.
     """
     trace = subject.trace
-    trees = [host_calls(trace)]
     kind = device_kind(trace)
-    if kind != CORE_CPU:
-        # the tasks of the CPU are calls of its threads
-        trees.append(device_tasks(trace))
-    trees = [tree for tree in trees if len(tree.start)]
+    # the tasks of the CPU are calls of its threads
+    devices = device_tasks(trace) if kind != CORE_CPU else None
+    trees = [tree for tree in (host_calls(trace), devices) if tree is not None and len(tree.start)]
     if not trees:
         raise NothingToWriteError("the trace has no calls")
     origin = min(int(tree.start.min()) for tree in trees)
@@ -89,23 +87,14 @@ def _write_events(tree: CallTree, lane: Lane, offset: int, origin: int, handle: 
 def sequence(tree: CallTree, lane: Lane) -> tuple[Int64Array, Int64Array, Int64Array]:
     """The calls of a lane as one sequence of beginnings (1) and ends (0), balanced and in order of time.
 
-    Where a call stands is known without walking: in front of the beginning of call i lie i beginnings and the ends of all of
-    them but its ancestors; in front of its end, the beginnings up to the end of its subtree. A call that reaches into its
-    successor without enclosing it is closed first, and the successor begins where it ends.
-
     Returns:
         what it is, the name and the time (Unix ns) of each, shape (2 n,).
     """
     rows = slice(lane.first, lane.last)
-    count = lane.last - lane.first
-    index = np.arange(count, dtype=np.int64)
-    depth = tree.nesting.depth[rows]
-    begin = 2 * index - depth
-    end = 2 * (tree.nesting.subtree_end[rows] - lane.first) - depth - 1
-    opens = np.zeros(2 * count, dtype=np.int64)
-    opens[begin] = 1
-    frame = np.empty(2 * count, dtype=np.int64)
-    frame[begin] = frame[end] = tree.frame[rows]
-    at = np.empty(2 * count, dtype=np.int64)
-    at[begin], at[end] = tree.start[rows], tree.end[rows]
-    return opens, frame, np.maximum.accumulate(at)
+    begins, ends = positions(tree.nesting, lane)
+    opens = np.zeros(2 * len(begins), dtype=np.int64)
+    opens[begins] = 1
+    frame, at = np.empty_like(opens), np.empty_like(opens)
+    frame[begins] = frame[ends] = tree.frame[rows]
+    at[begins], at[ends] = tree.start[rows], tree.end[rows]
+    return opens, frame, at

@@ -57,4 +57,4 @@ def write(subject: Subject, handle: IO[bytes], metric: str = SELF_CPU) -> None:
 
 def folded(stack: str) -> str:
     """A stack of the table ``ops``, innermost frame first, the other way round and on one line."""
-    return _CONTROLS.sub(" ", ";".join(frame.strip() for frame in reversed(stack.split(";"))))
+    return ";".join(_CONTROLS.sub(" ", frame).strip() for frame in reversed(stack.split(";")))
