@@ -20,7 +20,7 @@ from steplens.readers.cann_layout import CANN_LAYOUT, CANN_TABLES, Enums, Texts,
 from steplens.readers.run_directory import read_json
 from steplens.readers.sqlite_file import SqliteFile
 from steplens.trace.build import build_trace
-from steplens.trace.health import COMMUNICATION_TIMES, INFO, RUN_OPTIONS, WARNING, HealthLog
+from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
@@ -94,6 +94,9 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
             message = f"{analysis.name} {error.problem}, so what it measured of communication is missing"
             health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
     tables["meta"] = _meta(tables.get("meta"), databases[0], run_directory, health)
+    if not analysis.is_file() and "communication" in tables and _is_measured(tables["meta"]):
+        message = f"{_ANALYSIS} is missing: waits and sizes of communication operations are unknown"
+        health.add("missing_file", WARNING, 1, message, [COMMUNICATION_TIMES, COMMUNICATION_VOLUME])
     return tables
 
 
@@ -227,6 +230,13 @@ def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, healt
         values["world_size"] = distributed["world_size"]
     rows = [meta_rows(values), *([found] if found is not None else []), meta_rows(known)]
     return pl.concat(rows).unique("key", keep="last", maintain_order=True)
+
+
+def _is_measured(meta: pl.DataFrame) -> bool:
+    """Whether the recording was of a level that measures communication."""
+    config = next((json.loads(value) for key, value in meta.iter_rows() if key == "config"), None)
+    extended = config.get("experimental_config") if isinstance(config, dict) else None
+    return isinstance(extended, dict) and extended.get("_profiler_level") in ("Level1", "Level2")
 
 
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:

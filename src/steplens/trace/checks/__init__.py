@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from steplens.trace.checks import clock, flows, launches, order, ranks, steps
+from steplens.trace.checks import clock, flows, launches, options, order, ranks, steps
 from steplens.trace.checks.common import Tables
 from steplens.trace.checks.flows import unmatched_flows
 from steplens.trace.checks.order import overlapping_calls
@@ -35,6 +35,7 @@ CHECKS: tuple[Callable[[Tables], Iterable[HealthFinding]], ...] = (
     steps.slow_first_step,
     steps.uneven_steps,
     ranks.rank_unknown,
+    options.recorded_options,
 )
 
 #: checks of all traces of a run together

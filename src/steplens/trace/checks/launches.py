@@ -29,7 +29,7 @@ _OF_DEVICE = (KERNEL_CALLS, KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_D
 
 
 def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
-    """Every call that launches device work has a device task with its correlation.
+    """Every call that launches device work has a device task with its correlation, and one that works.
 
     What was launched last and has no task was still waiting when the recording ended. CUDA records no task for an empty
     copy, so copies without one are only worth knowing.
@@ -50,9 +50,11 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
     known = tasks.select(pl.col("correlation").drop_nulls().unique())
     if not known.height:
         return
-    lost = launches.join(known, on="correlation", how="anti")
+    working = launched_tasks(tables)
+    worked = known.clear() if working is None else working.select(pl.col("correlation").drop_nulls().unique())
+    lost = launches.join(worked, on="correlation", how="anti")
     if lost.height:
-        last = launches.join(known, on="correlation", how="semi")["start_ns"].max()
+        last = launches.join(worked, on="correlation", how="semi")["start_ns"].max()
         behind = pl.lit(True) if last is None else pl.col("start_ns") > last
         unfinished = lost.filter(behind).height
         if lost.height > unfinished:

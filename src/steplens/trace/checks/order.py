@@ -46,6 +46,7 @@ _INTERVALS: dict[str, tuple[str, tuple[str, ...]]] = {
     "kernels": ("device tasks", (KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP)),
     "communication": ("communication operations", (COMMUNICATION_TIMES, OVERLAP)),
     "api": ("runtime calls", (RUNTIME_CALLS,)),
+    "task_queue": ("tasks of the queue", (RUNTIME_CALLS, OPERATOR_DEVICE_TIMES)),
     "python": ("Python frames", (CALL_STACKS,)),
     "steps": ("steps", (STEP_TIMES,)),
     "marks": ("marks", (USER_MARKS,)),
@@ -59,7 +60,8 @@ class _Events:
 
     Attributes:
         what: what the table's rows are called in front of users.
-        number: the source's own number of an event; without one, events of a coarse clock cannot be told apart.
+        number: the column with the source's own number of an event, or none: without a number, events of a coarse clock
+            cannot be told apart.
         times: start, and end where there is one.
         identity: all that two copies have in common.
         unsafe: what a copy makes unsafe.
@@ -90,11 +92,19 @@ _EVENTS: dict[str, _Events] = {
     ),
     "api": _Events("runtime calls", "correlation", ("start_ns", "end_ns"), (*_CALL, "layer", "correlation"), (RUNTIME_CALLS,)),
     "python": _Events("Python frames", "id", ("start_ns", "end_ns"), (*_CALL, "id"), (CALL_STACKS,)),
+    # an address can be used twice within a microsecond
     "memory": _Events(
         "allocator events",
-        "address",
+        "",
         ("time_ns",),
         ("time_ns", "event", "address", "bytes", "allocated", "reserved", "device_type", "device", "stream", "tid", "component"),
+        (MEMORY,),
+    ),
+    "allocations": _Events(
+        "allocations",
+        "",
+        ("allocation_ns", "release_ns"),
+        ("name", "allocation_ns", "release_ns", "bytes", "allocation_allocated", "release_allocated", "device_type", "device"),
         (MEMORY,),
     ),
 }
@@ -106,7 +116,9 @@ def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
         frame = tables.get(name)
         if frame is None:
             continue
-        negative = int((frame["end_ns"] < frame["start_ns"]).sum())
+        pairs = [(pl.col(f"{part}end_ns"), pl.col(f"{part}start_ns")) for part in ("", "enqueue_", "dequeue_")]
+        pairs = pairs[1:] if name == "task_queue" else pairs[:1]
+        negative = int(frame.select(pl.any_horizontal((end < start) for end, start in pairs).fill_null(False).sum()).item())
         if negative:
             yield finding("negative_duration", ERROR, negative, f"{negative} {what} end before they start", *unsafe)
 
@@ -170,7 +182,7 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
             continue
         suspects = frame[rows]
         if resolution(frame[events.times[0]]) >= _COARSE_NS:
-            if name == "memory":  # an address can be used twice within a microsecond
+            if not events.number:
                 continue
             suspects = suspects.drop_nulls(events.number)
         copies = suspects.height - suspects.unique().height
@@ -181,7 +193,7 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
 
 def _suspects(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:
     """Rows whose times occur more than once, by a hash of them (and by nothing else, so these are candidates only)."""
-    start, end = int64(frame[times[0]]), int64(frame[times[-1]])
+    start, end = int64(frame[times[0]].fill_null(-1)), int64(frame[times[-1]].fill_null(-1))
     # odd constants spread the bits; nothing depends on which
     key = (start * np.int64(-7046029254386353131)) ^ (end * np.int64(-4417276706812531889))
     order = np.sort(key)

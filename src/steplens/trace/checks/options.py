@@ -1,0 +1,82 @@
+"""What the options of a recording promise, and what the trace holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from steplens.trace.checks.common import Tables, device_tasks
+from steplens.trace.health import (
+    CALL_STACKS,
+    KERNEL_CALLS,
+    KERNEL_DETAILS,
+    MEMORY,
+    OPERATOR_CALLS,
+    OPERATOR_DEVICE_TIMES,
+    OPERATOR_TIMES,
+    OVERLAP,
+    STEP_DEVICE_TIMES,
+    WARNING,
+    HealthFinding,
+    finding,
+)
+
+_NO_METRICS = ("", "none", "aicorenone", "acl_aicore_none")
+
+
+def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
+    """What was to be recorded was recorded; a table that is empty though its option was on has been lost on the way."""
+    config = _config(tables)
+    common, extended = (_part(config, name) for name in ("common_config", "experimental_config"))
+    activities = [str(name).rpartition(".")[2] for name in _list(common.get("activities"))]
+    level = extended.get("_profiler_level")
+    ops, tasks = tables.get("ops"), device_tasks(tables)
+    metrics = str(extended.get("_aic_metrics") or "").rpartition(".")[2].lower()
+    shown = {
+        "operator calls": (
+            "CPU" in activities,
+            ops is not None,
+            (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES),
+        ),
+        "device tasks": (
+            level in ("Level0", "Level1", "Level2") and bool({"NPU", "CUDA"} & set(activities)),
+            tasks is not None,
+            (KERNEL_CALLS, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_DEVICE_TIMES),
+        ),
+        "allocations": (common.get("profile_memory") is True, "memory" in tables or "allocations" in tables, (MEMORY,)),
+        "call stacks": (
+            common.get("with_stack") is True and ops is not None,
+            "python" in tables or (ops is not None and ops["stack"].null_count() < ops.height),
+            (CALL_STACKS,),
+        ),
+        "measurements of kernels": (
+            level in ("Level1", "Level2") and metrics not in _NO_METRICS and tasks is not None,
+            "kernel_metrics" in tables,
+            (KERNEL_DETAILS,),
+        ),
+    }
+    for what, (promised, there, unsafe) in shown.items():
+        if promised and not there:
+            yield finding("missing_data", WARNING, 1, f"the options say that {what} were recorded, and there are none", *unsafe)
+
+
+def _config(tables: Tables) -> dict[str, Any]:
+    meta = tables.get("meta")
+    for key, value in meta.iter_rows() if meta is not None else ():
+        if key == "config":
+            try:
+                found = json.loads(value)
+            except ValueError:
+                return {}
+            return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
+    part = config.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
