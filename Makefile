@@ -31,7 +31,7 @@ $(SETUP): pyproject.toml
 demo: $(SETUP)
 	$(BIN)/python examples/demo.py
 
-test: $(SETUP)
+test: $(SETUP) $(HTA_SETUP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-fast: $(SETUP)
@@ -42,7 +42,7 @@ lint: $(SETUP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The peer has its own environment: its pins (pandas < 3, numpy < 2) are not ours.
+# The peer that tests and benchmarks compare with has its own environment: its pins (pandas < 3, numpy < 2) are not ours.
 $(HTA_SETUP):
 	mkdir -p .bench
 	test -x $(HTA)/bin/python || $(PYTHON) -m venv $(HTA)
