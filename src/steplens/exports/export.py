@@ -105,7 +105,7 @@ def _targets(selected: list[Subject], chosen: Format, output: str | os.PathLike[
     """Where each trace goes."""
     given = Path(output) if output is not None else None
     alone = len(selected) == 1
-    if alone and given is not None and not given.is_dir() and (not chosen.is_run or given.name.endswith(chosen.suffix)):
+    if alone and given is not None and (given.name.endswith(chosen.suffix) if chosen.is_run else not given.is_dir()):
         return [given]
     if given is not None and given.exists() and not given.is_dir():
         raise InputError(given, f"is a file, {len(selected)} traces need a folder", "Give another --output, or one --rank")

@@ -33,7 +33,7 @@ def write(subject: Subject, folder: Path, export_type: str) -> None:
     statuses = write_result(trace, folder, Settings(level=recorded_level(trace)), export_types=(export_type,))
     failed = [f"{name} ({status.reason})" for name, status in statuses.items() if status.status == FAILED]
     if failed:
-        raise SteplensError(f"{subject.path}: {len(failed)} files could not be written: {', '.join(failed)}")
+        raise SteplensError(f"{subject.path}: {len(failed)} of the result's files could not be written: {', '.join(failed)}")
     if not any(status.status == DONE for status in statuses.values()):
         raise NothingToWriteError("no result file has anything to hold")
 
