@@ -17,7 +17,7 @@ import polars as pl
 from steplens.readers import kineto_frames as frames
 from steplens.readers.json_events import JsonEventFile, Piece
 from steplens.readers.kineto_structs import DAMAGED, FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
-from steplens.readers.kineto_times import needs_text
+from steplens.readers.kineto_times import needs_text, with_ns
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
 OPERATOR_CATEGORIES = ("cpu_op", frames.USER_CATEGORY, "Operator")
@@ -83,10 +83,16 @@ class EventColumns:
 
     def frame(self, kind: str) -> pl.DataFrame:
         """All events of one kind, in file order."""
+        frame = with_ns(self.as_read(kind))
+        # kept, so that asking again costs nothing
+        self.parts[kind] = [frame] if frame.width else []
+        return frame
+
+    def as_read(self, kind: str) -> pl.DataFrame:
+        """All events of one kind, in file order, with times as they were read (see ``kineto_times``)."""
         parts = self.parts[kind]
         if len(parts) > 1:
-            # kept as one, so that asking again costs nothing
-            parts[:] = [pl.concat(parts, how="diagonal_relaxed", rechunk=True)]
+            return pl.concat(parts, how="diagonal_relaxed", rechunk=True)
         return parts[0] if parts else pl.DataFrame()
 
     def take(self, kind: str) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from steplens.readers.kineto_structs import (
     PythonArgs,
     TaskArgs,
 )
-from steplens.readers.kineto_times import relative_ns
+from steplens.readers.kineto_times import time_column, time_columns
 from steplens.trace.schema import NAME
 
 USER_CATEGORY = "user_annotation"
@@ -142,7 +142,7 @@ def flow_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
             _integers("id", [event.id for event in events]),
             _integers("pid", [event.pid for event in events]),
             _integers("tid", [event.tid for event in events]),
-            pl.Series("time_ns", relative_ns([event.ts for event in events], text=layout.text_times)),
+            time_column(events, text=layout.text_times),
         ]
     )
 
@@ -152,7 +152,7 @@ def memory_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     columns = [
         _integers("pid", [event.pid for event in events]),
         _integers("tid", [event.tid for event in events]),
-        pl.Series("time_ns", relative_ns([event.ts for event in events], text=layout.text_times)),
+        time_column(events, text=layout.text_times),
     ]
     all_args = [event.args for event in events]
     for name in ("address", "bytes", "allocated", "reserved", "device", "device_type"):
@@ -171,7 +171,8 @@ def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
     args = _COLLECTIVE_ARGS([event.args for event in events])
     if "correlation" not in frame.columns:
         frame = frame.with_columns(correlation=pl.lit(None, dtype=pl.Int64))
-    columns = frame.select("name", "pid", "tid", "start_ns", "end_ns", "external_id", "correlation").get_columns()
+    times = [name for name in ("ts", "dur", "start_ns", "end_ns") if name in frame.columns]
+    columns = frame.select("name", "pid", "tid", *times, "external_id", "correlation").get_columns()
     for name in ("elements_in", "elements_out", "group_number", "group_size", "source", "destination"):
         columns.append(_integers(name, list(map(attrgetter(name), args))))
     for name in ("collective", "dtype", "group_description"):
@@ -183,14 +184,11 @@ def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
 
 def _common(events: list[Any], layout: Layout) -> list[pl.Series]:
     """The columns that every event with a duration has."""
-    start = relative_ns([event.ts for event in events], text=layout.text_times)
-    length = relative_ns([event.dur for event in events], text=layout.text_times)
     return [
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
         _integers("pid", [event.pid for event in events]),
         _integers("tid", [event.tid for event in events]),
-        pl.Series("start_ns", start),
-        pl.Series("end_ns", start + length),
+        *time_columns(events, text=layout.text_times),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,19 +31,45 @@ def needs_text(times: Sequence[float], text: Piece) -> bool:
     return any(time > _FINE_LIMIT_US for time in times) and _FRACTION.search(text) is not None
 
 
-def relative_ns(values: Sequence[float] | Sequence[Raw], *, text: bool) -> Int64Array:
-    """Microseconds as integer ns, rounded to the nearest where a value has more than three decimals.
+def time_columns(events: list[Any], *, text: bool) -> list[pl.Series]:
+    """Start and end of events with a duration: as the doubles of the file (``ts``, ``dur``), which ``with_ns`` converts all
+    at once, or, where they are text, in ns (``start_ns``, ``end_ns``).
+    """
+    if not text:
+        return [
+            pl.Series("ts", [event.ts for event in events], dtype=pl.Float64),
+            pl.Series("dur", [event.dur for event in events], dtype=pl.Float64),
+        ]
+    start = text_ns([event.ts for event in events])
+    return [pl.Series("start_ns", start), pl.Series("end_ns", start + text_ns([event.dur for event in events]))]
+
+
+def time_column(events: list[Any], *, text: bool) -> pl.Series:
+    """Time of events without a duration: ``ts`` as a double, or ``time_ns``."""
+    if not text:
+        return pl.Series("ts", [event.ts for event in events], dtype=pl.Float64)
+    return pl.Series("time_ns", text_ns([event.ts for event in events]))
+
+
+def with_ns(frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with ``start_ns`` and ``end_ns`` (or ``time_ns``) in place of doubles of microseconds.
 
     Whole microseconds and the fraction are converted apart: a double near 4e15 ns has no room for both, and the error
     of the product would reach half a nanosecond. What is no time of a profile is 0.
-
-    Args:
-        values: doubles, or JSON text of numbers, perhaps in quotes.
-        text: which of them.
     """
-    if text:
-        return _text_ns(values)  # type: ignore[arg-type]
-    return _float_ns(np.array(values, dtype=np.float64))
+    if "ts" not in frame.columns:
+        return frame
+    start = _float_ns(frame["ts"].fill_null(0).to_numpy())
+    if "dur" in frame.columns:
+        converted = {"start_ns": start, "end_ns": start + _float_ns(frame["dur"].fill_null(0).to_numpy())}
+    else:
+        converted = {"time_ns": start}
+    columns = [pl.Series(name, values) for name, values in converted.items()]
+    if frame["ts"].null_count():
+        # some pieces of the file had text
+        is_text = frame["ts"].is_null()
+        columns = [column.zip_with(~is_text, frame[column.name]) for column in columns]
+    return frame.drop("ts", "dur", strict=False).with_columns(columns)
 
 
 def _float_ns(times: np.typing.NDArray[np.float64]) -> Int64Array:
@@ -53,7 +80,8 @@ def _float_ns(times: np.typing.NDArray[np.float64]) -> Int64Array:
     return result
 
 
-def _text_ns(raws: Sequence[Raw]) -> Int64Array:
+def text_ns(raws: Sequence[Raw]) -> Int64Array:
+    """JSON text of microseconds, perhaps in quotes, as integer ns; to the nearest where it has more than three decimals."""
     text = pl.Series("text", list(map(bytes, raws)), dtype=pl.Binary).cast(pl.String).str.strip_chars('" ')
     plain = text.str.contains(_NUMBER)
     parts = pl.DataFrame({"text": text}).select(

@@ -90,7 +90,7 @@ def _main(path: str, end: str, folder: str) -> None:
     columns = EventColumns()
     columns.read(JsonEventFile(Path(path), end=int(end)))
     for kind in columns.kinds:
-        frame = columns.frame(kind)
+        frame = columns.as_read(kind)
         if frame.height:
             frame.write_ipc(Path(folder) / f"{kind}.arrow")
     counts = {
