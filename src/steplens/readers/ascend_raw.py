@@ -24,18 +24,21 @@ from steplens.readers.ascend_timeline import read_timeline
 from steplens.readers.cann_db import read_cann
 from steplens.readers.contents import FRAMEWORK_DIRECTORY
 from steplens.readers.framework import read_framework
-from steplens.readers.framework_files import FORMATS, find_files, first_time
+from steplens.readers.framework_files import FORMATS, MEMORY_USAGE, PYTHON_CALLS, find_files, first_time
 from steplens.readers.kineto import meta_frame
 from steplens.readers.prof_directory import ProfDirectory, find_clock, find_prof, host_values
 from steplens.readers.run_directory import read_json
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
+    CALL_STACKS,
     COMMUNICATION_TIMES,
     ERROR,
     EVERYTHING,
     HOST_AGAINST_DEVICE,
     INFO,
+    KERNEL_DETAILS,
     KERNEL_TIMES,
+    MEMORY,
     OPERATOR_CALLS,
     OPERATOR_DEVICE_TIMES,
     RUN_OPTIONS,
@@ -48,6 +51,7 @@ from steplens.trace.trace import Trace
 
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
 _LEVEL_NONE = "Level_none"
+_STACKS = ("with_stack", "with_modules")
 _GRAPH_ENGINE = "GE"
 
 #: tables that only the device's half has, or that both have rows of
@@ -228,6 +232,32 @@ def _report_missing(
         health.add(
             "no_framework_data", WARNING, 1, f"there is no {FRAMEWORK_DIRECTORY}, so this is the device alone", OPERATOR_CALLS
         )
+    _report_missing_files(info, host, device, prof, health)
+
+
+def _report_missing_files(
+    info: Mapping[str, Any], host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog
+) -> None:
+    """Report single files that a recording with these options has, where the rest of its half is there."""
+    common, level = _options(info, "common_config"), _options(info, "experimental_config").get("_profiler_level")
+    lost: list[tuple[bool, str, str, str]] = []
+    memory, stacks = (any(common.get(name) is True for name in names) for names in (("profile_memory",), _STACKS))
+    if "ops" in host:
+        lost = [
+            (memory and "memory" not in host, MEMORY_USAGE.prefix, "the framework's memory", MEMORY),
+            (stacks and "python" not in host, PYTHON_CALLS.prefix, "the calls of Python", CALL_STACKS),
+        ]
+    if prof is not None and prof.is_exported and prof.database is None and device:
+        measured = level in ("Level1", "Level2") and "communication" in device
+        waits = measured and "communication.json" not in prof.analysis
+        lost += [
+            (not prof.timelines, "msprof_*.json", "when the host launched what", OPERATOR_DEVICE_TIMES),
+            ("op_summary" not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", KERNEL_DETAILS),
+            (waits, "communication.json", "what collectives wait for", COMMUNICATION_TIMES),
+        ]
+    for missing, name, what, unsafe in lost:
+        if missing:
+            health.add("missing_file", WARNING, 1, f"{name} is missing, which holds {what}", unsafe)
 
 
 # --- the device's half ----------------------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ _LEAST = 32
 
 
 def resolution(times: pl.Series) -> int:
-    """The largest number of ns that all times are multiples of, from an even sample; 1 where there are too few times."""
+    """The largest number of ns that all times are apart by multiples of, from an even sample; 1 where they are too few."""
     times = times.drop_nulls()
     if len(times) < _LEAST:
         return 1
     sample = times.gather_every(max(len(times) // _SAMPLE, 1)).to_numpy()
-    return max(int(np.gcd.reduce(np.abs(sample))), 1)
+    return max(int(np.gcd.reduce(sample - sample.min())), 1)
 
 
 def named(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
