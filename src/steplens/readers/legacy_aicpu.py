@@ -112,12 +112,17 @@ def kernels(rows: pl.DataFrame, device: int) -> pl.DataFrame:
 def table(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of ``read_kernels`` under the columns of ``aicpu_intermediate_<rank>.csv``, times in ms."""
     run = (pl.col("end_tick") - pl.col("start_tick")) * TICK_NS / 1e6
+
+    def ms(us: pl.Expr) -> pl.Expr:
+        # a division by a constant is not exact to the last digit
+        return (us / 1000).round(6)
+
     return rows.select(
         "serial_num",
         "kernel_type",
-        total_time=pl.col("total_us") / 1000,
-        dispatch_time=pl.col("dispatch_us") / 1000,
-        execution_time=pl.coalesce(run, (pl.col("total_us") - pl.col("dispatch_us")) / 1000),
+        total_time=ms(pl.col("total_us")),
+        dispatch_time=ms(pl.col("dispatch_us")),
+        execution_time=pl.coalesce(run.round(6), ms(pl.col("total_us") - pl.col("dispatch_us"))),
         run_start="run_start",
         run_end="run_end",
     )

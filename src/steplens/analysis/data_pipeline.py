@@ -1,0 +1,158 @@
+"""The data pipeline: its operations and queues, which of them holds up the others, and how often its queues ran empty."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+
+#: usage of a queue from which on it counts as full, and below which it counts as empty
+HIGH_USAGE, LOW_USAGE = 0.8, 0.6
+
+OPERATIONS: dict[str, pl.DataType] = {
+    "id": pl.Int32(),
+    "type": pl.String(),
+    "workers": pl.Int32(),
+    "parent": pl.Int32(),
+    "children": pl.List(pl.Int32()),
+    "queue_capacity": pl.Int64(),
+    "queue_sizes": pl.List(pl.Float64()),
+    "mean_size": pl.Float64(),
+    "usage": pl.Float64(),
+    "empty_share": pl.Float64(),
+}
+_OWN = ("id", "type", "workers", "queue_capacity")
+
+
+@dataclass(frozen=True)
+class QueueSummary:
+    """How often a queue was empty or full when a batch passed.
+
+    Attributes:
+        kind: "send" (host queue of sunk data), "iterate" (host queue) or "receive" (the device's queue).
+        batches: batches with a known queue size.
+        empty: batches at which it was empty.
+        full: batches at which it was as full as its capacity; None where the capacity is unknown.
+    """
+
+    kind: str
+    batches: int
+    empty: int
+    full: int | None
+
+
+def operations(trace: Trace) -> pl.DataFrame:
+    """The operations that have an output queue, breadth first from the last one; columns as in ``OPERATIONS``.
+
+    Operation 0 (where there is none: the one without a parent) is always the first row, with or without a queue. An
+    operation without a queue runs in the threads of its parent; it is left out, and its children become its parent's.
+    ``usage`` = mean size / capacity, ``empty_share`` = share of the samples at which the queue was empty.
+
+    Source: the ``pipeline_ops`` and ``pipeline_samples`` tables.
+    """
+    known = trace.pipeline_ops
+    if known is None:
+        return pl.DataFrame(schema=OPERATIONS)
+    rows = {row["id"]: row for row in known.with_columns(pl.col("type").cast(pl.String)).iter_rows(named=True)}
+    below: dict[int | None, list[int]] = {}
+    for number, row in rows.items():
+        below.setdefault(row["parent"], []).append(number)
+    root = 0 if 0 in rows else next(iter(below.get(None, rows)))
+    order: list[tuple[int, int | None]] = []
+    children: dict[int, list[int]] = {}
+    pending: deque[tuple[int, int | None]] = deque([(root, None)])
+    seen = {root}
+    while pending:
+        number, above = pending.popleft()
+        order.append((number, above))
+        children[number] = _with_queue(number, rows, below, seen)
+        pending.extend((child, number) for child in children[number])
+    sizes = (
+        trace.required("pipeline_samples")
+        .filter(pl.col("name").cast(pl.String) == "queue_size")
+        .sort("sample")
+        .group_by("op")
+        .agg(queue_sizes=pl.col("value"), mean_size=pl.col("value").mean(), empty_share=(pl.col("value") == 0).mean())
+        .collect()
+    )
+    table = pl.DataFrame(
+        [
+            {
+                **{key: rows[number][key] for key in ("id", "type", "workers", "queue_capacity")},
+                "parent": above,
+                "children": found,
+            }
+            for (number, above), found in zip(order, (children[number] for number, _ in order), strict=True)
+        ],
+        schema={name: OPERATIONS[name] for name in (*_OWN, "parent", "children")},
+    )
+    table = table.join(sizes, left_on="id", right_on="op", how="left", maintain_order="left")
+    capacity = pl.when(pl.col("queue_capacity") > 0).then("queue_capacity")
+    return table.with_columns(usage=pl.col("mean_size") / capacity).select(
+        pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items()
+    )
+
+
+def _with_queue(number: int, rows: dict[int, dict[str, object]], below: dict[int | None, list[int]], seen: set[int]) -> list[int]:
+    """The nearest operations below one that have a queue, in order."""
+    found = []
+    pending = list(reversed(below.get(number, [])))
+    while pending:
+        child = pending.pop()
+        if child in seen:
+            continue
+        seen.add(child)
+        if rows[child]["queue_capacity"] is not None:
+            found.append(child)
+        else:
+            pending.extend(reversed(below.get(child, [])))
+    return sorted(found)
+
+
+def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = LOW_USAGE) -> list[int]:
+    """The operations that hold up the pipeline, by the usage of the queues on both sides.
+
+    1. An operation whose input queues are all highly used and whose output queue is little used.
+    2. The sources, when every queue is little used.
+    3. The last operation, when every queue is highly used.
+
+    Args:
+        table: of ``operations``.
+        high: usage from which on a queue is highly used.
+        low: usage below which a queue is little used.
+
+    Returns:
+        their ids, in the order of the table; more than one kind never speaks.
+    """
+    usage = dict(table.drop_nulls("usage").select("id", "usage").iter_rows())
+    if not usage:
+        return []
+    if all(value >= high for value in usage.values()):
+        return [int(table["id"][0])]
+    if all(value < low for value in usage.values()):
+        leaves = table.filter((pl.col("children").list.len() == 0) & pl.col("usage").is_not_null())
+        return leaves["id"].to_list()
+    found = []
+    for number, children in table.select("id", "children").iter_rows():
+        inputs = [usage[child] for child in children or [] if child in usage]
+        if inputs and number in usage and min(inputs) >= high and usage[number] < low:
+            found.append(number)
+    return found
+
+
+def queue_summary(trace: Trace, kind: str) -> QueueSummary | None:
+    """How often the queue of one kind of batch was empty and full; None where it was not recorded."""
+    rows = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == kind).drop_nulls("queue_size").collect()
+    if not rows.height:
+        return None
+    capacity = rows.drop_nulls("queue_capacity")
+    full = int((capacity["queue_size"] >= capacity["queue_capacity"]).sum()) if capacity.height else None
+    return QueueSummary(kind, rows.height, int((rows["queue_size"] == 0).sum()), full)
+
+
+def host_queue(trace: Trace) -> QueueSummary | None:
+    """The queue on the host: that of sunk data, else that of the iterator."""
+    return queue_summary(trace, "send") or queue_summary(trace, "iterate")
