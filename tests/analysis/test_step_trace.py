@@ -37,12 +37,8 @@ def test_detail_table_equals_the_golden_file_cell_by_cell(job: str, golden: int)
 @pytest.mark.parametrize(
     ("job", "count", "expected"),
     [
-        ("JOB1", 20, {"total_ns": "130.4561", "interval_ns": "90.3536", "forward_backward_ns": "17.0945", "tail_ns": "23.0080"}),
-        (
-            "ERROR_JOB",
-            40,
-            {"total_ns": "130.4972", "interval_ns": "90.3735", "forward_backward_ns": "17.1141", "tail_ns": "23.0096"},
-        ),
+        ("JOB1", 20, ["130.4561", "90.3536", "17.0945", "23.0080"]),
+        ("ERROR_JOB", 40, ["130.4972", "90.3735", "17.1141", "23.0096"]),
     ],
 )
 def test_averages_leave_out_the_first_step_and_say_so(job: str, count: int, expected: list[str]) -> None:
