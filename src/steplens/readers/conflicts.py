@@ -50,7 +50,7 @@ def _kernels(trace: Trace, output: Path) -> str:
         return f"kernel_details.csv lists {len(rows)} kernels, the data that was read holds {count}"
     written = rows.cast(pl.Decimal(38, 6), strict=False).sum()
     if written is not None and abs(float(written) * 1000 - total) > _ROUNDING_NS * max(count, 1):
-        return f"the kernels of kernel_details.csv take {float(written):.3f} us, those of the data that was read {total / 1000:.3f} us"
+        return f"kernel_details.csv adds up to {float(written):.3f} us, the data that was read to {total / 1000:.3f} us"
     return ""
 
 
