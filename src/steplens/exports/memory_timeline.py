@@ -34,7 +34,7 @@ NO_CATEGORIES = (
     "that recorded, with record_shapes, profile_memory and with_stack (or with_modules)"
 )
 
-_DEVICE = re.compile(r"^(cpu|[a-z]{2,12}):?(\d{1,5})?$")
+_DEVICE = re.compile(r"^(cpu|cuda|npu|xpu|hip)(?::(\d{1,5}))?$")
 
 #: darkgreen, goldenrod, black, mediumpurple, red, mediumblue, royalblue, grey
 _COLOURS = (0x006400, 0xDAA520, 0x000000, 0x9370DB, 0xFF0000, 0x0000CD, 0x4169E1, 0x808080)
