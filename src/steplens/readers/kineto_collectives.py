@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from steplens.readers.kineto_structs import CollectiveArgs
+from steplens.trace.lookup import first_rows
 from steplens.trace.nesting import Int64Array, innermost, lanes, nest
 from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
 
@@ -244,11 +245,8 @@ def _launch_points(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if not calls.height:
         null = pl.lit(None, dtype=pl.Int64)
         return tasks.select(time=null, pid=null, tid=null)
-    points = calls.filter(pl.col("correlation") > 0).unique("correlation", keep="first")
-    points = points.select("correlation", "pid", "tid", time="start_ns")
-    return (
-        tasks.select("correlation").join(points, on="correlation", how="left", maintain_order="left").select("time", "pid", "tid")
-    )
+    row = first_rows(calls["correlation"], tasks.select(pl.when(pl.col("correlation") > 0).then("correlation")).to_series())
+    return pl.DataFrame({"time": calls["start_ns"].gather(row), "pid": calls["pid"].gather(row), "tid": calls["tid"].gather(row)})
 
 
 def _around(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:

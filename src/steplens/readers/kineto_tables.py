@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from steplens.readers.kineto_events import EventColumns
 from steplens.trace.checks import unmatched_flows
 from steplens.trace.health import HealthLog
+from steplens.trace.lookup import first_rows
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+_OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
 _DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 12: "XPU", 20: "NPU"}
 
 
@@ -140,9 +143,17 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
     pairs, lone_starts, lone_ends = [], [], []
     for category in sorted({text for half in (starts, ends) if half.height for text in half["category"].unique()}):
         first, last = (_half(half, category) for half in (starts, ends))
-        pairs.append(first.join(last, on=["kind", "flow_id"], suffix="_to"))
-        lone_starts.append(first.join(last, on="flow_id", how="anti").select("kind", "flow_id"))
-        lone_ends.append(last.join(first, on="flow_id", how="anti").select("kind", "flow_id"))
+        row = first_rows(last["flow_id"], first["flow_id"])
+        matched = row.is_not_null()
+        pairs.append(
+            pl.concat(
+                [first.filter(matched), last[row.drop_nulls()].rename(_OTHER_END).drop("kind", "flow_id")], how="horizontal"
+            )
+        )
+        lone_starts.append(first.filter(~matched).select("kind", "flow_id"))
+        lone = np.ones(last.height, dtype=bool)
+        lone[row.drop_nulls().to_numpy()] = False
+        lone_ends.append(last.filter(pl.Series(lone)).select("kind", "flow_id"))
     if not pairs:
         return pl.DataFrame()
     log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))

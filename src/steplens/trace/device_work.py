@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.trace.health import HealthLog
+from steplens.trace.lookup import first_rows
 from steplens.trace.nesting import Int64Array, Nesting, innermost
 from steplens.trace.schema import (
     COLLECTIVE,
@@ -77,7 +78,7 @@ def link_launches(
         tasks = tasks.with_columns(op=pl.coalesce("op", _around(tasks, lane, ops, nesting)))
     points = None
     if api is not None and "correlation" in tasks.columns and "correlation" in api.columns:
-        row = _first_rows(api["correlation"], tasks["correlation"])
+        row = first_rows(api["correlation"], tasks["correlation"])
         points = pl.DataFrame([api[name].gather(row).alias(f"launch_{name}") for name in ("start_ns", "pid", "tid")])
         points = points.rename({"launch_start_ns": "launch_ns"})
         launch = points["launch_ns"]
@@ -90,7 +91,7 @@ def link_launches(
             tasks = tasks.with_columns(external_id=own)
     if "external_id" in tasks.columns and "external_id" in ops.columns:
         is_operator = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
-        row = _first_rows(ops["external_id"].set(~is_operator, None), tasks["external_id"])
+        row = first_rows(ops["external_id"].set(~is_operator, None), tasks["external_id"])
         tasks = tasks.with_columns(op=pl.coalesce("op", ops["id"].gather(row)))
     if points is not None:
         left = (tasks["op"].is_null() & points["launch_ns"].is_not_null()).arg_true()
@@ -98,26 +99,6 @@ def link_launches(
             found = _around(points[left], lane, ops, nesting)
             tasks = tasks.with_columns(op=tasks["op"].scatter(left, found))
     return tasks
-
-
-def _first_rows(keys: pl.Series, wanted: pl.Series) -> pl.Series:
-    """Row of the first of ``keys`` that equals each wanted one; null where none does, and for null.
-
-    Numbers rise nearly everywhere in a trace, which makes the stable sort cheap.
-    """
-    rows = keys.is_not_null().arg_true().to_numpy() if keys.null_count() else None
-    values = keys.drop_nulls().to_numpy()
-    target = wanted.fill_null(0).to_numpy()
-    if not len(values):
-        nothing: pl.Series = pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(target))
-        return nothing
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    position = np.minimum(np.searchsorted(ordered, target), len(values) - 1)
-    missing = pl.Series(ordered[position] != target) | wanted.is_null()
-    found = order[position]
-    series: pl.Series = pl.Series(found if rows is None else rows[found], dtype=pl.UInt32).set(missing, None)
-    return series
 
 
 def _around(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
