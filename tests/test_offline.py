@@ -262,13 +262,33 @@ def test_strange_profiler_info_means_level0(make_run: Callable[..., Path], conte
     assert "profiler_info_0.json" in settings.notes[0]
 
 
-def test_the_database_is_reported_as_skipped(make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_types_choose_text_or_databases_or_both(make_run: Callable[..., Path]) -> None:
     path = make_run()
-    (found,) = offline.analyse(path, export_type=["text", "db"])
+    folder = path / rundir.OUTPUT_DIRECTORY
+    databases = {"ascend_pytorch_profiler_0.db", "analysis.db"}
+    (both,) = offline.analyse(path, export_type=["text", "db"])
+    assert both.ok
+    assert databases <= {file.name for file in folder.iterdir()}
+    assert (folder / "trace_view.json").is_file()
+    assert offline.analyse(path, export_type=["db", "text"])[0].already_complete
+    (only,) = offline.analyse(path, export_type="db")
+    assert not only.already_complete
+    assert {name for name, status in only.outputs.items() if status.status == "done"} == databases
+    assert {file.name for file in folder.iterdir()} == {*databases, rundir.COMPLETION_MARKER, rundir.STATUS_FILE}
+
+
+def test_results_of_another_profiler_stay_as_they_are(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_run()
+    folder = path / rundir.OUTPUT_DIRECTORY
+    folder.mkdir()
+    (folder / "trace_view.json").write_text("[]")
+    (found,) = offline.analyse(path, force=True)
     assert found.ok
-    assert found.outputs["ascend_pytorch_profiler_0.db"].reason == "database export is not available yet"
-    assert capsys.readouterr().err.count("[WARNING]") == 1
-    assert (path / rundir.OUTPUT_DIRECTORY / "trace_view.json").is_file()
+    assert "another analysis" in found.note
+    assert [file.name for file in folder.iterdir()] == ["trace_view.json"]
+    (again,) = offline.analyse(path, recompute=True, output=tmp_path / "again")
+    assert again.written_to == tmp_path / "again" / path.name
+    assert len((folder / "trace_view.json").read_text()) == 2
 
 
 @pytest.mark.parametrize("value", [0, -1, 10**6, "2", True])

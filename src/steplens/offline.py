@@ -27,7 +27,7 @@ from typing import IO
 from steplens import parent, rundir
 from steplens.collect import log
 from steplens.errors import InputError, SteplensError
-from steplens.readers import detect, run_directory
+from steplens.readers import contents, detect, run_directory
 from steplens.recompute import Comparison, compare
 from steplens.trace.health import ERROR, EVERYTHING, INFO, HealthFinding
 from steplens.trace.trace import Trace
@@ -46,7 +46,6 @@ from steplens.writers.result import (
 
 _TEXT = "text"
 _DATABASE = "db"
-_NO_DATABASE = "database export is not available yet"
 
 _RECOMPUTED = "recomputed"
 _SIDE_FILE_BYTES = 64 << 20
@@ -103,9 +102,8 @@ def analyse(
     left alone, so an interrupted analysis goes on where it stopped. A run that cannot be read, such as one whose process
     was killed while its window was open, does not keep the others from being analysed.
 
-    What holds results and no raw data that they could be made from (another profiler's files, a trace file) is never
-    changed: its results are written only with ``recompute`` or ``output``, into a folder of their own, and compared
-    with those that it holds.
+    The results of another profiler are never changed: new ones are written only with ``recompute`` or ``output``, into a
+    folder of their own, and compared with those that are there. The same holds for a trace file.
 
     Args:
         profiler_path: a run directory, a folder that holds some, or a trace file.
@@ -150,10 +148,10 @@ def analyse_run(
         found = detect.find_one(path)
         settings, recorded_exports = read_settings(path)
         exports = list(export_types) if export_types is not None else recorded_exports
-        if target is None and not found.format.in_place:
-            note = f"{found.reason}, so there is nothing to analyse; --recompute computes them again in a folder of their own"
+        if target is None and not _in_place(found):
+            note = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
             return RunResult(path, True, already_complete=True, note=note, written_to=path)
-        if not force and target is None and is_complete(path, settings, detect.sources(found)):
+        if not force and target is None and is_complete(path, settings, detect.sources(found), exports):
             return RunResult(path, True, already_complete=True, written_to=path, seconds=time.perf_counter() - begin)
         into = path if target is None else _prepare(found, target)
         with _run_log(into) as logger:
@@ -171,7 +169,7 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
     folder = output or Path(_RECOMPUTED)
     for found in detect.find_traces(top):
         target = None
-        if output is not None or (recompute and not found.format.in_place):
+        if output is not None or (recompute and not _in_place(found)):
             inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
             name = inside.name if inside.name.endswith(rundir.RUN_SUFFIX) else inside.name.split(".")[0] + rundir.RUN_SUFFIX
             target = folder / inside.parent / name
@@ -179,6 +177,14 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
                 raise InputError(target, "is the run itself", "Give another output folder")
         jobs.append((found.path, target))
     return jobs
+
+
+def _in_place(found: detect.Found) -> bool:
+    """Whether the results of ``found`` belong into its own run directory: it is raw data, and nobody else's results are there."""
+    if not found.format.in_place:
+        return False
+    output = found.path / rundir.OUTPUT_DIRECTORY
+    return not contents.has_results(output) or (output / rundir.STATUS_FILE).is_file()
 
 
 def _prepare(found: detect.Found, target: Path) -> Path:
@@ -203,14 +209,11 @@ def _analyse_run(
     except InputError as error:
         logger.error("%s", error)
         return _unreadable(found.path, into, settings, error)
-    unavailable = {_database_name(trace): _NO_DATABASE} if _DATABASE in exports else {}
-    if unavailable:
-        log.warning(f"{_NO_DATABASE}; text files are written for {found.path}")
     statuses = write_result(
         trace,
         into,
         settings,
-        unavailable=unavailable,
+        export_types=exports,
         on_output=lambda name: logger.info("writing %s", name),
         on_failure=lambda name, error: logger.error("%s failed", name, exc_info=error),
     )
@@ -266,8 +269,8 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
     return settings, [item for item in exports if item in (_TEXT, _DATABASE)] if isinstance(exports, list) else [_TEXT]
 
 
-def is_complete(path: Path, settings: Settings, sources: Sequence[Path]) -> bool:
-    """Whether a run has a complete result that is newer than its raw data and of the same level and result version."""
+def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
+    """Whether a run has a complete result that is newer than its raw data and of the same level, version and export types."""
     folder = path / rundir.OUTPUT_DIRECTORY
     try:
         marker_ns = (folder / rundir.COMPLETION_MARKER).stat().st_mtime_ns
@@ -278,7 +281,7 @@ def is_complete(path: Path, settings: Settings, sources: Sequence[Path]) -> bool
     outputs = status.get("outputs")
     if marker_ns < newest_ns or status.get("level") != settings.level or status.get("result_version") != RESULT_VERSION:
         return False
-    if not isinstance(outputs, dict):
+    if not isinstance(outputs, dict) or sorted(status.get("export_types", [])) != sorted(set(exports)):
         return False
     done = [name for name, output in outputs.items() if isinstance(output, dict) and output.get("status") == "done"]
     return bool(done) and all((folder / name).is_file() for name in done)
@@ -423,10 +426,6 @@ def _run_log(path: Path) -> Iterator[logging.Logger]:
         raise
     finally:
         handler.close()
-
-
-def _database_name(trace: Trace) -> str:
-    return f"ascend_pytorch_profiler_{trace.rank}.db" if trace.rank >= 0 else "ascend_pytorch_profiler.db"
 
 
 def _polars_panic() -> type[BaseException]:

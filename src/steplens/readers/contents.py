@@ -180,6 +180,11 @@ def _is_exported(prof: Path) -> bool:
     return any(name.endswith((".json", ".csv", ".db")) for name in _names(prof / EXPORT_DIRECTORY))
 
 
+def has_results(output: Path) -> bool:
+    """Whether the folder ``output`` holds result files or databases."""
+    return _result_names(_names(output))
+
+
 def _result_names(names: set[str]) -> bool:
     return any(name in names for name in _TEXT_RESULTS) or any(_RESULT_DATABASE.match(name) for name in names)
 
