@@ -200,14 +200,15 @@ class Agent:
             # A file that asks for nothing, such as a new one, is no request; but it may take one back.
             logs.file.info("%s was read, start_step is %d: nothing is captured", place.CONFIGURATION_FILE, NEVER)
             return
-        if not self._ledger.add(request):
-            return
+        with self._ledger.lock:
+            if not self._ledger.add(request):
+                return
+            if len(self._offers) >= _LARGEST_QUEUE:
+                self._ledger.end(request, REFUSED, f"{_LARGEST_QUEUE} requests are waiting already")
+            else:
+                self._offers.append(request)
+                self._attention = True
         logs.file.info("request %s by %s was read", id, origin)
-        if len(self._offers) >= _LARGEST_QUEUE:
-            self._ledger.end(request, REFUSED, f"{_LARGEST_QUEUE} requests are waiting already")
-        else:
-            self._offers.append(request)
-            self._attention = True
         self._write_record()
 
     def cannot_read(self, name: str, problem: str) -> None:
@@ -326,12 +327,13 @@ class Agent:
             self._generation = generation
 
     def _obey(self, decision: Decision, step: int) -> None:
-        request = self._ledger.get(decision.id)
-        if request is None:
-            if decision.start < self._attached_at:  # from before our time
-                return
-            request = Request(decision.id, decision.origin, decision.document)
-            self._ledger.add(request)
+        with self._ledger.lock:  # the watching thread may learn of it at this moment
+            request = self._ledger.get(decision.id)
+            if request is None:
+                if decision.start < self._attached_at:  # from before our time
+                    return
+                request = Request(decision.id, decision.origin, decision.document)
+                self._ledger.add(request)
         for waiting in [item for item in self._scheduled if item.id in decision.supersedes]:
             self._scheduled.remove(waiting)
             self._ledger.end(waiting, SUPERSEDED, "the configuration was saved again before it began")

@@ -104,6 +104,8 @@ def decide(
     stepping = [seat for seat in others if seat.step >= 0]
     lately = [seat.step for seat in stepping if now_ns - seat.step_ns < _STEPPED_LATELY_NS]
     apart = max([own_step, *lately]) - min([own_step, *lately]) > _TOGETHER
+    # One that hangs far from here, perhaps since it was restarted, is nobody to wait for.
+    stepping = [seat for seat in stepping if seat.step in lately or abs(seat.step - own_step) <= _TOGETHER]
     first = own_step if apart else max([own_step, *(seat.first_free for seat in stepping)])
     replaced = {id for decision in earlier for id in decision.supersedes}
     waiting = [

@@ -44,7 +44,7 @@ GENERATION = 2
 # words of a row
 PID, START, RANK, STEP, STEP_NS, DECIDING, BUSY_UNTIL, STATE = range(_ROW_WORDS)
 
-_LOCK_S = 0.05
+_LOCK_S = 2.0
 _KEPT_DECISIONS = 32
 _LARGEST_DECISIONS = 64 << 20
 
@@ -163,7 +163,7 @@ class Board:
 
     @contextlib.contextmanager
     def _locked(self, *, create: bool = False) -> Iterator[None]:
-        limit = time.monotonic() + (1.0 if create else _LOCK_S)
+        limit = time.monotonic() + _LOCK_S
         while True:
             if create and self._descriptor < 0:
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

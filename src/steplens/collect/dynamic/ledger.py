@@ -32,7 +32,8 @@ class Ledger:
         self._form = form
         self._rank = rank
         self._requests: dict[str, Request] = {}
-        self._lock = threading.RLock()
+        #: held while requests change; what others are told is consistent
+        self.lock = threading.RLock()
         self._complaints: set[str] = set()
 
     @property
@@ -51,7 +52,7 @@ class Ledger:
 
     def add(self, request: Request) -> bool:
         """Keep a request; False if it is known already."""
-        with self._lock:
+        with self.lock:
             if request.id in self._requests:
                 return False
             request.seen_ns = time.time_ns()
@@ -91,19 +92,19 @@ class Ledger:
 
     def end_all(self, reason: str) -> None:
         """Nothing more happens to any request."""
-        with self._lock:
+        with self.lock:
             for request in self._requests.values():
                 if request.state not in ENDED:
                     self.end(request, MISSED, reason)
 
     def records(self) -> list[dict[str, Any]]:
         """The requests as others may know them, oldest first."""
-        with self._lock:
+        with self.lock:
             return [request.record() for request in self._requests.values()]
 
     def states(self) -> list[tuple[str, str]]:
         """Ids and states, to see whether something has changed."""
-        with self._lock:
+        with self.lock:
             return [(request.id, request.state) for request in self._requests.values()]
 
     # --- messages

@@ -1,0 +1,404 @@
+"""One process and a framework that records nothing: when captures begin and end, and what is said about it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steplens.collect.dynamic import client, place
+from steplens.collect.dynamic.agent import Agent
+
+from . import fake_job
+
+
+class Run:
+    """An agent in this process, stepped by the test."""
+
+    def __init__(self, folder: Any, form: Any) -> None:
+        self.folder = folder
+        self.form = form
+        self.agent = Agent(folder.path, form, "test", "step()")
+        self.step_number = 0
+
+    def steps(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.agent.step()
+            self.step_number += 1
+
+    def steps_until(self, condition: Callable[[], Any]) -> None:
+        limit = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < limit
+            self.steps()
+            time.sleep(0.005)
+
+    def seen(self) -> list[str]:
+        return [request["state"] for request in self.requests()]
+
+    def requests(self) -> list[dict[str, Any]]:
+        return self.agent.record()["requests"]
+
+    def see(self, count: int) -> None:
+        """Wait until the watching thread has seen so many requests, without a step."""
+        limit = time.monotonic() + 20
+        while len(self.requests()) < count:
+            assert time.monotonic() < limit, self.requests()
+            time.sleep(0.005)
+
+    def captured(self) -> list[tuple[int, int]]:
+        """First and last step plus one of every capture that was saved."""
+        return [(capture.begun, capture.ended) for capture in self.form.captures if not capture._open]
+
+
+@pytest.fixture
+def run(folder: Any) -> Iterator[Callable[..., Run]]:
+    started: list[Run] = []
+
+    def start(**fields: Any) -> Run:
+        form = fake_job.FakeForm()
+        for name, value in fields.items():
+            setattr(form, name, value)
+        started.append(Run(folder, form))
+        return started[-1]
+
+    yield start
+    for item in started:
+        item.agent.close()
+
+
+def test_makes_the_documented_file_and_captures_nothing_by_it(folder: Any, run: Any) -> None:
+    job = run()
+    text = folder.file.read_text()
+    assert text.startswith('{\n    "activities": [\n        "CPU",\n        "NPU"\n    ],\n    "prof_dir": "./",\n')
+    assert json.loads(text)["start_step"] == 0
+    job.steps(20)
+    time.sleep(0.3)
+    job.steps(20)
+    assert job.requests() == [] and job.captured() == []
+
+
+def test_leaves_an_existing_file_alone_and_follows_it_from_the_first_step(folder: Any, run: Any) -> None:
+    folder.edit(start_step=1, active=2)
+    before = folder.file.read_bytes()
+    job = run()
+    job.steps(5)
+    assert folder.file.read_bytes() == before
+    assert job.captured() == [(1, 3)]
+
+
+def test_begins_at_the_next_step(folder: Any, run: Any) -> None:
+    job = run()
+    job.steps(3)
+    folder.edit(active=2, warmup=1)
+    job.see(1)
+    job.steps(6)
+    assert job.captured() == [(4, 7)]
+    (request,) = job.requests()
+    assert (request["state"], request["start_step"], request["warmup"], request["stop_step"]) == ("done", 4, 1, 7)
+    assert json.loads((Path(request["result"]) / "steps.json").read_text())[:2] == [4, 7]
+
+
+def test_waits_for_the_step_that_is_asked_for(folder: Any, run: Any) -> None:
+    job = run()
+    folder.edit(start_step=9)
+    job.see(1)
+    job.steps(8)
+    record = job.agent.record()
+    assert (record["state"], record["profiler_status"]) == ("ready", "2")
+    assert (record["current_step"], record["start_step"], record["stop_step"]) == ("8", "9", "10")
+    job.steps(1)
+    assert job.agent.record()["profiler_status"] == "1"
+    job.steps(1)
+    assert job.agent.record()["profiler_status"] == "0"
+    assert job.captured() == [(9, 10)]
+
+
+def test_a_step_that_has_passed_has_no_effect(folder: Any, run: Any, capfd: Any) -> None:
+    job = run()
+    job.steps(5)
+    folder.edit(start_step=4)
+    job.see(1)
+    job.steps(10)
+    (request,) = job.requests()
+    assert request["state"] == "refused"
+    assert "start_step 4 is not after the step that runs, which is 6" in request["reason"]
+    assert "start_step 4" in capfd.readouterr().err and "start_step 4" in folder.log()
+    assert job.captured() == []
+
+
+def test_a_new_save_replaces_one_that_waits(folder: Any, run: Any) -> None:
+    job = run()
+    folder.edit(start_step=1000)
+    job.see(1)
+    job.steps(3)
+    folder.edit(start_step=6)
+    job.see(2)
+    job.steps(10)
+    assert job.seen() == ["superseded", "done"]
+    assert job.captured() == [(6, 7)]
+
+
+def test_a_save_with_step_0_takes_a_waiting_one_back(folder: Any, run: Any) -> None:
+    job = run()
+    folder.edit(start_step=10)
+    job.see(1)
+    job.steps(2)
+    folder.edit(start_step=0)
+    job.see(2)
+    job.steps(20)
+    assert job.seen() == ["superseded", "refused"]
+    assert job.captured() == []
+
+
+def test_of_the_saves_during_a_capture_the_last_one_follows_it(folder: Any, run: Any) -> None:
+    job = run()
+    folder.edit(active=5)
+    job.see(1)
+    job.steps(2)
+    for number, active in ((2, 1), (3, 2), (4, 3)):
+        folder.edit(active=active)
+        job.see(number)
+    job.steps(10)
+    assert job.seen() == ["done", "superseded", "superseded", "done"]
+    assert job.captured() == [(1, 6), (6, 9)]
+
+
+def test_every_trigger_during_a_capture_gets_its_turn(folder: Any, run: Any) -> None:
+    job = run()
+    job.steps(1)
+    results = str(folder.results)
+    for number, active in enumerate((3, 1, 2), start=1):
+        client.send(folder.path, {"start_step": -1, "active": active, "prof_dir": results})
+        job.see(number)
+    job.steps(12)
+    assert job.seen() == ["done"] * 3
+    assert job.captured() == [(2, 5), (5, 6), (6, 8)]
+
+
+def test_a_trigger_from_before_the_start_is_not_for_this_job(folder: Any, run: Any) -> None:
+    folder.path.mkdir()
+    client.send(folder.path, {"start_step": -1})
+    job = run()
+    time.sleep(0.3)
+    job.steps(10)
+    assert job.requests() == []
+
+
+def test_start_captures_from_here_on_whatever_the_file_says(folder: Any, run: Any, capfd: Any) -> None:
+    job = run()
+    job.steps(3)
+    document = {"active": 2, "start_step": 100, "prof_dir": str(folder.results)}
+    job.agent.start(document)
+    job.agent.start(document)
+    assert "start() has no effect, a capture is running" in capfd.readouterr().err
+    job.steps(5)
+    job.agent.start(document)
+    job.steps(5)
+    assert job.captured() == [(3, 5), (8, 10)]
+
+
+def test_start_obeys_the_list_of_ranks(folder: Any, run: Any) -> None:
+    job = run(rank=1, world_size=2)
+    job.agent.start({"is_rank": True, "rank_list": [0, 2], "prof_dir": str(folder.results)})
+    job.agent.start({"is_rank": True, "rank_list": [1], "prof_dir": str(folder.results)})
+    job.steps(3)
+    assert job.seen() == ["refused", "done"]
+    assert job.requests()[0]["reason"] == "rank 1 is not in rank_list"
+
+
+def test_a_save_during_start_follows_it(folder: Any, run: Any) -> None:
+    job = run()
+    job.steps(1)
+    job.agent.start({"active": 3, "prof_dir": str(folder.results)})
+    folder.edit(active=2)
+    job.see(2)
+    job.steps(10)
+    assert job.captured() == [(1, 4), (4, 6)]
+
+
+def test_steps_can_be_counted_from_elsewhere(folder: Any, run: Any, capfd: Any) -> None:
+    job = run()
+    job.steps(1)
+    job.agent.set_step(500)
+    folder.edit(start_step=503, active=2)
+    job.see(1)
+    job.steps(4)
+    job.agent.set_step(0)
+    assert "set_state() has no effect while a capture is running" in capfd.readouterr().err
+    job.steps(1)
+    assert job.captured() == [(503, 505)]
+
+
+@pytest.mark.parametrize("when", ["begin", "step", "finish"])
+def test_a_capture_that_fails_leaves_the_training_and_the_next_capture_alone(folder: Any, run: Any, when: str) -> None:
+    job = run()
+    folder.edit(active=4, metadata={"fail": when})
+    job.see(1)
+    job.steps(8)
+    folder.edit(active=2)
+    job.see(2)
+    job.steps(8)
+    failed, done = job.requests()
+    assert (failed["state"], failed["reason"]) == ("failed", f"RuntimeError: cannot {when}")
+    assert done["state"] == "done"
+    assert job.captured()[-1] == (9, 11)
+    assert f"cannot {when}" in folder.log()
+
+
+def test_an_obstacle_is_a_reason(folder: Any, run: Any) -> None:
+    job = run()
+    job.steps(1)
+    job.form.hindrance = "another profiler is recording"
+    assert job.agent.record()["why_not"] == "another profiler is recording"
+    folder.edit()
+    job.see(1)
+    job.steps(2)
+    assert job.requests()[0]["reason"] == "another profiler is recording"
+
+
+def test_the_end_of_the_program_closes_the_capture(folder: Any, run: Any, capfd: Any) -> None:
+    job = run()
+    folder.edit(active=10)
+    job.see(1)
+    job.steps(4)
+    job.agent.close()
+    assert job.captured() == [(1, 4)]
+    (participant,) = folder.processes()
+    (request,) = participant.requests
+    assert participant.state == "exited"
+    assert (request["state"], request["start_step"], request["stop_step"]) == ("done", 1, 5)
+    assert "7 steps early: the program ends" in request["reason"]
+    assert "the program ends" in capfd.readouterr().err
+
+
+def test_a_program_that_captured_nothing_leaves_nothing_to_meet_at(folder: Any, run: Any) -> None:
+    job = run()
+    job.steps(3)
+    assert len(folder.processes()) == 1
+    job.agent.close()
+    assert folder.processes() == []
+    assert list(job.agent.place.iterdir()) == []
+    assert not any(thread.name == "steplens dynamic" for thread in threading.enumerate())
+
+
+def test_a_bad_file_is_a_problem_until_it_is_a_good_one(folder: Any, run: Any, capfd: Any) -> None:
+    job = run()
+    folder.file.write_text("{")
+    job.steps_until(lambda: job.agent.record()["problem"])
+    assert "profiler_config.json is not valid JSON" in folder.processes()[0].problem
+    job.steps(5)
+    folder.edit()
+    job.see(1)
+    job.steps(3)
+    assert job.agent.record()["problem"] == ""
+    assert job.captured() == [(job.captured()[0][0], job.captured()[0][0] + 1)]
+    assert capfd.readouterr().err.count("is not valid JSON") == 1
+    assert folder.log("monitor_dp_").count("is not valid JSON") == 1
+
+
+def test_a_step_that_fails_again_and_again_gives_up_and_never_raises(run: Any, monkeypatch: Any, capfd: Any) -> None:
+    job = run()
+    job.steps(1)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("mine")
+
+    monkeypatch.setattr(job.agent, "_hear", broken)
+    job.agent._attention = True
+    for _ in range(5):
+        job.agent._attention = True
+        job.agent.step()
+    assert job.agent.record()["why_not"] == "its dynamic profile failed, see its log"
+    assert capfd.readouterr().err.count("ZeroDivisionError") == 1
+
+
+def test_without_a_place_to_meet_it_captures_alone(folder: Any, run: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "file"))
+    job = run()
+    folder.edit(active=2)
+    job.see(1)
+    job.steps(5)
+    assert job.captured() == [(1, 3)]
+
+
+def test_a_place_that_belongs_to_somebody_else_is_not_used(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path))
+    place.root().mkdir(mode=0o777)
+    place.root().chmod(0o777)
+    assert run().agent.place is None
+
+
+def test_folders_and_files_are_private(run: Any) -> None:
+    job = run()
+    job.steps(1)
+    assert job.agent.place.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 or path.is_socket() for path in job.agent.place.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_for_the_caller(tmp_path: Path, run: Any) -> None:
+    (tmp_path / "config").write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        Agent(tmp_path / "config" / "folder", fake_job.FakeForm(), "test", "step()")
+
+
+def test_logs_are_kept_to_200_kib_and_one_older_file(folder: Any, run: Any) -> None:
+    job = run()
+    for number in range(3000):
+        job.agent._ledger.logs.actions.info("line %05d %s", number, "x" * 150)
+    files = sorted(path for path in (folder.path / "log").iterdir() if path.name.startswith("dp_"))
+    assert [path.name.endswith(".log.1") for path in files] == [False, True]
+    assert all(150 * 1024 < path.stat().st_size <= 200 * 1024 for path in files[1:])
+    assert files[0].stat().st_size <= 200 * 1024
+    assert "line 02999" in files[0].read_text()
+    assert oct(files[0].stat().st_mode & 0o777) == "0o640"
+    assert files[0].name == f"dp_{os.uname().nodename}_{os.getpid()}_rank_-1.log"
+    line = files[0].read_text().splitlines()[-1]
+    assert f"[INFO] [{os.getpid()}] " in line and line[4] == "-" and ".py: line 02999" in line
+
+
+def test_questions_that_make_no_sense_are_survived(folder: Any, run: Any) -> None:
+    import socket
+
+    job = run()
+    (path,) = job.agent.place.glob("*.sock")
+    for question in (b"", b"\n", b"[]\n", b"{" * 70_000, b"\xff\n", b'{"ask": "look"}\n'):
+        with socket.socket(socket.AF_UNIX) as connection, place.socket_address(path) as address:
+            connection.connect(address)
+            connection.sendall(question)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(5)
+            with contextlib.suppress(ConnectionResetError):  # of a question that is too long the rest is not read
+                while connection.recv(1 << 16):
+                    pass
+    (participant,) = folder.processes()
+    assert participant.answered
+
+
+def test_a_forked_child_does_not_answer_for_its_parent(folder: Any, run: Any) -> None:
+    job = run()
+    job.steps(1)
+    child = os.fork()
+    if child == 0:
+        try:
+            job.agent.abandon()
+            job.agent.step()
+            job.agent.close()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    (participant,) = folder.processes()
+    assert participant.answered and participant.alive and participant.step == 1
+    folder.edit()
+    job.see(1)
+    job.steps(3)
+    assert job.captured() == [(2, 3)]
