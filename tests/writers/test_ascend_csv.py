@@ -87,6 +87,12 @@ def test_metrics_of_a_database_are_named_and_scaled_as_in_the_text_files(text: C
     }
 
 
+def test_a_category_does_not_pass_for_the_type_of_an_npus_task(text: Callable[..., str]) -> None:
+    tasks = [kernel("conv_1", 1, 2, type="convolution", category="convolution", core=core) for core in ("AI_CORE", "CUDA")]
+    assert [row["Type"] for row in rows(text(kernel_details.write, build(kernels=tasks[:1])))] == ["N/A"]
+    assert [row["Type"] for row in rows(text(kernel_details.write, build(kernels=tasks[1:])))] == ["convolution"]
+
+
 def test_op_statistic_counts_computing_tasks_only(text: Callable[..., str]) -> None:
     assert text(op_statistic.write, ascend_run()) == (
         "OP Type,Core Type,Count,Total Time(us),Min Time(us),Avg Time(us),Max Time(us),Ratio(%)\r\n"

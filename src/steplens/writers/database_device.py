@@ -23,7 +23,7 @@ from steplens.writers.database_layout import (
 )
 from steplens.writers.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.metrics import metric_rows
-from steplens.writers.output import NPU, Output, device_kind, used_devices
+from steplens.writers.output import NPU, Output, device_kind, used_devices, with_own_types
 from steplens.writers.text import NOT_AVAILABLE, distinct_texts
 from steplens.writers.trace_device import KERNEL_PREFIX, overlap_lanes
 
@@ -72,7 +72,7 @@ def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections
     trace = output.trace
     npu = device_kind(trace) == NPU
     tasks = (
-        trace.required("kernels").with_columns(connection=pl.lit(found.kernels)).filter(hardware_tasks(trace)).sort("start_ns")
+        with_own_types(trace).with_columns(connection=pl.lit(found.kernels)).filter(hardware_tasks(trace)).sort("start_ns")
     ).collect()
     kind = pl.col("kind").cast(pl.String)
     types = tasks.select(_task_type(trace, npu)).to_series()

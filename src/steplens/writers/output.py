@@ -118,7 +118,19 @@ def listed_tasks(trace: Trace) -> pl.LazyFrame:
     kinds = [KIND_COMPUTE, KIND_COMMUNICATION]
     if device_kind(trace) != NPU:
         kinds.append(KIND_COPY)
-    return trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(kinds) | pl.col("kind").is_null())
+    return with_own_types(trace).filter(pl.col("kind").cast(pl.String).is_in(kinds) | pl.col("kind").is_null())
+
+
+def with_own_types(trace: Trace) -> pl.LazyFrame:
+    """``kernels`` with the types that the source itself names; an NPU's task without one has none.
+
+    The clients compute with an NPU's types: a category in place of an unknown one would end up in their sums.
+    """
+    kernels = trace.required("kernels")
+    if device_kind(trace) != NPU:
+        return kernels
+    is_category = pl.col("type").cast(pl.String) == pl.col("category").cast(pl.String)
+    return kernels.with_columns(type=pl.when(~is_category.fill_null(False)).then("type"))
 
 
 def used_devices(trace: Trace) -> list[int]:

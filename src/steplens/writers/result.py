@@ -209,7 +209,8 @@ def write_result(
         }
         statuses = {name: future.result() for name, future in running.items()}
     statuses.update({name: OutputStatus(SKIPPED, reason) for name, reason in (unavailable or {}).items()})
-    write_status(run_directory, statuses, level=settings.level, base_time_ns=base_ns, notes=list(settings.notes))
+    more = {"level": settings.level, "export_types": list(export_types), "base_time_ns": base_ns, "notes": list(settings.notes)}
+    write_status(run_directory, statuses, **more)
     if complete(statuses):
         rundir.write_bytes(folder / rundir.COMPLETION_MARKER, b"")
     return statuses
