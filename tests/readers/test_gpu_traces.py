@@ -475,6 +475,8 @@ HOSTILE: dict[str, Event] = {
     ),
     "memory_of_text": copy(1, 0, 1, bytes="many", **{"memory bandwidth (GB/s)": "inf"}),
     "no_name": {**copy(1, 0, 1), "name": ""},
+    "thread_of_much": {"ph": "M", "name": "thread_name", "pid": 2**80, "tid": -(2**63) - 1, "args": {"name": "x"}},
+    "arrow_of_much": {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 2**70, "pid": 2**70, "tid": 1, "ts": 1e300},
 }
 
 

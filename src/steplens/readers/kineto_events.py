@@ -28,6 +28,9 @@ COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 #: how much of a piece is looked at to find how its times are written
 _FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
 
+#: no column holds numbers from here on
+_NUMBERS = 1 << 63
+
 _TASKS = "tasks"
 _CALLS = "calls"
 _DEVICE_RANGES = "device_ranges"
@@ -211,6 +214,8 @@ class EventColumns:
 
     def _metadata(self, event: Metadata) -> None:
         if event.args is None or not isinstance(event.args.name, str) or not isinstance(event.pid, int):
+            return
+        if not all(-_NUMBERS <= number < _NUMBERS for number in (event.pid, event.tid) if isinstance(number, int)):
             return
         if event.name == "process_name":
             self.process_names[event.pid] = event.args.name
