@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -536,3 +538,41 @@ def test_random_damage_never_escapes_as_another_error(tmp_path: Path) -> None:
             "marks",
             "flows",
         }
+
+
+NAMES = [
+    f"void at::native::vectorized_elementwise_kernel<4, at::native::Functor{number}<float>, {'char*, ' * 40}>()"
+    for number in range(50)
+]
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from steplens.readers import kineto
+trace = kineto.read(Path(sys.argv[1]))
+print(trace.kernels.height, sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+"""
+
+
+@pytest.mark.slow
+def test_memory_stays_below_the_size_of_a_large_file(tmp_path: Path) -> None:
+    """Two processes read it; what they need is their libraries and the columns, not the text and not an object per event."""
+    path = tmp_path / "large.json"
+    count = 80_000
+    with path.open("w") as handle:
+        handle.write('{\n  "schemaVersion": 1,\n  "traceEvents": [\n  ')
+        for number in range(count):
+            at = 40.0 * number
+            events = (
+                op("aten::mm", at, 30, number),
+                launch(number + 1, at + 5),
+                kernel(number + 1, at + 20, 15, NAMES[number % 50]),
+            )
+            for one in events:
+                handle.write(json.dumps(one, indent=4).replace("\n", "\n  ") + ",\n  ")
+        handle.write('{"ph": "M", "name": "x"}\n  ]}')
+    assert path.stat().st_size > 100e6
+    done = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
+    kernels, peak_kb = map(int, done.stdout.split())
+    assert kernels == count
+    assert peak_kb * 1024 < 450e6
