@@ -537,6 +537,27 @@ def test_hostile_names_are_values(result: Callable[..., Any]) -> None:
     assert database.rows("SELECT count(*) FROM TASK") == [(1,)]
 
 
+def test_numbers_that_damaged_data_has_fail_nothing(result: Callable[..., Any]) -> None:
+    huge = 2**63 - 1
+    tasks = [
+        kernel("k", 1, 2, id=7, core="AI_CORE", correlation=huge, stream=huge, model_id=-huge, op=10**9),
+        kernel("k", 2, 3, id=7, core="AI_CORE", correlation=-5, device=2**31 - 1),
+        kernel("k", 3, 4, id=8, core="AI_CORE", correlation=MISSING),
+        kernel("k", 3, 4, id=9, core="AI_CORE", correlation=3),
+    ]
+    queue = {"correlation": huge, "pid": PID, "enqueue_tid": huge, "enqueue_start_ns": ns(1), "enqueue_end_ns": ns(2)}
+    api = [{"name": "launch", "layer": "node", "start_ns": ns(1), "end_ns": ns(2), "correlation": 3, "tid": huge}] * 2
+    metrics = [{"kernel": 9, "name": "m", "value": value} for value in (float("nan"), float("inf"), 2.5)]
+    _, database, _ = result(
+        build(ops=[op("a", 1, 2, tid=-1, sequence=huge)], kernels=tasks, task_queue=[queue], api=api, kernel_metrics=metrics)
+    )
+    connections = [number for (number,) in database.rows("SELECT connectionId FROM TASK ORDER BY startNs, globalTaskId")]
+    assert connections == [4, 5, 6, 3]
+    assert database.rows("SELECT connectionId FROM CANN_API") == [(3,), (7,)]
+    assert database.rows("SELECT globalTaskId FROM COMPUTE_TASK_INFO") == [(7,), (8,), (9,)]
+    assert database.rows("SELECT globalTaskId, value FROM TASK_PMU_INFO") == [(9, 2.5)]
+
+
 def test_a_failure_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise RuntimeError("disk full")

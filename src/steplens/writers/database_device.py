@@ -120,6 +120,7 @@ def _task_type(trace: Trace, npu: bool) -> pl.Expr:
 
 
 def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None:
+    tasks = tasks.unique("id", keep="first", maintain_order=True)
     texts = {column: pl.lit(file.text_ids(tasks[source], missing=NOT_AVAILABLE)) for column, source in _COMPUTE_TEXTS.items()}
     texts |= {column: pl.lit(_shape_ids(file, tasks[source], npu)) for column, source in _SHAPES.items()}
     compiled_before = pl.Series([None], dtype=pl.Int64).new_from_index(0, tasks.height).fill_null(file.text_id("static"))

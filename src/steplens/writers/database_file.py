@@ -28,12 +28,14 @@ class DatabaseFile:
     """A new SQLite file, for the time of a ``with`` block; its rows are there once the block has ended without an error.
 
     Args:
-        path: a file that does not exist yet. It needs no journal: whoever writes it renames it when it is complete.
+        path: the file; what an interrupted process left there is removed. It needs no journal: whoever writes it renames it
+            when it is complete.
         layout: table -> columns, as in ``database_layout``.
     """
 
     def __init__(self, path: Path, layout: Mapping[str, str]) -> None:
         self._layout = layout
+        path.unlink(missing_ok=True)
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._tables: set[str] = set()
         self._texts: dict[str, int] = {}

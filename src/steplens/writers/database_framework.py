@@ -7,7 +7,7 @@ import polars as pl
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
 from steplens.writers.database_layout import API_TYPES
-from steplens.writers.links import Connections, forward_backward, launched_by
+from steplens.writers.links import Connections, forward_backward, launched_by, usable_connection
 from steplens.writers.memory_record import APP, memory_record
 from steplens.writers.operator_memory import CANN_PREFIX, allocations
 from steplens.writers.output import NothingToWriteError, Output
@@ -53,7 +53,7 @@ def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections
             connections.append(
                 numbered.drop_nulls("correlation").select(id="connectionId", connectionId=found.framework + pl.col("correlation"))
             )
-        queue_ids = max(int(queue["correlation"].max() or 0), 0) + 1  # type: ignore[arg-type]
+        queue_ids = int(queue.select(usable_connection().max()).item() or 0) + 1
     ops = output.trace.ops
     if ops is not None:
         links = _links(output, found, found.framework + queue_ids)
@@ -96,7 +96,7 @@ def _queue_side(file: DatabaseFile, queue: pl.DataFrame, side: str, pid: int) ->
     )
     name = pl.col("name").cast(pl.String)
     names = rows.select(pl.when(name.fill_null("") == "").then(pl.lit(side)).otherwise(pl.concat_str(pl.lit(f"{side}@"), name)))
-    return _calls(file, rows, names.to_series(), pid, "queue", pl.col("correlation"))
+    return _calls(file, rows, names.to_series(), pid, "queue", usable_connection().alias("correlation"))
 
 
 def _links(output: Output, found: Connections, pairs_from: int) -> pl.DataFrame:

@@ -15,6 +15,8 @@ from steplens.writers.output import NPU, device_kind
 _FRAMEWORK_CONNECTIONS = 5 << 28
 #: what a source says of a task without connection
 _NO_CONNECTION = 4294967295
+#: larger ones come from damaged data; sums with them would not fit into a column
+_LARGEST_CONNECTION = 1 << 40
 
 _NODE = "node"
 
@@ -121,9 +123,14 @@ def inner_tasks(trace: Trace) -> pl.DataFrame | None:
     return details.unique("kernel", keep="first", maintain_order=True) if details.height else None
 
 
-def _correlations(trace: Trace, table: str) -> pl.Series:
+def usable_connection() -> pl.Expr:
+    """The column ``correlation``, null where it stands for nothing or can be no number of a connection."""
     known = pl.col("correlation")
-    return trace.required(table).select(pl.when(known != _NO_CONNECTION).then(known)).collect().to_series()
+    return pl.when((known != _NO_CONNECTION) & known.is_between(0, _LARGEST_CONNECTION)).then(known)
+
+
+def _correlations(trace: Trace, table: str) -> pl.Series:
+    return trace.required(table).select(usable_connection()).collect().to_series()
 
 
 def _filled(ids: pl.Series, next_id: int) -> tuple[pl.Series, int]:

@@ -51,7 +51,8 @@ def metric_rows(trace: Trace) -> pl.DataFrame:
 
 
 def _rows(trace: Trace) -> pl.DataFrame:
-    return trace.required("kernel_metrics").with_columns(pl.col("name").cast(pl.String)).drop_nulls().collect()
+    rows = trace.required("kernel_metrics").with_columns(pl.col("name").cast(pl.String)).drop_nulls()
+    return rows.filter(pl.col("value").is_finite()).collect()
 
 
 def _text_name(name: str) -> str:

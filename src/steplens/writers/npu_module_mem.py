@@ -36,7 +36,7 @@ def module_memory(output: Output) -> pl.DataFrame:
     unit = pl.col("unit").cast(pl.String).fill_null(_DEFAULT_UNIT)
     return (
         output.trace.required("counters")
-        .filter(pl.col("group").cast(pl.String) == MODULE_MEMORY)
+        .filter((pl.col("group").cast(pl.String) == MODULE_MEMORY) & pl.col("value").is_finite())
         .select(
             "name",
             "time_ns",
