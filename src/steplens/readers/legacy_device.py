@@ -26,11 +26,13 @@ from steplens.trace.health import (
     STEP_TIMES,
     HealthLog,
 )
-from steplens.trace.schema import KIND_COMPUTE
+from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE, RECEIVE, SEND
 from steplens.trace.trace import Trace
 
 #: in a graph that fills the data queue in a step of its own
 _QUEUE_GRAPH = "Default/InitDataSetQueue"
+#: operations by the names that MindSpore gives them, "AllReduce-op4542"
+_OPERATION = r"(?i)(allreduce|allgather|reducescatter|alltoallv?|broadcast|receive|send)"
 _EVENTS = ("kernels", "step_points", "pipeline_ops", "pipeline_batches", "source_tables")
 
 
@@ -144,6 +146,7 @@ def step_tables(points: pl.DataFrame, collectives: pl.DataFrame, device: int) ->
     training = points.join(
         models.sort("len", "last", descending=True).head(1).select("model_id"), on="model_id", how="semi", nulls_equal=True
     ).sort("start_ns", maintain_order=True)
+    named = pl.col("name").cast(pl.String)
     ordered = training.unique("step", keep="first", maintain_order=True)
     return {
         "step_points": points,
@@ -155,7 +158,12 @@ def step_tables(points: pl.DataFrame, collectives: pl.DataFrame, device: int) ->
             "stream",
             "start_ns",
             end_ns=pl.max_horizontal("start_ns", "end_ns"),
-            kind=pl.lit("collective"),
+            kind=pl.when(named.str.contains("(?i)receive"))
+            .then(pl.lit(RECEIVE))
+            .when(named.str.contains("(?i)send"))
+            .then(pl.lit(SEND))
+            .otherwise(pl.lit(COLLECTIVE)),
+            operation=named.str.extract(_OPERATION).str.to_lowercase(),
             device=pl.lit(device, dtype=pl.Int32),
         ),
     }
@@ -166,9 +174,7 @@ def _core_kernels(logs: LegacyFiles, device: int, framework: pl.DataFrame, healt
     if not slices:
         return pl.DataFrame()
     if not framework.height:
-        message = (
-            "the task scheduler's log cannot be read without the framework's list of tasks (task_desc_info)"
-        )
+        message = "the task scheduler's log cannot be read without the framework's list of tasks (task_desc_info)"
         health.add("missing_file", ERROR, 1, message, KERNEL_CALLS)
         return pl.DataFrame()
     records = legacy_hwts.decode(joined(slices, health, (KERNEL_CALLS, KERNEL_TIMES)), health)
