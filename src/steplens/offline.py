@@ -148,6 +148,9 @@ def analyse_run(
         found = detect.find_one(path)
         settings, recorded_exports = read_settings(path)
         exports = list(export_types) if export_types is not None else recorded_exports
+        if target is not None and export_types is None and _TEXT not in exports:
+            # what is recomputed is compared, and text is what can be compared
+            exports = [_TEXT, *exports]
         if target is None and not _in_place(found):
             note = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
             return RunResult(path, True, already_complete=True, note=note, written_to=path)
@@ -257,7 +260,8 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
             notes.append(f"{files[0].name} names no known profiler level, {LEVEL0} is assumed")
         level = LEVEL0
     activities = common.get("activities")
-    switches = {key: value for key, value in common.items() if isinstance(value, bool)}
+    named = {**{key.removeprefix("_"): value for key, value in experimental.items()}, **common}
+    switches = {key: value for key, value in named.items() if isinstance(value, bool)}
     settings = Settings(
         level=level,
         switches=switches,

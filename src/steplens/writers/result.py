@@ -162,7 +162,6 @@ def write_result(
     settings: Settings,
     *,
     export_types: Sequence[str] = (TEXT,),
-    unavailable: Mapping[str, str] | None = None,
     files: Sequence[OutputFile] = OUTPUT_FILES,
     on_failure: Callable[[str, BaseException], None] = lambda name, error: None,
     on_output: Callable[[str], None] = lambda name: None,
@@ -175,7 +174,6 @@ def write_result(
         settings: decides which outputs are due.
         export_types: "text", "db" or both. What an earlier analysis left of the other one is removed: the clients read a
             database in place of the text files beside it, whichever is older.
-        unavailable: outputs that were asked for and cannot be written, with the reason.
         files: the table of outputs, for tests.
         on_failure: called with the file name and the exception of each output that failed, from any thread.
         on_output: called with the name of each output before it is written, from any thread.
@@ -208,7 +206,6 @@ def write_result(
             for name, file in due.items()
         }
         statuses = {name: future.result() for name, future in running.items()}
-    statuses.update({name: OutputStatus(SKIPPED, reason) for name, reason in (unavailable or {}).items()})
     more = {"level": settings.level, "export_types": list(export_types), "base_time_ns": base_ns, "notes": list(settings.notes)}
     write_status(run_directory, statuses, **more)
     if complete(statuses):
