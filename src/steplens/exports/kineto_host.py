@@ -9,7 +9,7 @@ import polars as pl
 from steplens.exports.json_events import chunks, head, members, number_member, quoted, text_member, write
 from steplens.exports.kineto_links import Twin
 from steplens.exports.kineto_text import shapes_json, types_json
-from steplens.trace.schema import BLOCK_FREE, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
+from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.writers.links import forward_backward
 from steplens.writers.output import NPU
 from steplens.writers.text import microseconds, render_distinct
@@ -18,6 +18,8 @@ _DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 
 #: what every tool takes for a call that launches device work
 _RUNTIME = "cuda_runtime"
+#: by these names alone HolisticTraceAnalysis knows what launches
+_LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
 
 #: what the name of a call of CANN starts with, by its layer
 _CANN_PREFIXES = {
@@ -121,17 +123,22 @@ def _runtime_calls(twin: Twin) -> None:
     calls = twin.trace.api
     if calls is None:
         return
-    layer = pl.col("layer").cast(pl.String)
-    on_npu = twin.device_kind == NPU
-    prefix = layer.replace_strict(_CANN_PREFIXES, default="", return_dtype=pl.String) if on_npu else pl.lit("")
-    category = pl.lit(_RUNTIME) if on_npu else layer.fill_null(_RUNTIME)
-    name = pl.concat_str(prefix, pl.col("name").cast(pl.String).fill_null(""))
-    calls = calls.with_columns(called=pl.concat_str(category, pl.lit("\0"), name))
+    layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String).fill_null("")
+    if twin.device_kind == NPU:
+        prefix = layer.replace_strict(_CANN_PREFIXES, default="", return_dtype=pl.String)
+        calls = calls.with_columns(
+            category=pl.lit(_RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
+        )
+    else:
+        nothing = pl.lit(None, dtype=pl.String)
+        calls = calls.with_columns(category=layer.fill_null(_RUNTIME), called=name, launches=nothing)
+    calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
     for part in chunks(calls):
+        renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
         write(
             twin.handle,
             part,
-            render_distinct(part["called"], _call_head),
+            render_distinct(part["head"], _call_head),
             pl.col("pid").fill_null(twin.pid),
             ',"tid":',
             pl.col("tid").fill_null(0),
@@ -140,9 +147,29 @@ def _runtime_calls(twin: Twin) -> None:
             ',"dur":',
             _DURATION,
             ',"args":{',
-            members(number_member("External id", "external_id", part), number_member("correlation", "correlation", part)),
+            members(
+                number_member("External id", "external_id", part),
+                number_member("correlation", "correlation", part),
+                text_member("name", renamed),
+            ),
             "}}",
         )
+
+
+def _launching(twin: Twin, calls: pl.DataFrame) -> pl.Series:
+    """What the tools call a call of CANN that launched a task; null for the others.
+
+    Of the calls of several layers with one correlation it is the launch itself ("node"), or else the first one.
+    """
+    tasks = pl.concat([twin.tasks.select("link", "kind"), twin.collectives.select("link", "kind")], how="vertical_relaxed")
+    kinds = tasks.drop_nulls("link").unique("link", keep="first", maintain_order=True)
+    copies = pl.col("kind").cast(pl.String) == KIND_COPY
+    named = kinds.select(correlation="link", launches=pl.when(copies).then(pl.lit(_COPY)).otherwise(pl.lit(_LAUNCH)))
+    rows = calls.select("correlation", row=pl.int_range(pl.len()), other=pl.col("layer").cast(pl.String) != "node")
+    first = rows.drop_nulls("correlation").sort("other", "row").unique("correlation", keep="first", maintain_order=True)
+    found = first.join(named, on="correlation", maintain_order="left")
+    names: pl.Series = pl.Series("launches", [None], dtype=pl.String).new_from_index(0, calls.height)
+    return names.scatter(found["row"], found["launches"]) if found.height else names
 
 
 def _call_head(called: str) -> str:

@@ -1,0 +1,89 @@
+"""``steplens export``: what it writes, says and returns."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Cli
+
+
+@pytest.fixture
+def traced(cli: Cli, events: list[dict[str, Any]]) -> Cli:
+    cli.trace("trace.json", events)
+    return cli
+
+
+def test_a_recorded_run(recorded: Cli) -> None:
+    done = recorded.run("export", "result", "--to", "kineto", "-o", "twin.json")
+    assert done.stdout == "twin.json: the form of PyTorch's own traces, for HolisticTraceAnalysis and Perfetto\n"
+    assert done.stderr == ""
+    twin = json.loads((recorded.folder / "twin.json").read_bytes())
+    names = {event["name"] for event in twin["traceEvents"]}
+    assert {"ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4", "aten::addmm"} <= names
+    # what was exported can be opened like the run itself
+    original, again = recorded.json("summary", "result"), recorded.json("summary", "twin.json")
+    assert [step["duration_ns"] for step in again["steps"]] == [step["duration_ns"] for step in original["steps"]]
+
+
+def test_default_names(recorded: Cli) -> None:
+    (run,) = recorded.run_directories()
+    name = run.name.removesuffix("_ascend_pt")
+    written = recorded.json("export", "result", "--to", "speedscope")
+    assert written == {"path": "result", "to": "speedscope", "written": [f"{name}.speedscope.json"], "notes": []}
+    document = json.loads((recorded.folder / f"{name}.speedscope.json").read_bytes())
+    assert document["name"] == name
+    recorded.run("export", "result", "--to", "db")
+    assert (recorded.folder / "exported" / run.name / "ASCEND_PROFILER_OUTPUT" / "analysis.db").is_file()
+    # the copy is a run of its own
+    assert recorded.json("summary", f"exported/{run.name}")["steps"]
+    assert "exists already" in recorded.refused("export", "result", "--to", "text")
+
+
+def test_memory_says_that_categories_are_unknown(recorded: Cli) -> None:
+    done = recorded.run("export", "result", "--to", "memory", "-o", "memory.raw.json.gz", "--device", "cpu")
+    assert done.stderr.startswith("steplens: the categories of memory are unknown")
+    events = json.loads(gzip.decompress((recorded.folder / "memory.raw.json.gz").read_bytes()))
+    assert {event[3] for event in events} == {7}
+
+
+def test_a_folder_with_one_that_cannot_be_read(cli: Cli, events: list[dict[str, Any]]) -> None:
+    cli.trace("job/a.json", events, distributedInfo={"rank": 0})
+    cli.trace("job/b.json", events, distributedInfo={"rank": 1})
+    cli.write("job/c.json", '{"traceEvents": []}')
+    done = cli.run("export", "job", "--to", "chrome", "-o", "out", expect=3)
+    assert sorted(path.name for path in (cli.folder / "out").iterdir()) == [
+        "a_rank0.trace_view.json.gz",
+        "b_rank1.trace_view.json.gz",
+    ]
+    assert "c.json: holds no events" in done.stderr
+    assert cli.json("export", "job", "--to", "pprof", "--rank", "1", "-o", "one.pb.gz", expect=3)["written"] == ["one.pb.gz"]
+
+
+def test_bad_input(traced: Cli) -> None:
+    line = traced.run("export", "trace.json", "--to", "svg", expect=2).stderr
+    assert "'svg' is not one of 'kineto', 'chrome', 'db', 'text', 'parquet', 'speedscope', 'pprof'" in " ".join(line.split())
+    assert "Missing option" in traced.run("export", "trace.json", expect=2).stderr
+    assert "does not exist" in traced.refused("export", "nothing", "--to", "kineto")
+    assert "holds no rank 7" in traced.refused("export", "trace.json", "--to", "kineto", "--rank", "7")
+    assert "has no call stacks" in traced.refused("export", "trace.json", "--to", "stacks")
+    assert "holds no memory events" in traced.refused("export", "trace.json", "--to", "memory")
+    assert "cannot be written: Not a directory" in traced.refused("export", "trace.json", "--to", "kineto", "-o", "trace.json/x")
+    assert "is what is exported" in traced.refused("export", "trace.json", "--to", "kineto", "-o", "trace.json")
+    assert sorted(path.name for path in traced.folder.iterdir() if not path.name.startswith(".steplens")) == ["trace.json"]
+
+
+def test_help_names_every_format(traced: Cli) -> None:
+    from steplens.cli.export import Metric, To
+    from steplens.exports.formats import FORMATS
+    from steplens.exports.stacks import METRICS
+
+    assert [item.value for item in To] == list(FORMATS)
+    assert [item.value for item in Metric] == list(METRICS)
+    text = traced.run("export", "--help").stdout
+    assert all(name in text for name in FORMATS)
+    assert Path(traced.folder / "trace.json").is_file()
