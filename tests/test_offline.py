@@ -19,6 +19,7 @@ from steplens.writers import kernel_details, result
 from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output
 from steplens.writers.result import OutputFile, Settings, write_result
 
+from .readers import ascend_fixture
 from .writers.builder import BASE_NS, training_step
 
 US = 1000
@@ -275,6 +276,26 @@ def test_export_types_choose_text_or_databases_or_both(make_run: Callable[..., P
     assert not only.already_complete
     assert {name for name, status in only.outputs.items() if status.status == "done"} == databases
     assert {file.name for file in folder.iterdir()} == {*databases, rundir.COMPLETION_MARKER, rundir.STATUS_FILE}
+
+
+def test_device_data_that_only_cann_can_read_leaves_the_result_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    path = ascend_fixture.write_golden(tmp_path, exported=False)
+    folder = path / rundir.OUTPUT_DIRECTORY
+    (found,) = offline.analyse(path)
+    assert not found.ok
+    assert found.outputs["operator_details.csv"].status == "done"
+    assert found.outputs["kernel_details.csv"].status == "skipped"
+    assert any("msprof --export=on" in finding.message for finding in found.findings)
+    assert "not been exported" in json.loads((folder / rundir.STATUS_FILE).read_text())["missing"]
+    assert not (folder / rundir.COMPLETION_MARKER).exists()
+    monkeypatch.setenv("PATH", f"{ascend_fixture.write_msprof(tmp_path / 'cann')}:{os.environ['PATH']}:/usr/bin:/bin")
+    (again,) = offline.analyse(path)
+    assert again.ok, again
+    assert again.outputs["kernel_details.csv"].status == "done"
+    assert (folder / rundir.COMPLETION_MARKER).exists()
 
 
 def test_results_of_another_profiler_stay_as_they_are(make_run: Callable[..., Path], tmp_path: Path) -> None:

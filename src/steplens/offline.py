@@ -186,8 +186,8 @@ def _in_place(found: detect.Found) -> bool:
     """Whether the results of ``found`` belong into its own run directory: it is raw data, and nobody else's results are there."""
     if not found.format.in_place:
         return False
-    output = found.path / rundir.OUTPUT_DIRECTORY
-    return not contents.has_results(output) or (output / rundir.STATUS_FILE).is_file()
+    there = contents.contents_of(found.path)
+    return there.own or not (there.text or there.databases)
 
 
 def _prepare(found: detect.Found, target: Path) -> Path:
@@ -212,11 +212,13 @@ def _analyse_run(
     except InputError as error:
         logger.error("%s", error)
         return _unreadable(found.path, into, settings, error)
+    missing = _unexported(found)
     statuses = write_result(
         trace,
         into,
         settings,
         export_types=exports,
+        missing=missing,
         on_output=lambda name: logger.info("writing %s", name),
         on_failure=lambda name, error: logger.error("%s failed", name, exc_info=error),
     )
@@ -224,7 +226,17 @@ def _analyse_run(
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
     compared = compare(found, trace, into) if into != found.path else ()
     findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
-    return RunResult(found.path, complete(statuses), statuses, findings=findings, written_to=into, comparison=compared)
+    ok = complete(statuses) and not missing
+    return RunResult(found.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
+
+
+def _unexported(found: detect.Found) -> str:
+    """Which recorded device data only CANN can read, in one sentence; empty when there is none."""
+    if found.path.is_dir() and found.format.in_place:
+        there = contents.contents_of(found.path)
+        if there.prof and not there.exported:
+            return f"the device data of {there.prof[0]} has not been exported by msprof"
+    return ""
 
 
 def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:

@@ -77,7 +77,7 @@ def _show(results: list[RunResult], path: Path) -> None:
             what = "complete already"
         else:
             written = sum(status.status == "done" for status in result.outputs.values())
-            what = f"{written} files in {result.seconds:.1f} s" + ("" if result.ok else ", some failed")
+            what = f"{written} files in {result.seconds:.1f} s" + ("" if result.ok else ", not everything")
         folder = (result.written_to or result.path) / rundir.OUTPUT_DIRECTORY if not result.note else result.path
         out.print(plain(f"{folder}: {what}"), soft_wrap=True)
         for comparison in result.comparison:

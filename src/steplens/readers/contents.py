@@ -48,6 +48,7 @@ class Contents:
         output: the result folder; None where there is none.
         text: whether the result folder holds text files.
         databases: names of the result databases.
+        own: whether steplens wrote the results.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class Contents:
     output: Path | None = None
     text: bool = False
     databases: tuple[str, ...] = ()
+    own: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.kineto or self.framework or self.prof or self.text or self.databases)
@@ -80,6 +82,7 @@ def contents_of(path: Path) -> Contents:
         output=output if _result_names(results) else None,
         text=any(name in results for name in _TEXT_RESULTS),
         databases=tuple(sorted(name for name in results if _RESULT_DATABASE.match(name))),
+        own=rundir.STATUS_FILE in results,
     )
 
 
@@ -178,11 +181,6 @@ def _is_exported(prof: Path) -> bool:
     if any(_CANN_DATABASE.match(name) for name in _names(prof)):
         return True
     return any(name.endswith((".json", ".csv", ".db")) for name in _names(prof / EXPORT_DIRECTORY))
-
-
-def has_results(output: Path) -> bool:
-    """Whether the folder ``output`` holds result files or databases."""
-    return _result_names(_names(output))
 
 
 def _result_names(names: set[str]) -> bool:

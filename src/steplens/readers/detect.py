@@ -126,6 +126,10 @@ def choose(where: Contents | Path) -> Found:
     if where.exported:
         what = "raw framework data and exported device data are" if where.framework else "exported device data is"
         return Found(where.path, ASCEND_RAW, f"its {what} there", (*text, *databases), where)
+    if raw and where.own:
+        return Found(
+            where.path, ASCEND_RAW, "its raw data is there, which the results were made from", (*text, *databases), where
+        )
     if any(name != "analysis.db" for name in where.databases):
         why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
         return Found(where.path, ASCEND_DATABASE, why, (*raw, *text), where)

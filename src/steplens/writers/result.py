@@ -162,6 +162,7 @@ def write_result(
     settings: Settings,
     *,
     export_types: Sequence[str] = (TEXT,),
+    missing: str = "",
     files: Sequence[OutputFile] = OUTPUT_FILES,
     on_failure: Callable[[str, BaseException], None] = lambda name, error: None,
     on_output: Callable[[str], None] = lambda name: None,
@@ -174,6 +175,7 @@ def write_result(
         settings: decides which outputs are due.
         export_types: "text", "db" or both. What an earlier analysis left of the other one is removed: the clients read a
             database in place of the text files beside it, whichever is older.
+        missing: which part of the recorded data could not be read, so that the result cannot be complete; empty when none.
         files: the table of outputs, for tests.
         on_failure: called with the file name and the exception of each output that failed, from any thread.
         on_output: called with the name of each output before it is written, from any thread.
@@ -207,8 +209,8 @@ def write_result(
         }
         statuses = {name: future.result() for name, future in running.items()}
     more = {"level": settings.level, "export_types": list(export_types), "base_time_ns": base_ns, "notes": list(settings.notes)}
-    write_status(run_directory, statuses, **more)
-    if complete(statuses):
+    write_status(run_directory, statuses, **more, **({"missing": missing, "complete": False} if missing else {}))
+    if complete(statuses) and not missing:
         rundir.write_bytes(folder / rundir.COMPLETION_MARKER, b"")
     return statuses
 
