@@ -29,6 +29,7 @@ from steplens.trace.health import (
     EVERYTHING,
     INFO,
     RANK_COMPARISON,
+    STEP_DEVICE_TIMES,
     STEP_PHASES,
     STEP_TIMES,
     WARNING,
@@ -96,6 +97,7 @@ def read_trace(path: Path) -> Trace:
         )
     if operations.height:
         tables["communication"] = operations.with_columns(device=pl.lit(device, dtype=pl.Int32))
+    _report_steps(tables, files, health)
     if not {"kernels", "step_points"} & set(tables):
         reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings))
         raise InputError(path, "holds timelines in which nothing can be read", reasons)
@@ -172,6 +174,17 @@ def _tasks(files: dict[str, list[Path]], offset_ns: int, health: HealthLog) -> d
         tasks = found["kernels"].filter(pl.col("core").is_not_null())
         found["kernels"] = tasks.drop("launch_ns", "launch_pid", "launch_tid", "correlation", strict=False)
     return {name: frame for name, frame in found.items() if frame.height}
+
+
+def _report_steps(tables: dict[str, pl.DataFrame], files: dict[str, list[Path]], health: HealthLog) -> None:
+    """Every file of the step trace lists all iterations; tasks were exported for some of them."""
+    if "steps" not in tables or not (files.get("task_time") or files.get("msprof")):
+        return
+    exported = {int(name[4]) for kind in ("task_time", "msprof") for name in map(_match, files.get(kind, [])) if name}
+    without = tables["steps"].filter(~pl.col("id").is_in(list(exported))).height
+    if without:
+        message = "steps have points and no tasks: the tasks of their iterations were not exported"
+        health.add("steps_without_tasks", WARNING, without, message, STEP_DEVICE_TIMES)
 
 
 def _events(paths: list[Path], health: HealthLog) -> Iterator[tuple[Path, dict[str, Any]]]:

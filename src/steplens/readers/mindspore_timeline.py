@@ -107,8 +107,9 @@ def _text(value: Any) -> str | None:
 def ascend_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``ascend_timeline_display_<rank>.json`` as ``kernels`` and ``steps``. Its times count from the first task."""
     events = read_events(path, health)
-    device = events.filter(pl.col("pid") < _HOST_CPU)
-    pid = pl.col("pid")
+    pid, stream = pl.col("pid"), pl.col("lane").cast(pl.Int64, strict=False)
+    # from this number on, a lane shows steps or the scopes of names
+    device = events.filter((pid < _HOST_CPU) & (stream < _STEPS).fill_null(True))
     core = (
         pl.when(pid == _AI_CPU)
         .then(pl.lit("AI_CPU"))
@@ -119,14 +120,14 @@ def ascend_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.Data
     kernels = device.select(
         name=pl.coalesce("full_name", "name"),
         type=pl.coalesce("type", pl.when(pid == _AI_CPU).then("name")),
-        stream=pl.col("lane").cast(pl.Int64, strict=False),
+        stream=stream,
         start_ns="start_ns",
         end_ns="end_ns",
         core=core,
         kind=pl.when(pid == _COMMUNICATION).then(pl.lit(KIND_COMMUNICATION)).otherwise(pl.lit(KIND_COMPUTE)).cast(NAME),
         device=pl.lit(rank, dtype=pl.Int32),
     )
-    steps = events.filter(pl.col("lane").cast(pl.Int64, strict=False).eq_missing(_STEPS) | (pid == _STEPS))
+    steps = events.filter(stream.eq_missing(_STEPS) | (pid == _STEPS))
     numbered = steps.select(id=pl.col("name").str.extract(r"(\d{1,9})$").cast(pl.Int64), start_ns="start_ns", end_ns="end_ns")
     message = f"times are those of {path.name}, which count from its first task"
     health.add("relative_times", INFO, 1, message)
