@@ -1,0 +1,138 @@
+"""Data simplification: what CANN leaves beside the raw device data is removed once a run has its results.
+
+Of a ``PROF_*`` directory the raw data stays (``host/data``, ``device_*/data``, the clocks) and so does an exported database.
+``FRAMEWORK``, ``KINETO``, ``ASCEND_PROFILER_OUTPUT``, ``logs`` and the ``profiler_*.json`` files stay in any case. A run without
+``PROF_*`` consists of nothing else, so nothing of it is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers.contents import EXPORT_DIRECTORY
+from steplens.readers.msprof_command import find_msprof
+from steplens.readers.prof_directory import ANALYSIS_DIRECTORY, find_prof
+from steplens.readers.run_directory import read_json
+
+#: what msprof works with, in ``host`` and ``device_*``: removed in any case; removed by simplification
+_WORKING = ("sqlite",)
+_WORKING_TOO = ("summary", "timeline")
+#: what an export leaves: it can be made again from the raw data, with CANN
+_EXPORTED = (EXPORT_DIRECTORY, ANALYSIS_DIRECTORY)
+_LOG_DIRECTORY = "mindstudio_profiler_log"
+_LOGS = "msprof_analysis_*.log"
+
+_OPTION = "_data_simplification"
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """What became of a run.
+
+    Attributes:
+        removed: paths below the run directory.
+        freed_bytes: their size.
+        kept: what was left although the option asks to remove it, one sentence each.
+    """
+
+    removed: list[str] = field(default_factory=list)
+    freed_bytes: int = 0
+    kept: list[str] = field(default_factory=list)
+
+
+def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
+    """Remove what the option ``data_simplification`` of a run asks to remove; to be called once its results are complete.
+
+    True removes everything that can be made again from the raw data; False removes only msprof's working databases. Exported
+    data goes only where CANN is there to export the raw data again, and the raw data as well: a run can be analysed again as
+    long as it exists. Nothing outside the run directory is touched, and no link is followed.
+
+    Args:
+        run_directory: the run.
+        wanted: the option; by default as recorded in ``profiler_info*.json``, and nothing is removed without that file.
+
+    Returns:
+        what was removed and what was not; a file that cannot be removed is kept and said.
+    """
+    result = Simplified()
+    if wanted is None:
+        wanted = recorded_option(run_directory)
+    if wanted is None or run_directory.is_symlink():
+        return result
+    freed = 0
+    for prof in (found.path for found in find_prof(run_directory)):
+        # a PROF directory that is opened on its own, or a link, is not part of this run
+        if prof.parent != run_directory or prof.is_symlink():
+            continue
+        for path in _surplus(prof, wanted, result.kept):
+            size = _size(path)
+            try:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            except OSError as error:
+                result.kept.append(f"{path.relative_to(run_directory)} cannot be removed ({error.strerror})")
+                continue
+            freed += size
+            result.removed.append(str(path.relative_to(run_directory)))
+    return Simplified(result.removed, freed, result.kept)
+
+
+def recorded_option(run_directory: Path) -> bool | None:
+    """``data_simplification`` of a run; None where its ``profiler_info*.json`` does not say."""
+    for file in sorted(run_directory.glob(f"{rundir.INFO_PREFIX}*.json"))[:1]:
+        config: Any = read_json(file).get("config")
+        experimental = config.get("experimental_config") if isinstance(config, dict) else None
+        value = experimental.get(_OPTION) if isinstance(experimental, dict) else None
+        return value if isinstance(value, bool) else None
+    return None
+
+
+def _surplus(prof: Path, wanted: bool, kept: list[str]) -> Iterator[Path]:
+    names = (*_WORKING, *_WORKING_TOO) if wanted else _WORKING
+    for part in ("host", *sorted(path.name for path in prof.glob("device_*"))):
+        # a link could lead to somebody else's data
+        if not (prof / part).is_symlink():
+            yield from (path for name in names if _is_own(path := prof / part / name))
+    if not wanted:
+        return
+    yield from (path for path in (prof / _LOG_DIRECTORY, *sorted(prof.glob(_LOGS))) if _is_own(path))
+    exported = [path for name in _EXPORTED if _is_own(path := prof / name)]
+    if exported and (why := _why_not_again(prof)):
+        kept.append(f"{', '.join(path.name for path in exported)} of {prof.name}: {why}, so it could not be exported again")
+        return
+    yield from exported
+
+
+def _is_own(path: Path) -> bool:
+    return path.exists() and not path.is_symlink()
+
+
+def _why_not_again(prof: Path) -> str:
+    """Why what was exported could not be made again; empty when it could."""
+    if not any(_size(path) for path in (prof / "host" / "data", *prof.glob("device_*/data"))):
+        return "there is no raw device data"
+    try:
+        find_msprof()
+    except InputError as error:
+        return f"{error.path} {error.problem}"
+    return ""
+
+
+def _size(path: Path) -> int:
+    """Bytes in a file or below a folder, links not followed."""
+    with contextlib.suppress(OSError):
+        if not path.is_dir():
+            return path.lstat().st_size
+        return sum(
+            os.lstat(os.path.join(folder, name)).st_size
+            for folder, _, names in os.walk(path, followlinks=False)
+            for name in names
+        )
+    return 0

@@ -1,0 +1,178 @@
+"""Data simplification on the golden capture: what goes, what stays, and that the run can be analysed again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steplens
+from steplens.readers.ascend_raw import read_trace
+from steplens.simplify import recorded_option, simplify
+
+from .readers.ascend_fixture import PROF_NAME, write_golden, write_msprof
+
+WORKING = ("host/sqlite", "host/summary", "host/timeline", "device_0/sqlite", "device_0/summary", "device_0/timeline")
+LOGS = ("mindstudio_profiler_log", "msprof_analysis_1.log")
+EXPORTED = ("analyze", "mindstudio_profiler_output")
+
+
+def fill(prof: Path) -> None:
+    """What a run of msprof leaves beside the raw data."""
+    for name in WORKING:
+        (prof / name).mkdir(parents=True)
+        (prof / name / "x.db").write_bytes(b"x" * 100)
+    (prof / "mindstudio_profiler_log").mkdir()
+    (prof / "msprof_analysis_1.log").write_text("log")
+    for part in ("host", "device_0"):
+        (prof / part / "data").mkdir(parents=True, exist_ok=True)
+        (prof / part / "data" / "raw.slice_0").write_bytes(b"raw")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = write_golden(tmp_path / "result")
+    fill(path / PROF_NAME)
+    (path / "logs").mkdir()
+    (path / "ASCEND_PROFILER_OUTPUT").mkdir()
+    (path / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").write_text("[]")
+    return path
+
+
+@pytest.fixture
+def cann(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """CANN's msprof on PATH."""
+    folder = write_msprof(tmp_path / "cann")
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+def content(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.rglob("*")}
+
+
+def set_option(run: Path, value: Any) -> None:
+    file = run / "profiler_info_0.json"
+    info = json.loads(file.read_text())
+    info["config"]["experimental_config"]["_data_simplification"] = value
+    file.write_text(json.dumps(info))
+
+
+def table_sizes(run: Path) -> dict[str, int]:
+    trace = read_trace(run, allow_msprof=True)
+    return {name: trace.table(name).height for name in trace if name != "health"}
+
+
+@pytest.mark.usefixtures("cann")
+def test_everything_that_can_be_made_again_goes(run: Path) -> None:
+    before, expected = content(run), table_sizes(run)
+    set_option(run, True)
+    done = simplify(run)
+    gone = {f"{PROF_NAME}/{name}" for name in (*WORKING, *LOGS, *EXPORTED)}
+    assert set(done.removed) == gone
+    assert done.kept == []
+    assert done.freed_bytes > 600
+    assert content(run) == {name for name in before if not any(name == top or name.startswith(f"{top}/") for top in gone)}
+    for name in ("FRAMEWORK", "profiler_info_0.json", "profiler_metadata.json", "logs", "ASCEND_PROFILER_OUTPUT"):
+        assert (run / name).exists()
+    assert (run / PROF_NAME / "device_0" / "data" / "raw.slice_0").read_bytes() == b"raw"
+    # a second time there is nothing left to do
+    assert simplify(run).removed == []
+    # and the analysis exports what it needs
+    assert table_sizes(run) == expected
+
+
+@pytest.mark.usefixtures("cann")
+def test_without_the_option_only_working_databases_go(run: Path) -> None:
+    set_option(run, False)
+    assert set(simplify(run).removed) == {f"{PROF_NAME}/host/sqlite", f"{PROF_NAME}/device_0/sqlite"}
+    assert table_sizes(run)["kernels"] > 0
+
+
+def test_exported_data_stays_where_nothing_could_export_it_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    expected = table_sizes(run)
+    done = simplify(run, True)
+    assert set(done.removed) == {f"{PROF_NAME}/{name}" for name in (*WORKING, *LOGS)}
+    assert len(done.kept) == 1
+    assert "analyze, mindstudio_profiler_output" in done.kept[0] or "mindstudio_profiler_output, analyze" in done.kept[0]
+    assert "msprof is not on PATH" in done.kept[0]
+    assert table_sizes(run) == expected
+
+
+@pytest.mark.usefixtures("cann")
+def test_exported_data_stays_without_raw_data(run: Path) -> None:
+    for file in (run / PROF_NAME).glob("*/data/*"):
+        file.unlink()
+    done = simplify(run, True)
+    assert (run / PROF_NAME / "mindstudio_profiler_output").is_dir()
+    assert "there is no raw device data" in done.kept[0]
+
+
+@pytest.mark.usefixtures("cann")
+def test_nothing_outside_the_run_is_touched(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links out of the run, and the folders of the same names in the current directory."""
+    outside = tmp_path / "elsewhere"
+    fill(outside)
+    prof = run / PROF_NAME
+    for name in ("host/sqlite", "mindstudio_profiler_output", "device_0"):
+        path = prof / name
+        path.rename(tmp_path / name.replace("/", "_"))
+        path.symlink_to(outside)
+    (run / "PROF_2_2_ABC").symlink_to(outside)
+    monkeypatch.chdir(outside)
+    before = content(outside)
+    done = simplify(run, True)
+    assert content(outside) == before
+    assert (prof / "host" / "sqlite").is_symlink()
+    assert not any("device_0" in name or name.endswith("host/sqlite") for name in done.removed)
+    linked = tmp_path / "linked_ascend_pt"
+    linked.symlink_to(run)
+    assert simplify(linked, True).removed == []
+
+
+def test_runs_that_have_nothing_to_lose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("host/sqlite", "device_0/summary"):
+        (tmp_path / name).mkdir(parents=True)
+    cpu_only = write_golden(tmp_path / "result", cpu_only=True)
+    kineto = tmp_path / "kineto_ascend_pt"
+    (kineto / "KINETO").mkdir(parents=True)
+    (kineto / "KINETO" / "trace.json").write_text("{}")
+    for path in (cpu_only, kineto):
+        before = content(path)
+        assert simplify(path, True).removed == []
+        assert content(path) == before
+    assert (tmp_path / "host" / "sqlite").is_dir() and (tmp_path / "device_0" / "summary").is_dir()
+
+
+def test_without_a_recorded_option_nothing_goes(run: Path) -> None:
+    set_option(run, True)
+    assert recorded_option(run) is True
+    set_option(run, "yes")
+    assert recorded_option(run) is None
+    assert simplify(run).removed == []
+    (run / "profiler_info_0.json").unlink()
+    assert recorded_option(run) is None
+    assert simplify(run).removed == []
+
+
+@pytest.mark.usefixtures("cann")
+def test_analysed_simplified_and_analysed_again(run: Path) -> None:
+    output = run / "ASCEND_PROFILER_OUTPUT"
+    set_option(run, True)
+    (first,) = steplens.analyse(run)
+    assert first.ok
+    files = {path.name: path.read_bytes() for path in output.iterdir() if path.suffix in (".csv", ".json")}
+    files.pop("analyse_status.json")
+    assert len(files) > 8
+    simplify(run)
+    assert not (run / PROF_NAME / "mindstudio_profiler_output").exists()
+    # the results are complete; what is gone makes them no older
+    (second,) = steplens.analyse(run)
+    assert second.ok and second.already_complete
+    (third,) = steplens.analyse(run, force=True)
+    assert third.ok and not third.already_complete
+    assert {name: (output / name).read_bytes() for name in files} == files
