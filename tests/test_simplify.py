@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,7 @@ def test_without_a_recorded_option_nothing_goes(run: Path) -> None:
 @pytest.mark.usefixtures("cann")
 def test_analysed_simplified_and_analysed_again(run: Path) -> None:
     output = run / "ASCEND_PROFILER_OUTPUT"
+    shutil.rmtree(output)
     set_option(run, True)
     (first,) = steplens.analyse(run)
     assert first.ok
