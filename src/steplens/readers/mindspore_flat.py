@@ -33,6 +33,7 @@ from steplens.trace.health import (
     INFO,
     OPERATOR_TIMES,
     RANK_COMPARISON,
+    STEP_DEVICE_TIMES,
     WARNING,
     HealthLog,
 )
@@ -186,6 +187,9 @@ class _Reader:
             ("gpu_timeline", mindspore_timeline.gpu_tables),
         ):
             if (path := self._file(family)) is not None:
+                if family == "ascend_timeline" and "steps" in self._tables:
+                    message = f"tasks have the times of {path.name}, which count from its first task: they belong to no step"
+                    self._health.add("tasks_without_steps", WARNING, 1, message, STEP_DEVICE_TIMES)
                 for name, frame in mindspore_timeline.try_read(reader, path, self._rank, self._health).items():
                     if name != "steps" or "steps" not in self._tables:
                         self._add(name, frame)

@@ -11,7 +11,7 @@ from steplens.readers import legacy_hwts, mindspore_tables
 from steplens.readers.ascend_csv_file import read_table, required
 from steplens.readers.legacy_device import core_kernels
 from steplens.readers.legacy_framework import kernel_columns
-from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
+from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_DETAILS, WARNING, HealthLog
 from steplens.trace.schema import KIND_COMPUTE
 
 _DECIMAL = r"^(\d{1,14})(?:\.(\d*))?$"
@@ -127,16 +127,11 @@ def aicpu_kernels(path: Path, table: pl.DataFrame, rank: int, health: HealthLog)
     """
     if not table.height or not {"run_start", "run_end"} <= set(table.columns):
         return pl.DataFrame(), pl.DataFrame()
-    raw = read_table([path], HealthLog(), KERNEL_TIMES)
-    text = raw.frame[raw.find("run_start") or raw.frame.columns[0]]
-    scale = 1_000_000 if text.str.contains(".", literal=True).any() else 1000
-    rows = table.with_row_index("id").with_columns(
-        start_ns=(pl.col("run_start") * scale).round().cast(pl.Int64, strict=False),
-        end_ns=(pl.col("run_end") * scale).round().cast(pl.Int64, strict=False),
-    )
-    if scale == 1000:
-        # whole numbers of us are exact as doubles below 2**53
-        rows = rows.with_columns((pl.col("run_start", "run_end").cast(pl.Int64) * scale).name.replace("run_(.*)", "${1}_ns"))
+    in_ms = table["run_start"].str.contains(".", literal=True).any()
+    times = [
+        ms_text_ns(table[name]) if in_ms else table[name].cast(pl.Int64, strict=False) * 1000 for name in ("run_start", "run_end")
+    ]
+    rows = table.with_row_index("id").with_columns(times[0].alias("start_ns"), times[1].alias("end_ns"))
     known = rows.drop_nulls(["start_ns", "end_ns"]).filter(
         (pl.col("end_ns") >= pl.col("start_ns")) & pl.col("start_ns").is_between(0, _LIMIT_NS)
     )

@@ -17,7 +17,8 @@ from steplens.trace.health import INFO, KERNEL_DETAILS, KERNEL_TIMES, MEMORY, WA
 
 #: a share column that sums to less than this holds fractions; truncated files of percents sum to far more
 _FRACTION_BELOW = 2.0
-_MEGA = 1 << 20
+#: doubles near 1.7e12 ms resolve 0.0003 ms
+_ROUNDING_MS = 0.001
 _LARGEST = 2.0**62
 
 #: new name -> the names it has had
@@ -127,14 +128,14 @@ def operator_details(path: Path, health: HealthLog) -> pl.DataFrame:
 
 
 def aicpu(path: Path, health: HealthLog) -> pl.DataFrame:
-    """``aicpu_intermediate_<rank>.csv``: one row per run of a kernel, times in ms, run_start and run_end as stored."""
+    """``aicpu_intermediate_<rank>.csv``: one row per run of a kernel, times in ms, run_start and run_end as stored text."""
     frame = renamed(path, AICPU, ("kernel_type", "total_time"), health, KERNEL_TIMES)
     if not frame.height:
         return frame
-    times = [name for name in ("total_time", "dispatch_time", "execution_time", "run_start", "run_end") if name in frame.columns]
+    times = [name for name in ("total_time", "dispatch_time", "execution_time") if name in frame.columns]
     frame = frame.with_columns(_float(name) for name in times).drop_nulls("total_time")
     if {"run_start", "run_end", "dispatch_time"} <= set(frame.columns):
-        whole = (pl.col("run_end") - pl.col("run_start") - pl.col("total_time")).abs() < 1e-6
+        whole = (_number("run_end") - _number("run_start") - pl.col("total_time")).abs() < _ROUNDING_MS
         counted = frame.filter(whole & (pl.col("dispatch_time") > 0))
         if counted.height:
             message = f"run_end in {path.name} counts the wait before run_start a second time"
@@ -152,7 +153,7 @@ def aicpu_text(path: Path, health: HealthLog) -> pl.DataFrame:
     rows = [fields for line in lines if len(fields := line.split()) == 6 and fields[0].isdigit()]
     names = [name for name in AICPU if name != "execution_time"]
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
-    return frame.with_columns(_float(name) for name in names[2:]).drop_nulls("total_time")
+    return frame.with_columns(_float(name) for name in names[2:4]).drop_nulls("total_time")
 
 
 def framework(path: Path, health: HealthLog) -> pl.DataFrame:
@@ -212,5 +213,9 @@ def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
 
 
 def _float(name: str) -> pl.Expr:
+    return _number(name).alias(name)
+
+
+def _number(name: str) -> pl.Expr:
     number = pl.col(name).cast(pl.Float64, strict=False)
-    return pl.when(number.abs() < _LARGEST).then(number).alias(name)
+    return pl.when(number.abs() < _LARGEST).then(number)
