@@ -25,6 +25,10 @@ def test_a_recorded_run(recorded: Cli) -> None:
     twin = json.loads((recorded.folder / "twin.json").read_bytes())
     names = {event["name"] for event in twin["traceEvents"]}
     assert {"ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4", "aten::addmm"} <= names
+    (run,) = recorded.run_directories()
+    recorded.run("export", "result", "--to", "chrome", "-o", "view.json")
+    own = run / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    assert (recorded.folder / "view.json").read_bytes() == own.read_bytes()
     # what was exported can be opened like the run itself
     original, again = recorded.json("summary", "result"), recorded.json("summary", "twin.json")
     assert [step["duration_ns"] for step in again["steps"]] == [step["duration_ns"] for step in original["steps"]]

@@ -90,6 +90,8 @@ def test_run_directories_are_what_an_analysis_writes(tmp_path: Path) -> None:
         ours, theirs = (folder / "ASCEND_PROFILER_OUTPUT" / name for folder in (written, analysed))
         assert ours.read_bytes() == theirs.read_bytes(), name
     assert (written / "profiler_info_0.json").read_bytes() == (run / "profiler_info_0.json").read_bytes()
+    export(run, "chrome", tmp_path / "view.json")
+    assert (tmp_path / "view.json").read_bytes() == (analysed / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes()
     (database,) = export(run, "db", tmp_path / "db")
     assert (database / "ASCEND_PROFILER_OUTPUT" / "ascend_pytorch_profiler_0.db").is_file()
     assert not (database / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").exists()

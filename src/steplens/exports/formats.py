@@ -10,8 +10,9 @@ from typing import IO
 from steplens import rundir
 from steplens.exports import kineto, memory_timeline, pprof, result, speedscope, stacks, tables
 from steplens.exports.subject import Subject
+from steplens.readers.run_directory import read_json
 from steplens.writers import trace_view
-from steplens.writers.output import Output, time_base_ns
+from steplens.writers.output import TIME_BASE_KEY, Output, time_base_ns
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,10 @@ class Format:
 
 def _chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
     trace = subject.trace
-    trace_view.write_events(Output(trace, time_base_ns(trace), result.recorded_level(trace)), handle)
+    # the file that an analysis writes, to the byte: with the time base that the run keeps for all of its files
+    recorded = read_json(subject.path / rundir.METADATA_FILE) if subject.path.is_dir() else {}
+    base_ns = time_base_ns(trace, recorded.get(TIME_BASE_KEY))
+    trace_view.write_events(Output(trace, base_ns, result.recorded_level(trace)), handle)
 
 
 def _memory(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
