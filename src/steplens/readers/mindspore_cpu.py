@@ -61,18 +61,22 @@ def _length_ns(text: pl.Series) -> pl.Series:
 def read_shapes(path: Path, health: HealthLog) -> pl.DataFrame:
     """``cpu_framework_<rank>.txt``: one row per launch in order: type, short (name), shapes (``;`` between inputs)."""
     lines = _lines(path, health)
-    fields = lines.str.splitn(";", 4).struct.unnest()
+    # a line is the same in every step, so that few have to be taken apart
+    distinct = lines.unique(maintain_order=True)
+    fields = distinct.str.splitn(";", 4).struct.unnest()
     fields.columns = ["type", "short", "graph", "inputs"]
-    rows = fields.drop_nulls("graph")
-    if lost := fields.height - rows.height:
-        health.add("damaged_records", WARNING, lost, f"lines of {path.name} are damaged", KERNEL_DETAILS)
     inputs = (
         pl.col("inputs")
         .fill_null("")
         .str.extract_all(_INPUT)
         .list.eval(pl.element().str.replace(r"^input_\d+:", "").str.replace_all(r"[\[\] ]", "").str.replace("NoShape", ""))
     )
-    return rows.select("type", pl.col("short").str.extract(_SHORT).alias("short"), shapes=inputs.list.join(";"))
+    parsed = fields.with_columns(distinct, short=pl.col("short").str.extract(_SHORT), shapes=inputs.list.join(";"))
+    known = parsed.drop_nulls("graph")
+    rows = lines.to_frame().join(known.select("line", "type", "short", "shapes"), on="line", how="inner", maintain_order="left")
+    if lost := len(lines) - rows.height:
+        health.add("damaged_records", WARNING, lost, f"lines of {path.name} are damaged", KERNEL_DETAILS)
+    return rows.drop("line")
 
 
 def read_tables(launches_path: Path, shapes_path: Path | None, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
@@ -175,10 +179,14 @@ def read_memory(path: Path, rank: int, health: HealthLog) -> pl.DataFrame:
 
 
 def _lines(path: Path, health: HealthLog) -> pl.Series:
+    """The lines of a text file that are not blank."""
     try:
         with path.open("rb") as handle:
-            text = handle.read(_SIZE_LIMIT_BYTES).decode("utf-8", errors="replace")
+            data = handle.read(_SIZE_LIMIT_BYTES)
     except OSError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", OPERATOR_CALLS)
-        text = ""
-    return pl.Series("line", [line for line in text.split("\n") if line.strip()], dtype=pl.String)
+        data = b""
+    whole = pl.Series("line", [data.decode("utf-8", errors="replace")], dtype=pl.String)
+    lines = whole.str.split("\n").explode()
+    kept: pl.Series = lines.filter(lines.str.contains(r"\S"))
+    return kept
