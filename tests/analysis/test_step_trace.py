@@ -135,6 +135,13 @@ def test_points_may_be_named_by_the_last_parts_of_a_name() -> None:
     assert averages.parts.filter(part="interval_ns")["steps"].to_list() == [0]
 
 
+def test_environment_names_points() -> None:
+    both = {"FP_POINT": "a", "PROFILING_FP_START": "b", "PROFILING_BP_END": "c", "BP_POINT": ""}
+    assert steps_of.named_points(both) == ("a", "c")
+    assert steps_of.named_points({"PROFILING_FP_START": "b"}) == ("b", None)
+    assert steps_of.named_points({}) == (None, None)
+
+
 def test_only_the_training_model_counts() -> None:
     columns = ["step", "model_id", "start_ns", "forward_ns", "backward_ns", "end_ns"]
     rows = [(1, 3, 0, 0, 50, 90), (1, 8, 100, 100, 150, 180), (2, 8, 180, 190, 250, 280)]

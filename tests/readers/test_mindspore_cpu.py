@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -101,6 +102,18 @@ def test_times_of_the_oldest_versions_are_monotonic(tmp_path: Path) -> None:
     trace = mindspore_flat.read_trace(write(tmp_path, start=2_574_109_000_000))
     assert trace.required("ops").collect()["start_ns"].min() == 2_574_109_000_000
     assert "monotonic_times" in checks(trace)
+
+
+@pytest.mark.parametrize(("shift", "steps"), [(0, [1, 1, 1, 2, 2, 2, 2]), (-START, [None] * 7)])
+def test_steps_of_the_older_timeline(tmp_path: Path, shift: int, steps: list[int | None]) -> None:
+    write(tmp_path, start=2_574_109_000_000)
+    base = 0 if shift else 2_574_109_000
+    lanes = [{"name": str(step), "ph": "X", "tid": 100000, "pid": 0, "ts": base + at, "dur": length} for step, at, length in [
+        (1, 0, 99.5), (2, 100, 1600)]]  # fmt: skip
+    lanes.append({"name": "ReLU-op0", "ph": "X", "tid": "HostCpuOps0", "pid": 0, "ts": base, "dur": 1})
+    (tmp_path / "cpu_timeline_display_0.json").write_text(json.dumps(lanes))
+    ops = mindspore_flat.read_trace(tmp_path).required("ops").collect()
+    assert ops.sort("start_ns")["step"].to_list() == steps
 
 
 def test_shapes_need_as_many_lines_as_launches(tmp_path: Path) -> None:

@@ -437,6 +437,18 @@ def test_damaged_directories_give_what_is_left(tmp_path: Path, run: str, seed: i
         operations(trace)
 
 
+def test_files_of_the_host_and_files_without_units(tmp_path: Path) -> None:
+    (tmp_path / "host_info").mkdir()
+    write(tmp_path / "host_info", "dataset_1.csv", "Operation,Stage,Occurrences,Avg. time (us),Custom Info\nMap,Run,3,7.5,\n")
+    assert not mindspore_flat.detect(tmp_path)
+    write(tmp_path, "gpu_op_type_info_1.csv", "op_type,type_occurrences,total_time(us)\nAdd,2,5.5\n")
+    write(tmp_path, "gpu_op_execute_timestamp_1.txt", "Add;GpuOps;5,7 \n")
+    trace = mindspore_flat.read_trace(tmp_path)
+    assert table(trace, "dataset")["Avg. time (us)"].to_list() == ["7.5"]
+    assert table(trace, "gpu_op_type_info")["op_type"].to_list() == ["Add"]
+    assert "unread_files" in checks(trace)
+
+
 def test_wrong_headers_are_findings(tmp_path: Path) -> None:
     odd: dict[str, Any] = {
         "aicore_intermediate_0_type.csv": "a,b\n1,2\n",

@@ -6,9 +6,11 @@ operator. *Interval* lies before the first, *forward and backward* between them,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 
 from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE, SCOPE_BACKWARD
@@ -68,6 +70,16 @@ class StepAverages:
         if not self.excluded:
             return f"{of} ({span})"
         return f"{of} ({span}), without the first {len(self.excluded)} (warm-up)"
+
+
+def named_points(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The forward and the backward point that environment variables name; None where they name none."""
+    found = (
+        next((environment[name] for name in names if environment.get(name)), None)
+        for names in (FORWARD_POINT_VARIABLES, BACKWARD_POINT_VARIABLES)
+    )
+    forward, backward = found
+    return forward, backward
 
 
 def step_trace(trace: Trace, *, forward_point: str | None = None, backward_point: str | None = None) -> pl.DataFrame:
@@ -245,15 +257,18 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
     table = steps.select("step", **{name: pl.col(source).fill_null(0) // _TICK_NS for name, source in columns.items()})
     # the start of the first step is its forward point: nothing tells how long it waited
     collectives = step_collectives(trace)
+    added: list[pl.Series] = []
+    row_of = {step: row for row, step in enumerate(table["step"].to_list())}
     for (stream, index), rows in sorted(collectives.partition_by("stream", "index", as_dict=True).items()):
         name = f"stream_{stream}_parallel_{index}"
-        parts = rows.unique("step", keep="first").select(
-            "step",
-            (pl.col("start_ns") // _TICK_NS).alias(f"{name}_start_point"),
-            (pl.col("end_ns") // _TICK_NS).alias(f"{name}_end_point"),
-            ((pl.col("end_ns") - pl.col("start_ns")) // _TICK_NS).alias(name),
-        )
-        table = table.join(parts, on="step", how="left", maintain_order="left").fill_null(0)
+        once = rows.unique("step", keep="first", maintain_order=True).filter(pl.col("step").is_in(list(row_of)))
+        place = [row_of[step] for step in once["step"].to_list()]
+        start, end = once["start_ns"].to_numpy() // _TICK_NS, once["end_ns"].to_numpy() // _TICK_NS
+        for column, values in ((f"{name}_start_point", start), (f"{name}_end_point", end), (name, end - start)):
+            cells = np.zeros(table.height, dtype=np.int64)
+            cells[place] = values
+            added.append(pl.Series(column, cells))
+    table = table.with_columns(added)
     if not table.height:
         return table.rename({"step": "step_num"}).with_columns(pl.col("step_num").cast(pl.String))
     counted = table.slice(average_from if table.height > average_from else 0)

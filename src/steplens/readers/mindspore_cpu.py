@@ -11,7 +11,17 @@ import polars as pl
 
 from steplens.readers.ascend_csv_file import complete_rows, read_table, required
 from steplens.readers.mindspore_kernels import ms_text_ns
-from steplens.trace.health import ERROR, INFO, KERNEL_DETAILS, MEMORY, OPERATOR_CALLS, OPERATOR_TIMES, WARNING, HealthLog
+from steplens.trace.health import (
+    ERROR,
+    INFO,
+    KERNEL_DETAILS,
+    MEMORY,
+    OPERATOR_CALLS,
+    OPERATOR_TIMES,
+    RANK_COMPARISON,
+    WARNING,
+    HealthLog,
+)
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, SCOPE_BACKWARD, SCOPE_FUNCTION
 
 _SIZE_LIMIT_BYTES = 4 << 30
@@ -93,7 +103,7 @@ def read_tables(launches_path: Path, shapes_path: Path | None, rank: int, health
         return {}
     if launches["start_ns"][0] < _UNIX_FROM_NS:
         message = f"times in {launches_path.name} count from the start of the machine, as MindSpore before 2.3 wrote them"
-        health.add("monotonic_times", INFO, 1, message, "comparison of ranks")
+        health.add("monotonic_times", INFO, 1, message, RANK_COMPARISON)
     full = pl.col("name")
     launches = launches.with_columns(
         short=full.str.extract(_SHORT),

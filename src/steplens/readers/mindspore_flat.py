@@ -52,7 +52,11 @@ _KEPT = {
     "gpu_activity_details": "gpu_activity_data",
     "cpu_details": "cpu_op_detail_info",
     "cpu_types": "cpu_op_type_info",
+    "dataset": "dataset",
+    "host_info": "host_info",
 }
+#: raw times of a GPU whose unit no header tells; the timeline has the same events
+_UNREAD = ("gpu_operators", "gpu_activity", "gpu_steps")
 
 
 def detect(path: Path) -> bool:
@@ -225,6 +229,13 @@ class _Reader:
             found = mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health)
             for name, frame in found.items():
                 self._add(name, frame)
+        if (path := self._file("cpu_timeline")) is not None and "steps" not in self._tables and "ops" in self._tables:
+            steps = mindspore_timeline.try_read(mindspore_timeline.cpu_steps, path, self._rank, self._health).get("steps")
+            ops = self._tables["ops"]
+            first, last = ops["start_ns"].min(), ops["end_ns"].max()
+            # times of some versions count from the first operator
+            if steps is not None and steps.filter((pl.col("end_ns") > first) & (pl.col("start_ns") < last)).height:
+                self._add("steps", steps)
         if (path := self._file("cpu_memory")) is not None:
             self._add("memory", mindspore_cpu.read_memory(path, self._rank, self._health))
 
@@ -241,6 +252,11 @@ class _Reader:
         for family, table in _KEPT.items():
             if (path := self._file(family)) is not None:
                 self._keep(table, read_table([path], self._health, OPERATOR_TIMES).frame)
+        unread = [path.name for family in _UNREAD if (path := self._file(family)) is not None]
+        if unread:
+            message = f"{', '.join(unread)} were not read: nothing in them tells the unit of their times"
+            severity = INFO if self._file("gpu_timeline") is not None else WARNING
+            self._health.add("unread_files", severity, len(unread), message, OPERATOR_TIMES)
         if (path := self._file("operator_memory")) is not None:
             self._add("allocations", mindspore_tables.operator_memory(path, self._health))
 

@@ -33,6 +33,7 @@ _FAMILIES = {
     "operator_memory": rf"operator_memory_{_NUMBER}\.csv",
     "ascend_timeline": rf"ascend_timeline_display_{_NUMBER}\.json",
     "gpu_timeline": rf"gpu_timeline_display_{_NUMBER}\.json",
+    "cpu_timeline": rf"cpu_timeline_display_{_NUMBER}\.json",
     "cpu_operators": rf"cpu_op_execute_timestamp_{_NUMBER}\.txt",
     "cpu_framework": rf"cpu_framework_{_NUMBER}\.txt",
     "cpu_memory": rf"cpu_ms_memory_record_{_NUMBER}\.txt",
@@ -45,11 +46,15 @@ _FAMILIES = {
     "gpu_activity_details": rf"gpu_activity_data_{_NUMBER}\.csv",
     "gpu_start": rf"start_time_{_NUMBER}\.txt",
     "gpu_steps": rf"step_trace_profiling_{_NUMBER}\.txt",
+    "dataset": rf"dataset_{_NUMBER}\.csv",
+    "host_info": rf"host_info_{_NUMBER}\.csv",
 }
 _NAMES = {family: re.compile(f"^{pattern}$") for family, pattern in _FAMILIES.items()}
 
 #: files that other tools write under such names, or that say nothing without others
-_WEAK = {"profiler_info", "gpu_start", "step_points"}
+_WEAK = {"profiler_info", "gpu_start", "step_points", "dataset", "host_info"}
+#: folder of some files of r2.2
+_HOST_INFO = "host_info"
 
 _ENTRY_LIMIT = 200_000
 
@@ -90,10 +95,7 @@ class MindSporeFolder:
 
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
-    try:
-        entries = sorted(path.iterdir())[:_ENTRY_LIMIT]
-    except OSError:
-        return MindSporeFolder(path)
+    entries = [*_children(path), *_children(path / _HOST_INFO)]
     files: dict[tuple[str, int], Path] = {}
     whole: dict[str, Path] = {}
     parallel: dict[int, tuple[str, int, int]] = {}
@@ -110,3 +112,10 @@ def open_folder(path: Path) -> MindSporeFolder:
             if family == "cluster":
                 parallel[rank] = (name["mode"], int(name["stages"]), int(name["size"]))
     return MindSporeFolder(path, files, whole, tuple(minddata.ranks(path)), parallel)
+
+
+def _children(path: Path) -> list[Path]:
+    try:
+        return sorted(path.iterdir())[:_ENTRY_LIMIT]
+    except OSError:
+        return []

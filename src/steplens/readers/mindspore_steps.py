@@ -12,7 +12,7 @@ from steplens.readers.ascend_csv_file import TextTable, read_table, required
 from steplens.readers.legacy_files import LATEST_TICK, TICK_NS
 from steplens.readers.minddata_cpu import json_object
 from steplens.trace.health import COMMUNICATION_TIMES, ERROR, INFO, STEP_AVERAGES, STEP_TIMES, WARNING, HealthLog
-from steplens.trace.schema import SCHEMA
+from steplens.trace.schema import NAME, SCHEMA
 
 #: step_num of the row of means; 0 in the oldest files
 _AVERAGE = ("-", "0")
@@ -75,19 +75,23 @@ def _collectives(table: TextTable, known: pl.DataFrame, health: HealthLog) -> pl
     names = [found for column in table.frame.columns if (found := _COLLECTIVE.match(column))][:_COLLECTIVE_LIMIT]
     frames = [pl.DataFrame(schema=SCHEMA["step_collectives"])]
     backwards = 0
+    steps = known.select("step", "model_id")
     for found in names:
         base = found[0].removesuffix("_start_point")
         if f"{base}_end_point" not in table.frame.columns:
             continue
-        start, end = _ticks(table, f"{base}_start_point"), _ticks(table, f"{base}_end_point")
-        frame = pl.DataFrame({"start_ns": start, "end_ns": end}).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-        frame = frame.join(known.select("row", "step", "model_id"), on="row").drop_nulls(["start_ns", "end_ns"])
-        frame = frame.filter(pl.col("end_ns") > 0)
-        backwards += int((frame["end_ns"] < frame["start_ns"]).sum())
-        frame = frame.filter(pl.col("end_ns") >= pl.col("start_ns")).with_columns(
-            stream=pl.lit(int(found[1])), index=pl.lit(int(found[2])), name=pl.lit(base)
+        times = {side: _ticks(table, f"{base}_{side}_point").gather(known["row"]) for side in ("start", "end")}
+        there = (times["end"] > 0) & times["start"].is_not_null()
+        right = there & (times["end"] >= times["start"])
+        backwards += int((there & ~right).sum())
+        frame = steps.with_columns(
+            stream=pl.lit(int(found[1]), dtype=pl.Int64),
+            index=pl.lit(int(found[2]), dtype=pl.Int32),
+            name=pl.lit(base, dtype=NAME),
+            start_ns=times["start"],
+            end_ns=times["end"],
         )
-        frames.append(frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMA["step_collectives"].items()))
+        frames.append(frame.filter(right))
     if backwards:
         health.add(
             "negative_duration", ERROR, backwards, "collectives end before they start; they were left out", COMMUNICATION_TIMES

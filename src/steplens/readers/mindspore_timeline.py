@@ -127,14 +127,21 @@ def ascend_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.Data
         kind=pl.when(pid == _COMMUNICATION).then(pl.lit(KIND_COMMUNICATION)).otherwise(pl.lit(KIND_COMPUTE)).cast(NAME),
         device=pl.lit(rank, dtype=pl.Int32),
     )
-    steps = events.filter(stream.eq_missing(_STEPS) | (pid == _STEPS))
-    numbered = steps.select(id=pl.col("name").str.extract(r"(\d{1,9})$").cast(pl.Int64), start_ns="start_ns", end_ns="end_ns")
     message = f"times are those of {path.name}, which count from its first task"
     health.add("relative_times", INFO, 1, message)
-    return {
-        "kernels": kernels,
-        "steps": numbered.drop_nulls("id").sort("start_ns").unique("id", keep="first", maintain_order=True),
-    }
+    return {"kernels": kernels, "steps": _steps(events)}
+
+
+def cpu_steps(path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """The steps that ``cpu_timeline_display_<rank>.json`` draws; its operators are those of ``cpu_op_execute_timestamp``."""
+    return {"steps": _steps(read_events(path, health))}
+
+
+def _steps(events: pl.DataFrame) -> pl.DataFrame:
+    lane = pl.col("lane").cast(pl.Int64, strict=False)
+    steps = events.filter(lane.eq_missing(_STEPS) | (pl.col("pid") == _STEPS))
+    numbered = steps.select(id=pl.col("name").str.extract(r"(\d{1,9})$").cast(pl.Int64), start_ns="start_ns", end_ns="end_ns")
+    return numbered.drop_nulls("id").sort("start_ns").unique("id", keep="first", maintain_order=True)
 
 
 def gpu_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
