@@ -178,6 +178,35 @@ def test_a_garbled_event(name: str, tmp_path: Path) -> None:
         assert checks & {"damaged_events", "truncated_file"}
 
 
+@pytest.mark.parametrize("name", SMALLER)
+def test_a_lost_quote_costs_one_event(name: str, tmp_path: Path) -> None:
+    """In a file without line breaks a quote that is gone makes all the rest look like one text."""
+    document = capture(name)
+    path = tmp_path / "trace.json"
+    text = dumps(document, separators=(",", ":"))
+    path.write_text(text)
+    whole = kineto.read(path)
+    known = {check for check, _, _ in findings(whole)}
+    where = text.index('"cpu_op"')
+    path.write_text(text[:where] + text[where + 1 :])
+    trace = kineto.read(path)
+    assert {"damaged_events"} <= {check for check, _, _ in findings(trace)} <= {"damaged_events", "truncated_file", *known}
+    assert trace.ops.height == whole.ops.height - 1
+    assert trace.kernels.height == whole.kernels.height
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_a_bracket_that_ends_the_events_early(name: str, tmp_path: Path) -> None:
+    document = capture(name)
+    path = tmp_path / "trace.json"
+    text = dumps(document, separators=(",", ":"))
+    for whole in (text, text[text.index("[{", text.index("traceEvents")) : text.rindex("}]") + 2]):
+        where = whole.index('},{"', len(whole) // 3)
+        path.write_text(whole[: where + 1] + "]" + whole[where + 1 :])
+        found = findings(kineto.read(path))
+        assert {"damaged_events", "truncated_file"} & {check for check, _, _ in found}
+
+
 @pytest.mark.parametrize("category", ["cpu_op", "kernel", "cuda_runtime"])
 def test_a_negative_duration(category: str, tmp_path: Path) -> None:
     name = "cuda_nccl_distributed"
@@ -326,7 +355,7 @@ def test_a_cpu_run(tmp_path: Path) -> None:
     assert found(changed) >= {"duplicated_events", "repeated_steps"}
     trace = kineto.read(tmp_path / "trace.json")
     copies = trace.health.filter(trace.health["check"] == "duplicated_events")
-    assert {"operator calls", "allocator events"} <= {" ".join(text.split()[:2]) for text in copies["message"]}
+    assert {"operator calls", "allocator events"} <= {" ".join(text.split()[1:3]) for text in copies["message"]}
 
     text = (tmp_path / "recorded.json").read_text()
     (tmp_path / "cut.json").write_text(text[: int(len(text) * 0.7)])

@@ -109,9 +109,13 @@ def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str) -> TextTab
         except (ValueError, csv.Error, pl.exceptions.PolarsError) as error:
             health.add("unreadable_file", ERROR, 1, f"{path.name} is no table ({error})", unsafe)
             continue
-        if frame.height and _breaks_off(path) and frame[frame.columns[-1]][-1] is None:
-            health.add("truncated_file", ERROR, 1, f"{path.name} breaks off inside its last row, which was left out", unsafe)
-            frame = frame.head(-1)
+        if frame.height and _breaks_off(path):
+            if frame[frame.columns[-1]][-1] is None:
+                message = f"{path.name} breaks off inside its last row, which was left out"
+                frame = frame.head(-1)
+            else:
+                message = f"{path.name} breaks off behind its last row, or inside its last cell: no line end follows"
+            health.add("truncated_file", ERROR, 1, message, unsafe)
         frames.append(frame)
     return TextTable(pl.concat(frames, how="diagonal") if frames else pl.DataFrame())
 

@@ -39,7 +39,7 @@ from steplens.readers.ascend_timeline_structs import (
     integer,
     one_event,
 )
-from steplens.readers.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile, event_ends
+from steplens.readers.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile, behind_damage, events_of
 from steplens.readers.microseconds import float_ns, text_ns
 from steplens.trace.schema import NAME
 
@@ -201,19 +201,16 @@ class TimelineColumns:
 
     def _tolerant(self, piece: bytes) -> Iterator[Any]:
         """Read event by event, mending what can be mended."""
-        body = piece[1:-1]
-        ends, _ = event_ends(body)
-        start = 0
-        for end in ends:
-            text = body[start:end].lstrip(b", \t\r\n")
-            start = end
-            event = one_event(text)
-            if event is None:
+        bodies = [piece[1:-1]]
+        while bodies:
+            for text in events_of(bodies.pop()):
+                event = None if text is None else one_event(text)
+                if event is not None:
+                    yield event
+                    continue
                 self.damaged += 1
-            else:
-                yield event
-        if body[start:].strip(b", \t\r\n"):
-            self.damaged += 1
+                if text is not None and (rest := behind_damage(text)) is not None:
+                    bodies.append(rest)
 
 
 class _UnknownLayoutError(Exception):

@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from steplens.errors import InputError
 
 #: small enough that the allocator reuses the memory of one piece for the next: at 16 MiB a piece reads at half the speed
 PIECE_BYTES = 2 << 20
-#: an event larger than this is not an event; the limit keeps a hostile file from filling the memory
-EVENT_LIMIT_BYTES = 256 << 20
+#: an event larger than this is none: a quote that is gone makes the rest of a file look like one text
+EVENT_LIMIT_BYTES = 32 << 20
 HEADER_LIMIT_BYTES = 64 << 20
 
 #: how many commas of a damaged footer are tried as the end of its last whole member
@@ -34,6 +35,17 @@ _KINETO_BOUNDARY = b"},\n  {"
 _SPLIT = 0.42
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = b", \t\r\n"
+#: where an event seems to begin, inside damage and behind a bracket that closes the list too early
+_NEXT_EVENT = re.compile(rb'[}\]]\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
+_EVENT_FOLLOWS = re.compile(rb'\s*,?\s*\{\s*"')
+#: an event that cannot be read, so that it is counted
+_DAMAGED = b"[\0]"
+#: after so many damaged places the rest is given up
+_DAMAGE_LIMIT = 256
+#: as much white space between two events as a search for the next one looks through
+_BLANKS_LIMIT = 64
+_SPACE, _COMMA, _BRACE = b" ,{"
+_VALUE_BEGINS = b"{[0123456789"
 _CLOSING_BRACKET = ord("]")
 Piece = bytes | memoryview
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -55,7 +67,8 @@ class JsonEventFile:
         header: members of the top object before ``traceEvents``.
         footer: members behind it.
         truncated: the file ends inside the event array.
-        lost_bytes: bytes behind the last complete event of a truncated file.
+        lost_bytes: bytes behind the last complete event of a truncated file, and those of damage inside it.
+        damaged: places inside the events that could not be followed; each is a piece that cannot be decoded.
         header_damaged: ``header`` cannot be decoded and is empty.
         footer_cut: the file ends, or is damaged, behind its events; ``footer`` holds the members before that.
     """
@@ -74,6 +87,7 @@ class JsonEventFile:
         self.footer: dict[str, Any] = {}
         self.truncated = False
         self.lost_bytes = 0
+        self.damaged = 0
         self.header_damaged = False
         self.footer_cut = False
         self._in_object = True
@@ -121,6 +135,7 @@ class JsonEventFile:
     def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
         # one buffer per piece: the bracket before it is put there first, the comma behind it becomes the other one
         buffer = bytearray(b"[" + first)
+        scan_at = 0
         while True:
             more = handle.read(self._piece_bytes)
             if not more:
@@ -133,38 +148,72 @@ class JsonEventFile:
                 yield memoryview(buffer)[: comma + 1]
                 buffer = bytearray(b"[") + carry
                 continue
-            data = bytes(buffer[1:])
-            ends, closed = event_ends(data)
-            if closed is not None:
+            if len(buffer) < scan_at:
+                continue
+            rest, tail = yield from self._split(bytes(buffer[1:]), last=False)
+            if tail is not None:
                 # the array ends inside this piece; the rest of the file is the footer
-                yield from self._finish(data[:closed], data[closed + 1 :] + _rest(handle))
+                self._finish(tail + _rest(handle))
                 return
-            if ends:
-                yield _array(data[: ends[-1]])
-                buffer = bytearray(b"[" + data[ends[-1] :].lstrip(_BETWEEN))
-            elif len(buffer) > EVENT_LIMIT_BYTES:
-                raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
+            if len(rest) > EVENT_LIMIT_BYTES:
+                if not self.damaged:
+                    raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
+                break
+            # an event that does not end yet is not looked through again for every piece that is added to it
+            scan_at = 2 * len(rest)
+            buffer = bytearray(b"[") + rest
         data = bytes(buffer[1:])
         if partial:
             if data.strip(_BETWEEN):
                 yield _array(data)
             return
-        ends, closed = event_ends(data)
-        if closed is not None:
-            yield from self._finish(data[:closed], data[closed + 1 :])
+        rest, tail = yield from self._split(data, last=True)
+        if tail is not None:
+            self._finish(tail)
             return
         self.truncated = True
-        cut = ends[-1] if ends else 0
-        self.lost_bytes += len(data) - cut
-        if cut:
-            yield _array(data[:cut])
+        self.lost_bytes += len(rest)
 
-    def _finish(self, events: bytes, tail: bytes) -> Iterator[Piece]:
-        """Yield the last events and decode the footer."""
-        if events.strip(_BETWEEN):
-            yield _array(events)
+    def _split(self, data: bytes, *, last: bool) -> Generator[Piece, None, tuple[bytes, bytes | None]]:
+        """Yield the complete events of a stretch that begins between two events.
+
+        A damaged quote or brace makes everything behind it look like text, or the list of events end early. Then reading
+        goes on at what looks like the beginning of the next event.
+
+        Args:
+            data: the stretch.
+            last: nothing follows it.
+
+        Returns:
+            What is left of it, and what follows the list of events, or None while that is open.
+        """
+        while self.damaged < _DAMAGE_LIMIT:
+            ends, closed, damaged = _followed(data)
+            cut = closed if closed is not None else ends[-1] if ends else 0
+            if data[:cut].strip(_BETWEEN):
+                yield _array(data[:cut])
+            if closed is not None:
+                return b"", data[closed + 1 :]
+            data = data[cut:]
+            if not damaged and not last and len(data) <= EVENT_LIMIT_BYTES:
+                return data.lstrip(_BETWEEN), None
+            begin = _next_event(data)
+            if begin is None:
+                break
+            self.lost_bytes += begin
+            self.damaged += 1
+            yield _DAMAGED
+            data = data[begin:]
+        return data, None
+
+    def _finish(self, tail: bytes) -> None:
+        """Decode the footer."""
         tail = tail.strip(_BETWEEN)
-        if not self._in_object or tail == b"}":
+        if tail == b"}" if self._in_object else not tail:
+            return
+        if not self._in_object:
+            self.truncated = True
+            self.lost_bytes += len(tail)
             return
         self.footer = _members(b"{" + tail)
         if not self.footer:
@@ -234,6 +283,67 @@ def event_ends(data: bytes) -> tuple[list[int], int | None]:
         brackets, depth = brackets[: below[0]], depth[: below[0]]
     ends = brackets[(depth == 0) & closing[brackets]] + 1
     return ends.tolist(), closed
+
+
+def events_of(data: bytes) -> Iterator[bytes | None]:
+    """The texts of the events in a stretch that begins between two events; None for what cannot be told apart."""
+    for _ in range(_DAMAGE_LIMIT):
+        ends, _, _ = _followed(data)
+        start = 0
+        for end in ends:
+            yield data[start:end].lstrip(_BETWEEN)
+            start = end
+        data = data[start:]
+        if not data.strip(_BETWEEN):
+            return
+        yield None
+        begin = _next_event(data)
+        if begin is None:
+            return
+        data = data[begin:]
+
+
+def _followed(data: bytes) -> tuple[list[int], int | None, bool]:
+    """Like ``event_ends``, as far as every event but the last is followed by another; and whether that went wrong."""
+    ends, closed = event_ends(data)
+    wrong = _unfollowed(data, np.array(ends[:-1], dtype=np.int64))
+    if wrong is not None:
+        return ends[:wrong], None, True
+    if closed is not None:
+        # nothing stands between the last event and the end of the list, and no event behind it
+        between = data[ends[-1] if ends else 0 : closed]
+        if between.strip(_BETWEEN) or _EVENT_FOLLOWS.match(data, closed + 1):
+            return ends, None, True
+    return ends, closed, False
+
+
+def _unfollowed(data: bytes, ends: npt.NDArray[np.int64]) -> int | None:
+    """The first of the ends (all of them inside ``data``) behind which no comma and no further value stand."""
+    array = np.frombuffer(data, dtype=np.uint8)
+    doubtful = np.flatnonzero((array[ends] != _COMMA) | (array[ends + 1] != _BRACE)) if len(ends) else ends
+    position = ends[doubtful]
+    right = np.ones(len(position), dtype=bool)
+    for expected in (b",", _VALUE_BEGINS):
+        for _ in range(_BLANKS_LIMIT):
+            blank = array[position] <= _SPACE
+            if not blank.any():
+                break
+            position = np.minimum(position + blank, len(array) - 1)
+        right &= np.isin(array[position], np.frombuffer(expected, dtype=np.uint8))
+        position = np.minimum(position + 1, len(array) - 1)
+    return None if right.all() else int(doubtful[int(np.argmin(right))])
+
+
+def behind_damage(text: bytes) -> bytes | None:
+    """What follows the first event of a text that cannot be decoded as one, and so may be many with a quote too few."""
+    begin = _next_event(text)
+    return None if begin is None else text[begin:]
+
+
+def _next_event(data: bytes) -> int | None:
+    """Where the event after the one that ``data`` begins inside of seems to begin."""
+    found = _NEXT_EVENT.search(data, 1)
+    return None if found is None else data.rfind(b"{", 0, found.end())
 
 
 def _array(events: bytes) -> bytes:

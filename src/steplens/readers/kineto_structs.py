@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from steplens.readers.json_events import Piece, event_ends
+from steplens.readers.json_events import Piece, behind_damage, events_of
 
 NO_TEXT = Raw(b"")
 NO_ARGS = Raw(b"null")
@@ -345,26 +345,26 @@ def tolerant(piece: Piece) -> Iterator[Any | None]:
     Yields:
         events of ``FLOAT_TIMES``; None for one that is no event of a profile; ``DAMAGED`` for one that is not valid JSON.
     """
-    body = bytes(piece)[1:-1]
-    ends, _ = event_ends(body)
-    start = 0
-    for end in ends:
-        text = body[start:end].lstrip(b", \t\r\n")
-        start = end
-        try:
-            yield FLOAT_TIMES.one.decode(text)
-            continue
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        try:
-            # invalid UTF-8 and raw control characters occur in symbol names of other runtimes
-            value = msgspec.json.decode(text.decode("utf-8", "replace").translate(_NO_CONTROLS))
-        except msgspec.DecodeError:
-            yield DAMAGED
-        else:
-            yield _mended(value)
-    if body[start:].strip(b", \t\r\n"):
-        yield DAMAGED
+    bodies = [bytes(piece)[1:-1]]
+    while bodies:
+        for text in events_of(bodies.pop()):
+            if text is None:
+                yield DAMAGED
+                continue
+            try:
+                yield FLOAT_TIMES.one.decode(text)
+                continue
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass
+            try:
+                # invalid UTF-8 and raw control characters occur in symbol names of other runtimes
+                value = msgspec.json.decode(text.decode("utf-8", "replace").translate(_NO_CONTROLS))
+            except msgspec.DecodeError:
+                yield DAMAGED
+                if (rest := behind_damage(text)) is not None:
+                    bodies.append(rest)
+            else:
+                yield _mended(value)
 
 
 #: stands for an event that is not valid JSON
