@@ -75,6 +75,7 @@ def _side_file(seeds: dict[str, list[Seed]], ending: str, value: Any, tmp_path: 
         ("state.json", {"state": "collected", "health": [{"check": "a", "severity": "info", "count": 1 << 70}]}),
         ("state.json", {"state": "collected", "health": [{"count": -(1 << 70)}, 7, None]}),
         ("state.json", {"state": "collected", "health": 7}),
+        ("profiler_metadata.json", {"half \ud800": ["of \ud800 a", {"pair \udfff": "\udc00"}]}),
     ],
 )
 def test_side_files_of_any_numbers(ending: str, value: Any, seeds: dict[str, list[Seed]], tmp_path: Path) -> None:

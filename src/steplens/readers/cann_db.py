@@ -23,6 +23,7 @@ from steplens.readers.cann_layout import (
     thread_of,
     timed,
 )
+from steplens.readers.kineto_meta import as_text
 from steplens.readers.sqlite_file import SqliteFile
 from steplens.trace.build import build_trace
 from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
@@ -210,7 +211,7 @@ def source_rows(table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 def meta_rows(values: Mapping[str, Any]) -> pl.DataFrame:
     """A dictionary as rows of ``meta``; what is not known is left out."""
-    rows = [(key, json.dumps(value, ensure_ascii=False)) for key, value in values.items() if value is not None]
+    rows = [(as_text(key), as_text(json.dumps(value, ensure_ascii=False))) for key, value in values.items() if value is not None]
     return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
 
 

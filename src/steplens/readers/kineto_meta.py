@@ -57,8 +57,13 @@ def rank_in_name(name: str, *, distributed: bool) -> int | None:
 
 def meta_frame(values: dict[str, Any]) -> pl.DataFrame:
     """A dictionary as ``meta`` rows."""
-    rows = [(key, json.dumps(value, ensure_ascii=False)) for key, value in values.items()]
+    rows = [(as_text(key), as_text(json.dumps(value, ensure_ascii=False))) for key, value in values.items()]
     return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
+
+
+def as_text(text: str) -> str:
+    """``text`` without halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def report_losses(members: dict[str, Any], log: HealthLog) -> None:
@@ -73,9 +78,7 @@ def report_losses(members: dict[str, Any], log: HealthLog) -> None:
     for name, number in _RECORD_COUNT.findall(text):
         counts[name] = counts.get(name, 0) + int(number[:18])
     if counts.get("Out-of-range"):
-        message = (
-            "records of the device lay outside the recorded window, as those of warm-up steps do, and were left out"
-        )
+        message = "records of the device lay outside the recorded window, as those of warm-up steps do, and were left out"
         log.add("out_of_range_records", INFO, counts["Out-of-range"], message)
     if counts.get("Invalid ext correlations"):
         message = "device records name no operator, says the profiler"
