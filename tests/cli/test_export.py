@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from steplens.cli.main import main
+
 from .conftest import Cli
 
 
@@ -68,17 +70,30 @@ def test_a_folder_with_one_that_cannot_be_read(cli: Cli, events: list[dict[str, 
     assert cli.json("export", "job", "--to", "pprof", "--rank", "1", "-o", "one.pb.gz", expect=3)["written"] == ["one.pb.gz"]
 
 
-def test_bad_input(traced: Cli) -> None:
-    line = traced.run("export", "trace.json", "--to", "svg", expect=2).stderr
-    assert "'svg' is not one of 'kineto', 'chrome', 'db', 'text', 'parquet', 'speedscope', 'pprof'" in " ".join(line.split())
-    assert "Missing option" in traced.run("export", "trace.json", expect=2).stderr
-    assert "does not exist" in traced.refused("export", "nothing", "--to", "kineto")
-    assert "holds no rank 7" in traced.refused("export", "trace.json", "--to", "kineto", "--rank", "7")
-    assert "has no call stacks" in traced.refused("export", "trace.json", "--to", "stacks")
-    assert "holds no memory events" in traced.refused("export", "trace.json", "--to", "memory")
-    assert "cannot be written: Not a directory" in traced.refused("export", "trace.json", "--to", "kineto", "-o", "trace.json/x")
-    assert "is what is exported" in traced.refused("export", "trace.json", "--to", "kineto", "-o", "trace.json")
-    assert sorted(path.name for path in traced.folder.iterdir() if not path.name.startswith(".steplens")) == ["trace.json"]
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trace.json", "--to", "svg"], "'svg' is not one of 'kineto', 'chrome', 'db', 'text', 'parquet', 'speedscope', 'pprof'"),
+        (["trace.json"], "Missing option '--to'"),
+        (["nothing", "--to", "kineto"], "does not exist"),
+        (["trace.json", "--to", "kineto", "--rank", "7"], "holds no rank 7"),
+        (["trace.json", "--to", "stacks"], "has no call stacks"),
+        (["trace.json", "--to", "memory"], "holds no memory events"),
+        (["trace.json", "--to", "kineto", "-o", "trace.json/x"], "cannot be written: Not a directory"),
+        (["trace.json", "--to", "kineto", "-o", "trace.json"], "is what is exported"),
+    ],
+)
+def test_bad_input(
+    traced: Cli, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(traced.folder)
+    before = (traced.folder / "trace.json").read_bytes()
+    assert main(["export", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert said in " ".join(err.split())
+    assert err.startswith("steplens: ") and out == "" and len(err.splitlines()) == 1
+    assert [path.name for path in traced.folder.iterdir() if path.name != ".steplens"] == ["trace.json"]
+    assert (traced.folder / "trace.json").read_bytes() == before
 
 
 def test_help_names_every_format(traced: Cli) -> None:

@@ -253,3 +253,30 @@ def test_an_output_that_fails_fails_the_export(whole: Trace, tmp_path: Path, mon
     ):
         export(whole, "text", tmp_path / "x_ascend_pt")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_million_events_in_bounded_memory(tmp_path: Path) -> None:
+    """Text of hundreds of megabytes is written without being in memory; the tables themselves take 250 MB."""
+    code = f"""
+import importlib.util, resource, sys
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("builder", {str(Path(__file__).parents[1] / "writers" / "builder.py")!r})
+builder = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(builder)
+from steplens.exports.export import export
+trace = builder.synthetic()
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before = peak()
+for to in ("kineto", "chrome", "speedscope"):
+    (path,) = export(trace, to, Path(to))
+    print(to, path.stat().st_size, peak() - before)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(steplens.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = {to: (int(size), int(grown)) for to, size, grown in map(str.split, done.stdout.splitlines())}
+    assert found["kineto"][0] > 380_000_000 and found["chrome"][0] > 350_000_000 and found["speedscope"][0] > 45_000_000
+    assert all(grown < 250 for _, grown in found.values()), found
