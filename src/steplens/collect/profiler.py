@@ -458,7 +458,7 @@ class profile(_KinetoProfile):
             for profiler in list(_started):
                 window = profiler._session.window if profiler._running else None
                 if window is not None and window.recording:
-                    profiler._health.add("not_collected", WARNING, message, unsafe="operators of child threads")
+                    profiler._health.add("not_collected", WARNING, message, unsafe="operator calls")
         except Exception as exception:
             log.failed("enable_profiler_in_child_thread", exception)
 

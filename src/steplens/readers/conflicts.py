@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.trace.health import HealthLog
+from steplens.trace.health import RESULT_FILES, HealthLog
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE
 from steplens.trace.trace import Trace
 
@@ -30,7 +30,7 @@ def with_findings(trace: Trace, output: Path) -> Trace:
                 "warning",
                 1,
                 f"{problem}; the text files were made from other data, or were changed",
-                "the result files beside the data that was read",
+                RESULT_FILES,
             )
     if not log.findings:
         return trace

@@ -48,6 +48,7 @@ COUNTERS = "counters"
 SHORT_TIMES = "short times"
 RANK_COMPARISON = "comparison of ranks"
 RUN_OPTIONS = "options of the run"
+RESULT_FILES = "result files"
 
 #: every conclusion a finding may call unsafe, and the tables and analyses it stands for
 CONCLUSIONS: dict[str, str] = {
@@ -79,6 +80,7 @@ CONCLUSIONS: dict[str, str] = {
     SHORT_TIMES: "intervals and differences not much longer than the resolution of the clock",
     RANK_COMPARISON: "any comparison between ranks: stragglers, waiting for peers, imbalance",
     RUN_OPTIONS: "what was recorded and which outputs are due; meta",
+    RESULT_FILES: "results of another analysis that lie beside the data and were not read",
 }
 
 _SEPARATOR = ", "
