@@ -32,7 +32,7 @@ STATE_FAILED = "failed"
 #: Free space that a save should find when nothing better is known.
 _LEAST_FREE_BYTES = 16 << 20
 
-#: Results are kept after saving up to this size of the trace: they take about 20 times as much memory as it has bytes,
+#: Results are kept after saving up to this size of the trace: they take about 7 times as much memory as it has bytes,
 #: and telling what memory was used for takes a minute.
 _KEPT_TRACE_BYTES = 64 << 20
 
