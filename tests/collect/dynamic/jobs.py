@@ -24,14 +24,14 @@ FAKE_JOB = HERE / "fake_job.py"
 PATIENCE_S = 60.0
 
 
-def until(condition: Callable[[], Any], what: str = "", patience_s: float = PATIENCE_S) -> Any:
+def until(condition: Callable[[], Any], what: str | Callable[[], str] = "", patience_s: float = PATIENCE_S) -> Any:
     """Wait until ``condition`` returns something true, and return it."""
     limit = time.monotonic() + patience_s
     while True:
         found = condition()
         if found:
             return found
-        assert time.monotonic() < limit, f"waited in vain {what}"
+        assert time.monotonic() < limit, f"waited in vain {what() if callable(what) else what}"
         time.sleep(0.01)
 
 
@@ -67,6 +67,10 @@ class Folder:
             "for requests to end",
             patience_s,
         )
+
+    def describe(self) -> str:
+        """Everything there is to know, for a test that fails."""
+        return "\n".join([*map(str, self.processes()), self.log("dp_"), self.log("monitor_dp_")])
 
     def log(self, prefix: str = "dp_") -> str:
         return "".join(path.read_text() for path in sorted((self.path / "log").glob(f"{prefix}*.log")))

@@ -38,7 +38,7 @@ def over(folder: Any, id: str, count: int) -> list[dict[str, Any]]:
         known = [request for request in found if request is not None and request["state"] in ENDED]
         return len(known) >= count and known
 
-    return until(ready, f"for {count} processes to end {id}")
+    return until(ready, lambda: f"for {count} processes to end {id}\n{folder.describe()}")
 
 
 def wait_for(folder: Any, id: str, pid: int) -> None:
@@ -48,7 +48,7 @@ def wait_for(folder: Any, id: str, pid: int) -> None:
         requests = [item.request(id) for item in folder.processes() if item.process.pid == pid]
         return any(request is not None and request["state"] == "done" for request in requests)
 
-    until(ready, f"for process {pid} to end {id}")
+    until(ready, lambda: f"for process {pid} to end {id}\n{folder.describe()}")
 
 
 def steps(request: dict[str, Any]) -> tuple[int, int, int]:
@@ -127,6 +127,7 @@ def test_a_stopped_process_is_said_to_be_silent(folder: Any, jobs: Any) -> None:
     stepping(folder, 1)
     until(lambda: len(folder.processes()) == 2 and folder.processes()[1].answered, "for the other process")
     os.kill(stuck, signal.SIGSTOP)
+    until(lambda: Path(f"/proc/{stuck}/stat").read_text().rpartition(")")[2].split()[0] == "T", "for it to stop")
     try:
         found = folder.processes()
         assert [(item.alive, item.answered) for item in found] == [(True, True), (True, False)]

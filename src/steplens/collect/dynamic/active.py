@@ -35,7 +35,9 @@ def begin(directory: str | os.PathLike[str], form: Form, how: str, stepper: str)
     global agent, _arguments, _hooked
     if agent is not None:
         same = agent.directory == place.configuration_directory(directory)
-        log.warning(f"dynamic_profile is initialised already{'' if same else f' with {agent.directory}, which stays'}.")
+        if not same or agent.how == how:
+            log.warning(f"dynamic_profile is initialised already{'' if same else f' with {agent.directory}, which stays'}.")
+        agent.how, agent.stepper = how, stepper
         return agent
     agent = Agent(directory, form, how, stepper)
     _arguments = (agent.directory, form, how, stepper)

@@ -55,8 +55,8 @@ class Agent:
         self.directory = place.configuration_directory(directory)
         self.process = process.current()
         self._form = form
-        self._how = how
-        self._stepper = stepper
+        self.how = how
+        self.stepper = stepper
         self._identity: Identity = form.identity()
         self._step = 0
         self._stepped = False
@@ -68,7 +68,7 @@ class Agent:
         # something to do at the end of the next step
         self._attention = True
         self._heard = 0
-        self._attached_at = 0
+        self._over: set[int] = set()
         self._offers: deque[Request] = deque()
         self._scheduled: list[Request] = []
         self._state = "waiting"
@@ -235,7 +235,7 @@ class Agent:
             "host": socket.gethostname(),
             "program": os.path.basename(sys.argv[0]) if sys.argv else "",
             "framework": self._form.name,
-            "how": self._how,
+            "how": self.how,
             "directory": str(self.directory),
             "log": str(self._ledger.logs.path),
             "rank": self._identity.rank,
@@ -260,7 +260,7 @@ class Agent:
         if self._broken:
             return "its dynamic profile failed, see its log"
         if not self._stepped:
-            return f"{self._stepper} was never called"
+            return f"{self.stepper} was never called"
         if self.capturing:
             return ""
         try:
@@ -304,7 +304,10 @@ class Agent:
             board = PrivateBoard(self.process, self._identity.rank)
         board.put(boards.STEP, self._step)
         board.put(boards.STEP_NS, time.monotonic_ns())
-        self._attached_at = self._step
+        # Of the decisions before our time those count that nobody has reached, also where our own count begins anew.
+        reached = max([self._step, *(seat.step for seat in board.others())])
+        with contextlib.suppress(BusyError):
+            self._over = {item.number for item in board.decisions_after(0) if item.start < reached}
         self._at_step, self._at_time = board.row + boards.STEP, board.row + boards.STEP_NS
         self._words, self._board = board.words, board
         return board
@@ -329,9 +332,11 @@ class Agent:
     def _obey(self, decision: Decision, step: int) -> None:
         with self._ledger.lock:  # the watching thread may learn of it at this moment
             request = self._ledger.get(decision.id)
+            if decision.number in self._over:
+                if request is not None:
+                    self._ledger.end(request, MISSED, "the other processes were past it before this one stepped")
+                return
             if request is None:
-                if decision.start < self._attached_at:  # from before our time
-                    return
                 request = Request(decision.id, decision.origin, decision.document)
                 self._ledger.add(request)
         for waiting in [item for item in self._scheduled if item.id in decision.supersedes]:
