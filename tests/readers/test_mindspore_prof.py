@@ -106,6 +106,15 @@ def test_lanes_of_the_timeline_are_unions_of_tasks(rank: int) -> None:
         assert cores["EVENT_RECORD"] == cores["EVENT_WAIT"] == cores["EVENT_RESET"] == 4
 
 
+def test_types_are_the_ends_of_names() -> None:
+    kernels = recorded(0).required("kernels").with_columns(pl.col("name", "type", "category").cast(pl.String)).collect()
+    named = kernels.filter(pl.col("name").str.contains(r"-op\d+$"))
+    assert named.height >= 3 * 137
+    expected = [name.rsplit("/", 1)[-1].rsplit("-op", 1)[0] for name in named["name"]]
+    assert named["type"].to_list() == expected
+    assert set(named.filter(type="MatMul")["category"]) == {"matmul"}
+
+
 def test_collectives_carry_their_names() -> None:
     for rank in (0, 1):
         operations = recorded(rank).communication

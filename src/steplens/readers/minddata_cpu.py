@@ -105,9 +105,7 @@ def _host(whole: dict[str, Any], count: int, health: HealthLog) -> list[Sampled]
     doubled = count > 1 and longest > 1.5 * count
     if doubled:
         lost = sum(count - len(values[2::2]) for name, values in section.items() if name in _CUT)
-        message = (
-            "MindSpore wrote the host's samples twice and cut some off; the second halves of user and system time are lost"
-        )
+        message = "MindSpore wrote the host's samples twice and cut some off; the second halves of user and system time are lost"
         health.add("doubled_samples", WARNING, max(lost, 1), message, COUNTERS)
     rows: list[Sampled] = []
     for name, values in section.items():

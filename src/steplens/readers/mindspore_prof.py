@@ -45,6 +45,8 @@ _REDUCE = re.compile(r"^Reduce_(\d{1,12})_(\d{1,9})$")
 _LATEST_NS = 1 << 61
 _OPERATION = re.compile(r"(?i)(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all\w*|broadcast|receive|send)")
 
+_TYPE = r"([A-Za-z]\w*)-op\d+$"
+
 _DECODER = msgspec.json.Decoder(list[dict[str, Any]], float_hook=Decimal)
 
 _POINTS = ("Iteration ID", "FP Start", "BP End", "Iteration End")
@@ -172,6 +174,8 @@ def _tasks(files: dict[str, list[Path]], offset_ns: int, health: HealthLog) -> d
     if "kernels" in found:
         # the step trace is drawn among the streams
         tasks = found["kernels"].filter(pl.col("core").is_not_null())
+        # these timelines have no types, but MindSpore's names end in them
+        tasks = tasks.with_columns(type=pl.col("name").cast(pl.String).str.extract(_TYPE))
         found["kernels"] = tasks.drop("launch_ns", "launch_pid", "launch_tid", "correlation", strict=False)
     return {name: frame for name, frame in found.items() if frame.height}
 
