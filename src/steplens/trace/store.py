@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
+from steplens import __version__, rundir
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Trace
 
@@ -56,7 +56,9 @@ def _key(sources: Sequence[Path]) -> dict[str, Any]:
     for path in sources:
         status = path.stat()
         files.append([path.name, status.st_size, status.st_mtime_ns])
-    return {"schema_version": SCHEMA_VERSION, "polars": pl.__version__, "sources": sorted(files)}
+    # another version may read the same files better, or check them more
+    versions = {"schema_version": SCHEMA_VERSION, "steplens": __version__, "polars": pl.__version__}
+    return {**versions, "sources": sorted(files)}
 
 
 def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
