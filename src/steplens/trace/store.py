@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 import stat
 import tempfile
 import zlib
@@ -20,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import __version__, rundir
+from steplens import rundir
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Trace
 
@@ -57,7 +58,7 @@ def _key(sources: Sequence[Path]) -> dict[str, Any]:
         status = path.stat()
         files.append([path.name, status.st_size, status.st_mtime_ns])
     # another version may read the same files better, or check them more
-    versions = {"schema_version": SCHEMA_VERSION, "steplens": __version__, "polars": pl.__version__}
+    versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
     return {**versions, "sources": sorted(files)}
 
 
