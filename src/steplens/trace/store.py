@@ -11,8 +11,8 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import stat
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
