@@ -3,14 +3,12 @@
 steplens.analyse("result")                           # a run directory or a folder of them
 steplens.analyse("capture", recompute=True)          # results of another profiler, computed again beside them
 python -m steplens.offline analyse RUN_DIR
-python -m steplens.offline chrome RUN_DIR trace.json.gz
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gzip
 import logging
 import multiprocessing
 import os
@@ -22,7 +20,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO
 
 from steplens import parent, rundir
 from steplens.collect import log
@@ -30,9 +27,7 @@ from steplens.errors import InputError, SteplensError
 from steplens.readers import contents, detect, run_directory
 from steplens.recompute import Comparison, compare
 from steplens.trace.health import ERROR, EVERYTHING, INFO, HealthFinding
-from steplens.trace.trace import Trace
-from steplens.writers import trace_view
-from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, Output, time_base_ns
+from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import (
     FAILED,
     RESULT_VERSION,
@@ -303,41 +298,6 @@ def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports
     return bool(done) and all((folder / name).is_file() for name in done)
 
 
-def export_chrome_trace(source: str | os.PathLike[str] | Trace, path: str | os.PathLike[str]) -> None:
-    """Write the array of trace_view.json to any path; compressed when its name ends in ``.gz``.
-
-    Args:
-        source: a run directory, a trace file, or a trace.
-        path: the file; missing folders are created.
-
-    Raises:
-        InputError: the source cannot be read.
-    """
-    target = Path(path)
-    if isinstance(source, Trace):
-        trace, level, recorded = source, LEVEL1, None
-    else:
-        folder = Path(source)
-        trace = detect.load_trace(folder)
-        level = read_settings(folder)[0].level if folder.is_dir() else LEVEL1
-        recorded = run_directory.read_json(folder / rundir.METADATA_FILE).get("base_time_ns") if folder.is_dir() else None
-    output = Output(trace, time_base_ns(trace, recorded), level)
-    rundir.make_directory(target.absolute().parent)
-    with rundir.atomic_path(target) as temporary, _open(temporary, compressed=target.suffix == ".gz") as handle:
-        trace_view.write_events(output, handle)
-
-
-@contextlib.contextmanager
-def _open(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
-    with path.open("wb") as file:
-        if not compressed:
-            yield file
-            return
-        # a low level: the highest ones double the time for a few percent of the size
-        with gzip.GzipFile(filename="", mode="wb", compresslevel=3, fileobj=file) as handle:
-            yield handle  # type: ignore[misc]
-
-
 def _export_types(given: str | Sequence[str] | None) -> list[str] | None:
     if given is None:
         return None
@@ -466,15 +426,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser("analyse", help="write the result files of a run directory or a folder of them")
     command.add_argument("path", type=Path)
     command.add_argument("--force", action="store_true", help="analyse again what is complete already")
-    command = commands.add_parser("chrome", help="write the timeline of a run directory to one file")
-    command.add_argument("path", type=Path)
-    command.add_argument("out", type=Path)
     options = parser.parse_args(arguments)
     parent.end_with_parent()
     try:
-        if options.command == "chrome":
-            export_chrome_trace(options.path, options.out)
-            return 0
         return exit_code(analyse(options.path, force=options.force))
     # The boundary to the shell, or to the training process that started this one: one line, no traceback.
     except (Exception, _polars_panic()) as error:
