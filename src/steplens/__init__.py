@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from steplens.trace.run import open_run as open
 
 #: public modules, imported when they are first used
-_MODULES = ("dynamic_profile",)
+_MODULES = ("dynamic_profile", "mstx")
 
 #: public name -> the module that defines it, or module:name where it is called differently there
 _EXPORTS = {

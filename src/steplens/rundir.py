@@ -5,6 +5,9 @@ A run directory is what one recorded window of one process leaves on disk. Its l
     <worker>_<timestamp>_ascend_pt/
         KINETO/trace.json           raw result, saved by Kineto's C++ writer
         KINETO/host_events.json     what Kineto does not see: garbage collections, collection health
+        KINETO/marks.bin, .json     marks and ranges of the user: rows of numbers, and their texts
+        KINETO/host_samples.json    samples of the host: processors, memory, disk, network
+        KINETO/system_calls.txt     calls to the operating system, as strace writes them
         KINETO/state.json           "recording" while the window is open, "collected" once raw data is safe
         profiler_info[_<rank>].json configuration and clocks
         profiler_metadata.json      user metadata, environment variables, base_time_ns
@@ -32,6 +35,10 @@ RUN_SUFFIX = "_ascend_pt"
 RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
 HOST_EVENTS = "host_events.json"
+MARKS = "marks.bin"
+MARK_TEXTS = "marks.json"
+HOST_SAMPLES = "host_samples.json"
+SYSTEM_CALLS = "system_calls.txt"
 STATE_FILE = "state.json"
 OUTPUT_DIRECTORY = "ASCEND_PROFILER_OUTPUT"
 COMPLETION_MARKER = "analyse.done"

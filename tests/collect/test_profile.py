@@ -225,9 +225,7 @@ def test_what_this_machine_cannot_collect_is_said_once(train, look, capfd):
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
-    config = steplens._ExperimentalConfig(
-        l2_cache=True, sys_io=True, host_sys=["cpu"], profiler_level="Level1", aic_metrics="Memory"
-    )
+    config = steplens._ExperimentalConfig(l2_cache=True, sys_io=True, profiler_level="Level1", aic_metrics="Memory")
     plan = schedule(wait=0, warmup=1, active=1, repeat=2)
     with profile(activities=list(ProfilerActivity), schedule=plan, on_trace_ready=handler(), experimental_config=config) as prof:
         train(5, prof)
@@ -235,7 +233,7 @@ def test_what_this_machine_cannot_collect_is_said_once(train, look, capfd):
     lines = [line for line in said if "Not collected on this device" in line]
     assert len(lines) == 2
     assert "ProfilerActivity.CUDA." in lines[0]
-    assert "aic_metrics, l2_cache, host_sys, sys_io" in lines[1]
+    assert "aic_metrics, l2_cache, sys_io" in lines[1]
     (line,) = [line for line in said if "No device data" in line]
     assert "set_env.sh" in line
     for run in look.runs("out"):
@@ -281,35 +279,6 @@ def test_stop_from_another_thread_ends_at_the_next_step(train, look):
     assert look.state(run)["state"] == "collected"
     assert look.state(run)["last_step"] == 2
     assert "late_stop" in look.checks(run)
-
-
-def test_child_threads(look, capfd):
-    torch = pytest.importorskip("torch")
-
-    def child(ask, go):
-        if ask:
-            profile.enable_profiler_in_child_thread()
-        go.wait()
-        torch.ones(3).cumsum(0)
-        profile.disable_profiler_in_child_thread()
-
-    go = threading.Event()
-    thread = threading.Thread(target=child, args=(True, go))
-    thread.start()
-    while not profile._child_threads:
-        time.sleep(0.001)
-    with profile(on_trace_ready=handler("before")):
-        go.set()
-        thread.join()
-    assert "aten::cumsum" in look.names(look.runs("before")[0])
-    with profile(on_trace_ready=handler("during")):
-        thread = threading.Thread(target=child, args=(True, go))
-        thread.start()
-        thread.join()
-    (run,) = look.runs("during")
-    assert "aten::cumsum" not in look.names(run)
-    assert look.checks(run) == ["not_collected"]
-    assert "not available" in capfd.readouterr().err
 
 
 KILLED = """

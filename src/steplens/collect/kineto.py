@@ -6,6 +6,7 @@ many times the recording itself.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import json
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import clock, log, metadata
+from steplens.collect import child_threads, clock, log, metadata
 from steplens.collect.ascend.device_session import DeviceSession
+from steplens.collect.beside import Beside
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.gc_detector import GcDetector
 from steplens.collect.health import ERROR, WARNING, Health
@@ -109,6 +111,9 @@ class Window:
     end_monotonic_ns: int = 0
     modules: ModuleHooks | None = None
     gc: GcDetector | None = None
+    beside: Beside | None = None
+    #: what threads of the program that asked to be recorded join
+    threads: Any = None
     counters: dict[str, int] = field(default_factory=dict)
 
 
@@ -122,7 +127,6 @@ class KinetoSession:
         user_metadata: what the user adds to every window.
         new_trace_id: returns the id of a new window.
         health: gets what goes wrong.
-        all_threads: asked when a window opens: record every thread of the process, not only the one that starts.
         device: records the NPU beside Kineto; None where there is none to record.
     """
 
@@ -135,7 +139,6 @@ class KinetoSession:
         user_metadata: metadata.UserMetadata,
         new_trace_id: Callable[[], str],
         health: Health,
-        all_threads: Callable[[], bool],
         device: DeviceSession | None = None,
     ) -> None:
         self._recording = recording
@@ -144,7 +147,6 @@ class KinetoSession:
         self._user_metadata = user_metadata
         self._new_trace_id = new_trace_id
         self._health = health
-        self._all_threads = all_threads
         self._device = device
         self._expected_bytes = _LEAST_FREE_BYTES
         #: the step that runs, and the last one that has ended or been cut short
@@ -172,6 +174,8 @@ class KinetoSession:
         )
         rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
         self._write_state(window, rundir.STATE_RECORDING, [])
+        raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
+        window.beside = Beside(self._recording.experimental, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -187,6 +191,7 @@ class KinetoSession:
 
     def _prepare(self, window: Window) -> None:
         window.failed = True
+        child_threads.settle()
         # Kineto silently gives up the session that is already running.
         if another_is_recording():
             raise RuntimeError("another profiler is recording in this process; nothing is recorded in this window")
@@ -217,6 +222,7 @@ class KinetoSession:
         window.start_ns = clock.now_ns()
         window.start_monotonic_ns = clock.monotonic_ns()
         window.kineto._start_trace()
+        child_threads.open_window(window.threads)
         window.recording = window.started = True
         window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns
         self._describe_in_trace()
@@ -228,6 +234,13 @@ class KinetoSession:
         if self._recording.with_modules and on_cpu:
             window.modules = ModuleHooks(self._modules_failed)
             window.modules.install()
+        if window.beside is not None:
+            window.beside.start()
+
+    def mark_step(self, number: int | None) -> None:
+        """The step of this number begins; None: the last one has ended."""
+        if self.window is not None and self.window.beside is not None:
+            self.window.beside.step(number)
 
     def stop_trace(self) -> None:
         """End recording; the data is in memory still."""
@@ -240,12 +253,17 @@ class KinetoSession:
             window.modules.remove()
         if window.gc is not None:
             window.gc.stop()
+        if window.beside is not None:
+            window.beside.stop()
         if self._device is not None:
             self._device.wait()
         window.end_ns = clock.now_ns()
         window.end_monotonic_ns = clock.monotonic_ns()
-        window.kineto.__exit__(None, None, None)
+        kineto, window.kineto = window.kineto, None
+        child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
+        window.kineto = kineto
         window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
+        window.counters["thread_wait_ns"] = window.threads.waited_ns
         if self._device is not None:
             begin = clock.monotonic_ns()
             self._device.stop()
@@ -262,11 +280,15 @@ class KinetoSession:
             self._device.close()
             window.counters["device_close_ns"] = clock.monotonic_ns() - begin
         if not window.started:
+            if window.beside is not None:
+                window.beside.cancel()
             self._cancel_warmup(window)
             self._write_state(window, STATE_FAILED, self._health.take())
             return
         state = STATE_FAILED
         try:
+            if window.kineto is None:
+                raise RuntimeError("it was given up when the window ended")
             self._save(window)
             state = rundir.STATE_COLLECTED
         except Exception as exception:
@@ -325,7 +347,8 @@ class KinetoSession:
         # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
         if "trace_only" in known and not self._recording.with_stack and not self._recording.categorises_memory:
             config["trace_only"] = True
-        if self._all_threads():
+        all_threads = child_threads.needs_all_threads(self._recording.with_stack)
+        if all_threads:
             if "profile_all_threads" in known:
                 config["profile_all_threads"] = True
                 if self._recording.profile_memory:
@@ -334,6 +357,7 @@ class KinetoSession:
                     self._health.add("not_collected", WARNING, message, unsafe="memory")
             else:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
+        window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
         arguments: dict[str, Any] = {
             "use_cpu": ProfilerActivity.CPU in self._recording.activities,
             "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
@@ -348,6 +372,11 @@ class KinetoSession:
         }
         accepted = inspect.signature(profiler.profile.__init__).parameters
         return profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
+
+    def _thread_options(self) -> dict[str, bool]:
+        options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+        chosen = {name: bool(getattr(self._recording, name)) for name in options}
+        return {**chosen, "cpu": ProfilerActivity.CPU in self._recording.activities}
 
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
@@ -406,6 +435,8 @@ class KinetoSession:
 
     def _write_side_files(self, window: Window) -> None:
         raw = window.run_directory / rundir.RAW_DIRECTORY
+        if window.beside is not None:
+            window.beside.save(window.counters)
         suffix = f"_{window.rank}" if window.rank >= 0 else ""
         collections = window.gc.records if window.gc is not None else []
         info = {

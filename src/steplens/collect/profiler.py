@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 from steplens import options
-from steplens.collect import handler, log, metadata, support
+from steplens.collect import child_threads, handler, log, metadata, support
 from steplens.collect.actions import INIT, READY, START, WARM, WARN, ActionController, ProfilerAction, to_action
 from steplens.collect.activities import choose_activities, not_collected
 from steplens.collect.ascend import pytorch
@@ -23,7 +23,7 @@ from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.exporting import Exporting
 from steplens.collect.harmless import harmless
 from steplens.collect.health import ERROR, WARNING, Health
-from steplens.collect.kineto import KinetoSession, Recording, another_is_recording
+from steplens.collect.kineto import KinetoSession, Recording
 from steplens.options import ProfilerActivity
 
 #: name of the range around a step
@@ -45,9 +45,6 @@ class _KinetoProfile(Exporting):
         experimental_config: extended options.
         custom_trace_id_callback: returns the id of a window.
     """
-
-    #: threads that asked to be recorded
-    _child_threads: ClassVar[set[int]] = set()
 
     def __init__(
         self,
@@ -132,7 +129,6 @@ class _KinetoProfile(Exporting):
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
-            all_threads=lambda: bool(self._child_threads),
             device=pytorch.device_session(recording, self._health) if on_npu else None,
         )
         self._session = session
@@ -279,10 +275,12 @@ class _KinetoProfile(Exporting):
         if self._schedule is not None:
             self._step_range = self._range_type(f"{STEP_PREFIX}{self.step_num + self._step_offset}")
             self._step_range.__enter__()
+            self._session.mark_step(self.step_num + self._step_offset)
 
     def _close_step(self) -> None:
         opened, self._step_range = self._step_range, None
         if opened is not None:
+            self._session.mark_step(None)
             opened.__exit__(None, None, None)
 
     def _finish_requested_stop(self) -> None:
@@ -438,34 +436,36 @@ class profile(_KinetoProfile):
     ) -> None:
         """Ask for the operators of the calling thread to be recorded.
 
-        Kineto decides when a window opens which threads it records. Windows that open after this call
-        record all threads of the process, with the options of the profiler object; a window that is already
-        open cannot take in another thread, which is said in a log line and in its health.
+        It is recorded by the window that is open and by those that open later, until it calls
+        :meth:`disable_profiler_in_child_thread` or ends. A window records all its threads with the options of the
+        profiler object. Where PyTorch offers no way to join, windows that open later record all threads of the process.
 
         Args:
-            record_shapes: accepted for compatibility; the profiler object's option counts.
+            record_shapes: wanted of this thread; the profiler object's option counts, and its health says if they differ.
             profile_memory: likewise.
             with_stack: likewise.
             with_flops: likewise.
             with_modules: likewise.
         """
-        _KinetoProfile._child_threads.add(threading.get_ident())
+        wanted = {
+            "record_shapes": record_shapes,
+            "profile_memory": profile_memory,
+            "with_stack": with_stack,
+            "with_flops": with_flops,
+            "with_modules": with_modules,
+        }
         try:
-            if not another_is_recording():
-                return
-            message = "Recording a child thread in a window that is already open is not available with Kineto."
-            log.warning(message)
-            for profiler in list(_started):
-                window = profiler._session.window if profiler._running else None
-                if window is not None and window.recording:
-                    profiler._health.add("not_collected", WARNING, message, unsafe="operator calls")
+            child_threads.enable(wanted)
         except Exception as exception:
             log.failed("enable_profiler_in_child_thread", exception)
 
     @classmethod
     def disable_profiler_in_child_thread(cls) -> None:
         """Take back :meth:`enable_profiler_in_child_thread` for the calling thread."""
-        _KinetoProfile._child_threads.discard(threading.get_ident())
+        try:
+            child_threads.disable()
+        except Exception as exception:
+            log.failed("disable_profiler_in_child_thread", exception)
 
 
 def _attributes(schedule: Callable[[int], Any] | None) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ __all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_tex
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
 #: tables that a host and a device recorded apart may both have rows of
-_SHARED = ("memory", "marks", "threads")
+_SHARED = ("memory", "marks", "threads", "api", "counters")
 
 #: names of categories in one finding
 _NAMED = 8

@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import kineto
+from steplens.readers import host_events, kineto
 from steplens.trace.health import GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.trace import Trace
 
@@ -29,7 +29,8 @@ def sources(path: Path) -> list[Path]:
     """The files of a run directory that decide what its tables hold."""
     raw = path / rundir.RAW_DIRECTORY
     named = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
-    return [*(file for file in named if file.is_file()), *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
+    beside = host_events.sources(raw)
+    return [*(file for file in named if file.is_file()), *beside, *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
 
 
 def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: HealthLog | None = None) -> Trace:
@@ -64,6 +65,9 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
             health.add("damaged_side_file", WARNING, len(recorded) - len(collections), message, GARBAGE_COLLECTION)
         schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
         extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row")
+    pid = state.get("pid") if isinstance(state.get("pid"), int) else None
+    for name, frame in host_events.tables(raw_trace.parent, host, pid, read_json, health).items():
+        extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
     return kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
 
 

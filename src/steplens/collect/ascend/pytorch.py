@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steplens.collect.kineto import Recording
 
 #: options that need more of torch_npu than CANN's library offers
-NOT_COLLECTED = ("record_op_args", "mstx_domain_include", "mstx_domain_exclude")
+NOT_COLLECTED = ("record_op_args",)
 
 
 def device_session(recording: Recording, health: Health) -> DeviceSession:
