@@ -196,7 +196,8 @@ class Agent:
         self._problem = ""
         logs = self._ledger.logs
         request = Request(id, origin, document)
-        if self._ledger.plan(request).start_step == NEVER and not self._scheduled and not self._offers:
+        plan = self._ledger.plan(request)
+        if plan.start_step == NEVER and not self._scheduled and not self._offers:
             # A file that asks for nothing, such as a new one, is no request; but it may take one back.
             logs.file.info("%s was read, start_step is %d: nothing is captured", place.CONFIGURATION_FILE, NEVER)
             return
@@ -206,8 +207,11 @@ class Agent:
             if len(self._offers) >= _LARGEST_QUEUE:
                 self._ledger.end(request, REFUSED, f"{_LARGEST_QUEUE} requests are waiting already")
             else:
+                # Who takes no part still helps to decide, since it may be the first to end a step.
                 self._offers.append(request)
                 self._attention = True
+            if plan.refusal:
+                self._ledger.end(request, REFUSED, plan.refusal)
         logs.file.info("request %s by %s was read", id, origin)
         self._write_record()
 
@@ -344,8 +348,10 @@ class Agent:
             self._ledger.end(waiting, SUPERSEDED, "the configuration was saved again before it began")
         plan = self._ledger.plan(request)
         start = decision.start if decision.start != EACH else max(step, self._recorder.busy_until)
-        if decision.refusal or plan.refusal:
-            self._ledger.end(request, REFUSED, decision.refusal or plan.refusal)
+        reason = plan.refusal or decision.refusal
+        if reason:
+            if (request.state, request.reason) != (REFUSED, reason):
+                self._ledger.end(request, REFUSED, reason)
         elif start < step:
             self._ledger.end(request, MISSED, f"this process was at step {step} already when it heard of a start at {start}")
         else:

@@ -1,0 +1,119 @@
+"""A job of torchrun with gloo: three ranks train together, a fourth never steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steplens.collect.dynamic import place
+
+from .jobs import Folder, Job, Jobs, until
+from .test_pytorch import profiler_steps
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+TRAIN = """
+import os, pathlib, time, torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+trainers = dist.new_group([0, 1, 2])
+if dist.get_rank() == 3:
+    from steplens import dynamic_profile as dp
+    dp.init(os.environ["PROF_CONFIG_PATH"])
+    while True:
+        time.sleep(1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4), process_group=trainers)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    time.sleep(0.01)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def job(tmp_path: Path, jobs: Jobs, folder: Folder) -> Job:
+    (tmp_path / "train.py").write_text(TRAIN)
+    torchrun = Path(sys.executable).with_name("torchrun")
+    command = (sys.executable, torchrun, "--nproc_per_node", 4, "--master_port", free_port(), "train.py")
+    started = jobs.start(*command, env={"PROF_CONFIG_PATH": str(folder.path)})
+
+    def ready() -> bool:
+        found = folder.processes()
+        return sum(item.step is not None for item in found) == 3 and len(found) == 4
+
+    until(ready, lambda: f"for three ranks\n{folder.describe()}\n{started.output()}", 120)
+    return started
+
+
+def steplens(*arguments: object, expect: int = 0) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "steplens", *map(str, arguments), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_trigger_and_status(job: Job, folder: Folder) -> None:
+    before = steplens("status", folder.path)["processes"]
+    assert [(item["rank"], item["world_size"], item["eligible"]) for item in before] == [
+        (0, 4, True),
+        (1, 4, True),
+        (2, 4, True),
+        (3, 4, False),
+    ]
+    assert before[3]["why_not"] == "dp.step() was never called"
+    # the launcher imports PyTorch too, and is none of them
+    assert job.pid not in [item["pid"] for item in before]
+
+    sets = []
+    for steps, warmup in ((3, 0), (2, 1)):
+        found = steplens("trigger", folder.path, "--steps", steps, "--warmup", warmup, "--prof-dir", folder.results)
+        requests = [
+            next(item for item in process["requests"] if item["id"] == found["request"]) for process in found["processes"]
+        ]
+        assert [request["state"] for request in requests] == ["done", "done", "done", "seen"]
+        recorded = [profiler_steps(request["result"]) for request in requests[:3]]
+        assert recorded[0] == recorded[1] == recorded[2]
+        assert len(recorded[0]) == steps
+        asked_ns = json.loads((folder.path / place.REQUEST_FILE).read_text())["time_ns"]
+        assert max(request["began_ns"] for request in requests) - asked_ns < 10e9
+        sets.append(recorded[0])
+    assert sets[0][-1] < sets[1][0]
+
+    found = steplens("trigger", folder.path, "--rank", "1-2", "--prof-dir", folder.results)
+    states = [process["requests"][-1]["state"] for process in found["processes"]]
+    assert states == ["refused", "done", "done", "refused"]
+
+
+def test_a_killed_rank_leaves_no_process_and_no_stuck_state(job: Job, folder: Folder) -> None:
+    folder.edit(active=10**6)
+    until(lambda: [item.state for item in folder.processes()] == ["recording"] * 3 + ["waiting"], folder.describe)
+    pids = [item.process.pid for item in folder.processes()]
+    os.kill(pids[1], signal.SIGKILL)
+    job.process.wait(timeout=60)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    found = folder.processes()
+    assert [item.state for item in found] == ["killed"] * 4
+    assert all(Path(item.requests[0]["result"]).is_dir() for item in found[:3])
