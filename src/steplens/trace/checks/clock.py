@@ -26,7 +26,7 @@ _JITTER_NS = 1_000
 #: early tasks that are as few and as little early as this say how well the clocks agree
 _SMALL_NS = 100_000
 _FEW_SHARE = 0.1
-#: a call that waits for the device returns within this after the device's last task, or long after it, but never before
+#: a call that waits for the device returns after its last task; by this the clocks may be apart
 _SYNCHRONIZATION_SLACK_NS = 100_000
 #: an idle device starts a task within tens of microseconds; never within this means that its clock is late
 _LATE_START_NS = 1_000_000
