@@ -48,7 +48,7 @@ class HostSampler:
             ],
             env=handler.offline_environment(),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         #: what the training itself spends on it

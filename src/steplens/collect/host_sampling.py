@@ -198,6 +198,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sampler = Sampler(pid, folder, systems)
+    os.write(1, b"ready\n")
     pending = b""
     due = 0
     started = False

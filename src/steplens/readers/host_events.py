@@ -162,7 +162,8 @@ def _system_calls(path: Path, pid: int | None, health: HealthLog) -> pl.DataFram
         return None
     lines = pl.DataFrame({"line": data.decode(errors="replace").splitlines()}, schema={"line": pl.String})
     parts = lines.select(pl.col("line").str.extract_groups(_CALL).alias("part"), pl.col("line")).unnest("part")
-    strange = parts.filter(pl.col("tid").is_null() & ~pl.col("line").str.contains(_OTHER)).height
+    possible = pl.col("s").cast(pl.Int64).is_between(pl.col("ds").cast(pl.Int64) + 1, _FOREVER // 1_000_000_000)
+    strange = parts.filter(~pl.coalesce(possible, pl.col("line").str.contains(_OTHER))).height
     if strange:
         message = f"lines of {path.name} make no sense and were left out"
         health.add("damaged_side_file", WARNING, strange, message, RUNTIME_CALLS)
@@ -173,7 +174,7 @@ def _system_calls(path: Path, pid: int | None, health: HealthLog) -> pl.DataFram
     # A line that ends a call has the time of its end, and how long it took.
     ended = pl.col("name").is_null()
     return (
-        parts.drop_nulls("tid")
+        parts.filter(possible)
         .with_columns(time=ns("s", "ns"), length=ns("ds", "dns"))
         .select(
             name=pl.coalesce("name", "resumed").cast(NAME),
