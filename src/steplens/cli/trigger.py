@@ -57,7 +57,8 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
     out = console()
     if not json:
         living = sum(item.alive for item in found)
-        out.print(plain(f"request {id} to {living} process{'es that watch' if living != 1 else ' that watches'} {directory}"), soft_wrap=True)
+        who = "1 process that watches" if living == 1 else f"{living} processes that watch"
+        out.print(plain(f"request {id} to {who} {directory}"), soft_wrap=True)
     if wait:
         found = _follow(id, directory, found, timeout, None if json else out)
     code = exit_code(id, found) if wait else 0

@@ -113,7 +113,12 @@ def test_a_killed_rank_leaves_no_process_and_no_stuck_state(job: Job, folder: Fo
     pids = [item.process.pid for item in folder.processes()]
     os.kill(pids[1], signal.SIGKILL)
     job.process.wait(timeout=60)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    until(lambda: not any(item.alive for item in folder.processes()), lambda: f"for the end\n{folder.describe()}")
     found = folder.processes()
-    assert [item.state for item in found] == ["killed"] * 4
-    assert all(Path(item.requests[0]["result"]).is_dir() for item in found[:3])
+    assert found[1].state == "killed"
+    # the others end with the broken connection, or torchrun ends them, whichever comes first
+    assert {item.state for item in found} <= {"killed", "exited"}
+    for item in found[:3]:
+        run = Path(item.requests[0]["result"])
+        saved = json.loads((run / "KINETO" / "state.json").read_text())["state"]
+        assert saved == "collected" if item.requests[0]["state"] == "done" else saved in ("collected", "recording")
