@@ -107,10 +107,30 @@ class Job:
         return self.output()
 
     def kill(self) -> None:
-        """Kill it as the system does when memory is short, and everything it started."""
+        """Kill it as the system does when memory is short, and everything it started, in whatever session."""
+        below = descendants(self.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that ``pid`` started, and those that they started: torchrun gives each worker a session of its own."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, pending = [], [pid]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found += below
+        pending += below
+    return found
 
 
 class Jobs:
