@@ -201,10 +201,9 @@ def test_system_calls(tmp_path):
 
 
 def test_strange_lines_of_system_calls(tmp_path):
-    lines = (
-        CALLS
-        + "1 9999999999.000000000 read(0) = 0 <0.000000001>\n2 5.000000000 read(0) = 0 <6.000000000>\nnonsense\n\n999999999999999999999 1.000000000 read(0) = 0 <0.000000001>\n\x00\xff <0.0>\n"
-    )
+    too_late, too_long = "1 9999999999.000000000 read(0) = 0 <0.000000001>", "2 5.000000000 read(0) = 0 <6.000000000>"
+    too_many = "999999999999999999999 1.000000000 read(0) = 0 <0.000000001>"
+    lines = CALLS + "\n".join([too_late, too_long, too_many, "nonsense", "", "\x00\xff <0.0>", ""])
     (tmp_path / "system_calls.txt").write_bytes(lines.encode("latin-1"))
     tables, findings = read(tmp_path)
     assert tables["api"].height == 4
