@@ -118,9 +118,13 @@ def test_threads_of_an_inference_join_the_open_window(look, capfd):
 @can_join
 def test_a_worker_is_recorded_in_every_window_and_only_there(look):
     first, second = Worker(), Worker()
+    model = torch.nn.Identity()
     prof = profile(schedule=schedule(wait=1, warmup=1, active=1, repeat=3), on_trace_ready=handler(), profile_memory=True)
     prof.start()
     for step in range(9):
+        if not step:
+            first.do(lambda: model(1))
+            second.do(lambda: model(1))
         first.do(10 + step)
         second.do(30 + step)
         multiply(50 + step)
@@ -138,6 +142,38 @@ def test_a_worker_is_recorded_in_every_window_and_only_there(look):
 
 
 @can_join
+def test_threads_pay_only_while_a_profiler_runs(look):
+    model = torch.nn.Identity()
+    seen = []
+
+    def look_there():
+        model(1)
+        seen.append(sys.getprofile() is not None)
+
+    worker = Worker()
+    prof = profile(schedule=schedule(wait=1, warmup=0, active=1, repeat=1), on_trace_ready=handler(), profile_memory=True)
+    worker.do(look_there)
+    for folder in ("first", "second"):
+        prof.start()
+        assert torch.nn.modules.module._global_forward_pre_hooks
+        worker.do(look_there)
+        assert not torch.nn.modules.module._global_forward_pre_hooks
+        prof.step()
+        worker.do(3)
+        prof.step()
+        worker.do(look_there)
+        prof.stop()
+        worker.do(look_there)
+        (run,) = look.runs("out")
+        run.parent.rename(folder)
+        (run,) = look.runs(folder)
+        assert calls(look, run) == {worker.native_id: 3}
+        assert look.checks(run) == []
+    worker.end()
+    assert seen == [False, True, True, False, True, True, False]
+
+
+@can_join
 def test_windows_end_while_threads_compute(look):
     stop = threading.Event()
     model = torch.nn.Linear(16, 16)
@@ -152,10 +188,11 @@ def test_windows_end_while_threads_compute(look):
         profile.disable_profiler_in_child_thread()
 
     threads = [threading.Thread(target=busy, args=(train,)) for train in (True, False)]
-    for thread in threads:
-        thread.start()
-    with profile(schedule=schedule(wait=0, warmup=0, active=1, repeat=8), on_trace_ready=handler(), record_shapes=True) as prof:
-        for _ in range(8):
+    plan = schedule(wait=0, warmup=1, active=1, repeat=8)
+    with profile(schedule=plan, on_trace_ready=handler(), record_shapes=True) as prof:
+        for thread in threads:
+            thread.start()
+        for _ in range(17):
             time.sleep(0.01)
             prof.step()
     stop.set()
@@ -173,10 +210,10 @@ def test_windows_end_while_threads_compute(look):
 
 @can_join
 def test_a_range_that_spans_windows_keeps_its_thread_out_of_the_next(look):
-    worker = Worker()
     ranges = [torch.profiler.record_function("long")]
     prof = profile(schedule=schedule(wait=0, warmup=0, active=1, repeat=3), on_trace_ready=handler())
     prof.start()
+    worker = Worker()
     worker.do(lambda: ranges[0].__enter__())
     worker.do(1)
     prof.step()
@@ -232,8 +269,8 @@ def test_a_stuck_thread_costs_its_window_and_nothing_else(look, monkeypatch, cap
         while not stop:
             a @ a
 
-    worker = Worker()
     with profile(schedule=schedule(wait=0, warmup=0, active=1, repeat=2), on_trace_ready=handler()) as prof:
+        worker = Worker()
         worker._orders.put(spin)
         time.sleep(0.05)
         begin = time.monotonic()
@@ -247,8 +284,8 @@ def test_a_stuck_thread_costs_its_window_and_nothing_else(look, monkeypatch, cap
     assert "save_failed" in look.checks(stuck)
     assert "was inside an operator" in look.state(stuck)["health"][0]["message"]
     assert look.state(stuck)["state"] == "failed" and look.state(refused)["state"] != "collected"
-    worker.do(1)
     with profile(on_trace_ready=handler("after")):
+        worker.do(profile.enable_profiler_in_child_thread)
         worker.do(2)
         multiply(3)
     worker.end()
@@ -277,21 +314,21 @@ def test_another_profiler_of_python_keeps_its_thread(look, capfd):
     assert calls(look, run) == {}
 
 
-@pytest.mark.parametrize("with_stack", [False, True])
-def test_where_threads_cannot_join_later_windows_record_all(with_stack, look, monkeypatch, capfd):
-    if not with_stack:
+@pytest.mark.parametrize("reason", ["old torch", "with_stack", "asleep"])
+def test_where_threads_cannot_join_later_windows_record_all(reason, look, monkeypatch, capfd):
+    if reason == "old torch":
         monkeypatch.setattr(torch_threads, "load", lambda: None)
     worker = Worker()
-    with profile(on_trace_ready=handler(), with_stack=with_stack, profile_memory=True):
+    with profile(on_trace_ready=handler(), with_stack=reason == "with_stack", profile_memory=True):
         worker.do(3)
-        if not with_stack:
+        if reason == "old torch":
             late = Worker()
             late.do(4)
             late.end()
         multiply(2)
     worker.end()
     (run,) = look.runs("out")
-    expected = {worker.native_id: 3, os.getpid(): 2} | ({} if with_stack else {late.native_id: 4})
+    expected = {worker.native_id: 3, os.getpid(): 2} | ({late.native_id: 4} if reason == "old torch" else {})
     assert calls(look, run) == expected
     assert [finding["unsafe"] for finding in look.state(run)["health"]] == ["memory"]
     with profile(on_trace_ready=handler("after")):

@@ -2,7 +2,10 @@
 
 Kineto records the thread that starts a window and what PyTorch runs on its behalf. A thread that asks joins the window
 that is open, and every window that opens later, until it takes that back or ends. Only a thread itself can join and leave,
-so each of them gets control through :func:`sys.setprofile`, at the next Python call or return of its own.
+so each of them gets control through :func:`sys.setprofile`, at the next Python call or return of its own. That costs
+something at every call, so it is only so while a profiler runs, from its start to its stop. A thread that asked before
+sleeps until then, and is woken by the first module that it calls. A window that opens while a thread sleeps has to record
+all threads of the process.
 
 A window must not end while another thread is inside an operator that it records: PyTorch would read and free what the
 thread still writes. So the end of a window waits until every thread has left or rests in a call that cannot reach PyTorch.
@@ -10,6 +13,7 @@ thread still writes. So the end of a window waits until every thread has left or
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -63,13 +67,20 @@ class Joinable:
     waited_ns: int = 0
 
 
+#: stands in place of the window while no profiler runs
+_NOBODY = Joinable({}, Health(), all_threads=False)
+
+
 class _State:
     """What all threads share."""
 
     def __init__(self) -> None:
         #: held while a thread joins, and while a window opens or ceases to be joinable
         self.lock = threading.Lock()
-        self.window: Joinable | None = None
+        self.window: Joinable | None = _NOBODY
+        #: profilers between their start and their stop, and the hook that wakes threads for them
+        self.running = 0
+        self.waker: Any = None
         self.members: weakref.WeakSet[_Member] = weakref.WeakSet()
         #: windows that could not end, and what ends them
         self.abandoned: list[tuple[Joinable, Callable[[], Any]]] = []
@@ -133,7 +144,7 @@ class _Member:
         """Be recorded by the open window, if there is one that does not record this thread anyway."""
         with _state.lock:
             window = self._followed = _state.window
-            if window is None or window.all_threads or self._calls is None:
+            if window is None or window is _NOBODY or window.all_threads or self._calls is None:
                 return False
             if window.owner == threading.get_ident() or window.process != os.getpid() or not self._calls.join():
                 return False
@@ -156,7 +167,9 @@ class _Member:
         """
         try:
             self.leave()
-            if _state.window is None:
+            if _state.window is _NOBODY:
+                self.give_back_control()
+            elif _state.window is None:
                 self._followed = None
             elif at_home and not any(window is not None for window in self._ranges):
                 self.join()
@@ -213,9 +226,11 @@ def enable(options: Mapping[str, bool]) -> None:
     if member is None:
         member = _own.member = _Member(torch_threads.load())
         _state.members.add(member)
+    if not _state.running:
+        return
     controlled = member.take_control()
     window = _state.window
-    if window is None or window.process != os.getpid():
+    if window is None or window is _NOBODY or window.process != os.getpid():
         return
     lacking = [name for name, wanted in options.items() if wanted and not window.options.get(name)]
     if lacking:
@@ -251,7 +266,51 @@ def disable() -> None:
     del _own.member
 
 
-# --- for the session
+# --- for the profiler and its session
+
+
+def profiler_starts() -> None:
+    """Wake the threads that asked; a profiler runs from now on."""
+    with _state.lock:
+        _state.running += 1
+        if _state.window is _NOBODY:
+            _state.window = None
+    _wake()
+
+
+def profiler_stops() -> None:
+    """Undo :func:`profiler_starts`."""
+    with _state.lock:
+        _state.running = max(0, _state.running - 1)
+        if not _state.running and _state.window is None:
+            _state.window = _NOBODY
+    if not _state.running:
+        _let_sleep()
+
+
+def _wake() -> None:
+    """Get control in the threads that sleep when they next call a module."""
+    if _state.waker is None and torch_threads.load() is not None and _asleep():
+        modules: Any = importlib.import_module("torch.nn.modules.module")
+        _state.waker = modules.register_module_forward_pre_hook(_on_module)
+
+
+def _let_sleep() -> None:
+    waker, _state.waker = _state.waker, None
+    if waker is not None:
+        waker.remove()
+
+
+def _on_module(_module: Any, _inputs: Any) -> None:
+    member: _Member | None = getattr(_own, "member", None)
+    if member is not None and not member.controlled:
+        member.take_control()
+        if not _asleep():
+            _let_sleep()
+
+
+def _asleep(besides: int = 0) -> bool:
+    return any(not member.controlled for member in list(_state.members) if member.native_id != besides)
 
 
 def needs_all_threads(with_stack: bool) -> bool:
@@ -264,7 +323,7 @@ def needs_all_threads(with_stack: bool) -> bool:
     if with_stack:
         for member in members:
             member.controlled = False
-    return any(not member.controlled for member in members)
+    return _asleep(besides=threading.get_native_id())
 
 
 def open_window(window: Joinable) -> None:
@@ -287,7 +346,9 @@ def close_window(window: Joinable, stop: Callable[[], Any]) -> None:
     """
     with _state.lock:
         if _state.window is window:
-            _state.window = None
+            _state.window = None if _state.running else _NOBODY
+    if _state.running:
+        _wake()
     begin = clock.monotonic_ns()
     deadline = time.monotonic() + WAIT_S
     while (inside := _inside(window)) and time.monotonic() < deadline:
@@ -335,6 +396,7 @@ def _after_fork() -> None:
     if member is not None:
         member.give_back_control()
         member.leave()
+    _let_sleep()
     _state = _State()
     _own = threading.local()
 

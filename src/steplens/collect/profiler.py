@@ -176,6 +176,7 @@ class _KinetoProfile(Exporting):
                 return
             _finish_at_exit(self)
             self._running = True
+            child_threads.profiler_starts()
             self._stop_requested = False
             self.step_num = 0
             self._session.step = self._step_offset
@@ -209,6 +210,7 @@ class _KinetoProfile(Exporting):
             return
         self._running = False
         self._stop_requested = False
+        child_threads.profiler_stops()
         self._close_step()
         self._session.ended_step = self.step_num + self._step_offset
         self._controller.transit(self._action, None)
