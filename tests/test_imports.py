@@ -33,12 +33,16 @@ def test_every_public_name_exists() -> None:
         _ = steplens.no_such_name
 
 
-def test_import_takes_less_than_50_ms() -> None:
-    # the fastest of five, because the machine may be busy; the start of Python itself does not count
-    code = "import time; start = time.perf_counter(); import steplens; print(time.perf_counter() - start)"
-    command = [sys.executable, "-c", code]
-    times = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(5)]
-    assert min(times) < 0.05
+def test_import_takes_no_longer_than_a_few_starts_of_python() -> None:
+    # the fastest of several, in turns, because the machine may be busy
+    code = "import time; start = time.process_time(); {}; print(start, time.process_time() - start)"
+    starts, imports = [], []
+    for _ in range(8):
+        done = subprocess.run([sys.executable, "-c", code.format("import steplens")], capture_output=True, text=True, check=True)
+        start, taken = map(float, done.stdout.split())
+        starts.append(start)
+        imports.append(taken)
+    assert min(imports) < 3 * min(starts)
 
 
 def test_imports_follow_the_arrows() -> None:
