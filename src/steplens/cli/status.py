@@ -91,7 +91,7 @@ def request_ids(found: list[Participant]) -> list[str]:
 
 def show_processes(out: Console, found: list[Participant]) -> None:
     """The table of processes; those that have only imported PyTorch are counted."""
-    idle = [item for item in found if _is_bystander(item)]
+    idle = [item for item in found if item.bystander]
     shown = [item for item in found if item not in idle] or found
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("rank", "pid", "step", "since", "state"):
@@ -109,11 +109,12 @@ def show_processes(out: Console, found: list[Participant]) -> None:
     out.print(table)
     if len(shown) < len(found):
         pids = ", ".join(str(item.process.pid) for item in idle)
-        out.print(plain(f"and {len(idle)} processes that import PyTorch and do not train: {pids}", "dim"), soft_wrap=True)
+        what = "process that imports" if len(idle) == 1 else "processes that import"
+        out.print(plain(f"and {len(idle)} {what} PyTorch without an optimizer: {pids}", "dim"), soft_wrap=True)
     for problem in dict.fromkeys(item.problem for item in found if item.problem and item.alive):
         out.print(plain(problem, "yellow"), soft_wrap=True)
     for item in found:
-        if item.alive and not item.answered and not _is_bystander(item):
+        if item.watches and not item.answered:
             text = f"process {item.process.pid} does not answer: it is stopped or busy; what it wrote down before is shown"
             out.print(plain(text, "yellow"), soft_wrap=True)
 
@@ -126,10 +127,6 @@ def state_text(item: Participant) -> str:
     if item.state != "recording":
         return item.state
     return f"{item.state} {done + 1}/{total}" if done >= 0 else "warming up"
-
-
-def _is_bystander(item: Participant) -> bool:
-    return item.step is None and not item.requests and item.why_not.startswith("it has built no")
 
 
 def show_request(out: Console, id: str, found: list[Participant]) -> None:

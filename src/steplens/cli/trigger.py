@@ -45,7 +45,7 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
     """
     directory = existing_directory(path)
     wanted = merged(_configuration(directory), changes)
-    if wait and not any(item.alive for item in client.participants(directory)):
+    if wait and not any(item.watches for item in client.participants(directory)):
         raise SteplensError(
             f"{path}: no process on this machine watches this folder; see steplens status, "
             "or use --no-wait if the processes run on other machines"
@@ -56,7 +56,7 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
         raise InputError(directory, f"the request cannot be written: {error.strerror or error}") from error
     out = console()
     if not json:
-        living = sum(item.alive for item in found)
+        living = sum(item.watches for item in found)
         who = "1 process that watches" if living == 1 else f"{living} processes that watch"
         out.print(plain(f"request {id} to {who} {directory}"), soft_wrap=True)
     if wait:
@@ -119,7 +119,7 @@ def _progress_text(id: str, item: Participant) -> str:
     request = item.request(id)
     if request is not None:
         return request_text(item, request)
-    return f"takes no part: {item.why_not}" if item.alive and item.why_not else ""
+    return f"takes no part: {item.why_not}" if item.watches and item.why_not else ""
 
 
 def _is_expected(id: str, item: Participant) -> bool:

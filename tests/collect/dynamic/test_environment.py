@@ -75,5 +75,5 @@ def test_torch_npu_keeps_its_variable_and_steplens_has_its_own(monkeypatch: Any,
     assert "Set STEPLENS_CONFIG_PATH instead" in capfd.readouterr().err
     monkeypatch.setenv(environment.OWN_VARIABLE, "ours")
     environment.on_torch_import()
-    assert installed == ["ours"]
+    assert installed == [os.path.abspath("ours")]
     assert os.environ[environment.VARIABLE] == "theirs"

@@ -207,14 +207,14 @@ def test_a_folder_that_cannot_be_written_fails_and_the_next_capture_does_not(tra
 
 
 def test_the_environment_variable_alone_is_enough(tmp_path: Path, jobs: Jobs) -> None:
-    (tmp_path / "train.py").write_text(PLAIN)
-    job = jobs.start(sys.executable, "train.py", env={"PROF_CONFIG_PATH": str(tmp_path / "config")})
+    (tmp_path / "train.py").write_text("import os, torch\nos.mkdir('elsewhere'); os.chdir('elsewhere')\n" + PLAIN)
+    job = jobs.start(sys.executable, "train.py", env={"PROF_CONFIG_PATH": "config"})
     training = Training(tmp_path / "config", job)
     until(lambda: any(item.step for item in training.processes()), "for the first step")
     (participant,) = training.processes()
     assert (participant.how, participant.program, participant.eligible) == ("PROF_CONFIG_PATH", "train.py", True)
     request = training.ask(active=2)
-    (tmp_path / "stop").touch()
+    (tmp_path / "elsewhere" / "stop").touch()
     job.finish()
     first = request["start_step"]
     assert first >= 1
@@ -227,11 +227,16 @@ def test_the_environment_variable_alone_is_enough(tmp_path: Path, jobs: Jobs) ->
 
 
 def test_a_process_that_builds_no_optimizer_is_shown_as_such(tmp_path: Path, jobs: Jobs) -> None:
-    jobs.start(sys.executable, "-c", "import torch, time; time.sleep(60)", env={"PROF_CONFIG_PATH": str(tmp_path / "config")})
+    script = "import torch, time; time.sleep(60)"
+    job = jobs.start(sys.executable, "-c", script, env={"PROF_CONFIG_PATH": str(tmp_path / "config")})
     (participant,) = until(lambda: client.participants(tmp_path / "config"), "for the process")
     assert (participant.alive, participant.step, participant.why_not) == (True, None, "it has built no torch.optim.Optimizer")
     # it has not asked for anything, so it gets no file, no thread and no log
     assert not (tmp_path / "config").exists()
+    assert participant.bystander and not participant.watches
+    # a killed one, such as a worker that loads data, is not shown at all
+    job.kill()
+    assert client.participants(tmp_path / "config") == []
 
 
 def test_start_in_the_script(tmp_path: Path, jobs: Jobs) -> None:

@@ -35,6 +35,8 @@ _LARGEST_QUEUE = 16
 #: a process whose steps fail so often in a row leaves the training alone
 _GIVE_UP_AFTER = 3
 
+_NEVER_DUE = 1 << 62
+
 _PROFILER_STATUS = {"waiting": "-1", "idle": "0", "recording": "1", "saving": "1", "ready": "2", "exited": "-1"}
 
 
@@ -65,8 +67,9 @@ class Agent:
         self._words: Any = None
         self._at_step = self._at_time = 0
         self._generation = 0
-        # something to do at the end of the next step
+        # something to do at the end of the next step, or of a later one
         self._attention = True
+        self._due = _NEVER_DUE
         self._heard = 0
         self._over: set[int] = set()
         self._offers: deque[Request] = deque()
@@ -112,7 +115,7 @@ class Agent:
             if words is not None:
                 words[self._at_step] = step
                 words[self._at_time] = time.monotonic_ns()
-                if not self._attention and words[GENERATION] == self._generation:
+                if not self._attention and step < self._due and words[GENERATION] == self._generation:
                     return
             if not (self._closed or self._broken):
                 self._turn(step)
@@ -292,7 +295,8 @@ class Agent:
             self._begin_due(step)
             board.put(boards.BUSY_UNTIL, self._recorder.busy_until)
             self._failures = 0
-            if self.capturing or self._scheduled or self._offers:
+            self._due = min((request.start_step for request in self._scheduled), default=_NEVER_DUE)
+            if self.capturing or self._offers:
                 self._attention = True
             self._publish()
 

@@ -40,6 +40,7 @@ class Participant:
         world_size: number of ranks, if known.
         program: the script.
         how: what made it watch.
+        bystander: it has only imported the framework, and watches nothing yet.
         state: what it does, an element of ``board.STATES``, or ``killed``.
         step: the step that runs; None before the first.
         step_age_ns: how long it has run; None when unknown.
@@ -59,6 +60,7 @@ class Participant:
     world_size: int | None
     program: str
     how: str
+    bystander: bool
     state: str
     step: int | None
     step_age_ns: int | None
@@ -75,6 +77,11 @@ class Participant:
     def alive(self) -> bool:
         """Whether the process still runs."""
         return self.state not in (EXITED, KILLED)
+
+    @property
+    def watches(self) -> bool:
+        """Whether it learns of requests."""
+        return self.alive and not self.bystander
 
     def request(self, id: str) -> Mapping[str, Any] | None:
         """What became of a request; None if the process does not know it."""
@@ -93,7 +100,8 @@ def participants(directory: Path, *, look: bool = False) -> list[Participant]:
         return []
     with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as pool:
         views = list(pool.map(lambda item: _participant(*item, look=look), found))
-    return sorted(views, key=lambda view: (view.rank, view.process.pid))
+    shown = [view for view in views if view.alive or not view.bystander]
+    return sorted(shown, key=lambda view: (view.rank, view.process.pid))
 
 
 def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, look: bool) -> Participant:
@@ -112,6 +120,7 @@ def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, loo
         world_size=_optional_integer(told, "world_size"),
         program=_text(told, "program"),
         how=_text(told, "how"),
+        bystander=told.get("bystander") is True,
         state=state,
         step=step,
         step_age_ns=time.monotonic_ns() - seat.step_ns if alive and seat is not None and seat.step_ns else None,

@@ -114,7 +114,8 @@ class Watcher:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        # The script may change directory before it trains.
+        self._path = os.path.abspath(os.path.expanduser(path))
         self._steps: OptimizerSteps | None = None
         self._retired = False
         self._failed = False
@@ -158,6 +159,7 @@ class Watcher:
             "world_size": identity.world_size,
             "group": identity.group,
             "state": "waiting",
+            "bystander": True,
             "step": None,
             "eligible": False,
             "why_not": "it has built no torch.optim.Optimizer",

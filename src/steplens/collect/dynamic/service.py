@@ -21,8 +21,8 @@ from steplens.collect.dynamic.watch import Change, WatchedFile
 if TYPE_CHECKING:
     from steplens.collect.dynamic.agent import Agent
 
-#: how often the files are looked at
-POLL_S = 0.1
+#: how often the files are looked at; a trigger is told of at once
+POLL_S = 0.2
 #: the same while a capture runs, when a change would wait anyway
 POLL_RECORDING_S = 0.5
 #: on slow storage looking takes at most this share of the time
