@@ -76,8 +76,8 @@ def test_the_document_holds_every_process(cli: Any, folder: Folder, jobs: Jobs) 
 
 
 def test_beginning_at_a_step(cli: Any, folder: Folder, jobs: Jobs) -> None:
-    start(jobs, folder, "--pause", 0.05)
-    step = folder.processes()[0].step + 100
+    start(jobs, folder, "--pause", 0.03)
+    step = folder.processes()[0].step + 120
     cli.run("trigger", "config", "--at-step", str(step), "--steps", "4", "--prof-dir", "results")
     assert steps(folder.requests()[-1]) == [step, step + 4]
     said = cli.run("trigger", "config", "--at-step", "1", expect=2).stdout
