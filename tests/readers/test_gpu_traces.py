@@ -596,13 +596,9 @@ def test_memory_stays_below_the_size_of_a_large_file(tmp_path: Path) -> None:
                 handle.write(json.dumps(one, indent=4).replace("\n", "\n  ") + ",\n  ")
         handle.write('{"ph": "M", "name": "x"}\n  ]}')
     assert path.stat().st_size > 100e6
-    peaks = []
-    for _ in range(3):
-        # the allocator gives memory back by the clock, so a busy machine adds to the peak: the lowest of three counts
-        done = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
-        kernels, peak_kb = map(int, done.stdout.split())
-        assert kernels == count
-        peaks.append(peak_kb * 1024)
-        if peaks[-1] < 450e6:
-            break
-    assert min(peaks) < 450e6
+    # a process inherits the peak of the one that starts it, here of all tests so far; a shell between the two has little
+    command = ["sh", "-c", '"$0" -c "$1" "$2"; exit $?', sys.executable, PEAK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kernels, peak_kb = map(int, done.stdout.split())
+    assert kernels == count
+    assert peak_kb * 1024 < 450e6
