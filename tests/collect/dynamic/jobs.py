@@ -98,7 +98,8 @@ class Job:
 
     def ranks(self) -> list[int]:
         """Process ids of the ranks, which the program prints first."""
-        return [int(word) for word in until(lambda: self.output().partition("\n")[0], "for the ranks").split()]
+        # the whole line: what is written word by word may be read in between
+        return [int(word) for word in until(lambda: self.output().rpartition("\n")[0], "for the ranks").split("\n")[0].split()]
 
     def finish(self) -> str:
         """Wait for its end, which must be a good one, and return what it printed."""

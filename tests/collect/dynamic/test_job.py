@@ -170,7 +170,7 @@ def test_a_killed_job_leaves_nothing_in_the_way_of_the_next(folder: Any, jobs: A
         until(lambda: {item.state for item in folder.processes()} == {moment}, f"for all to be {moment}")
     for pid in ranks:
         os.kill(pid, signal.SIGKILL)
-    job.process.wait()
+    job.process.wait(timeout=60)
     found = folder.processes()
     assert [(item.state, item.why_not) for item in found] == [("killed", "it was killed")] * 3
     assert all(item.step is not None and item.step >= 0 for item in found)
