@@ -10,6 +10,7 @@ import polars as pl
 from msgspec import Raw
 
 from steplens.readers.kineto_structs import (
+    NO_TEXT,
     ArgsDecoder,
     CallArgs,
     CollectiveArgs,
@@ -43,28 +44,36 @@ _PYTHON_ARGS = ArgsDecoder(PythonArgs)
 
 def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Operator calls and user annotations; and those of them that describe a communication operation, None where none does."""
-    raws = [event.args for event in events]
-    text = b",".join(raws)
-    args = _OPERATOR_ARGS(raws, text)
+    args = _OPERATOR_ARGS([event.args for event in events])
     columns = _common(events, layout)
     columns.append(pl.Series("annotation", [event.cat == USER_CATEGORY for event in events], dtype=pl.Boolean))
     columns.append(_integers("external_id", [item.external_id for item in args]))
-    # members that no event of the piece has would cost as much as others
-    if b'"Sequence number"' in text:
-        columns.append(_integers("sequence", [item.sequence for item in args]))
-        columns.append(_integers("forward_tid", [item.forward_tid for item in args]))
-    if b'"Input Dims"' in text or b'"Input type"' in text:
-        columns.append(_json_texts("input_shapes", [item.input_shapes for item in args]))
-        columns.append(_json_texts("input_types", [item.input_types for item in args]))
-    if b'"Call stack"' in text:
-        columns.append(pl.Series("stack", [item.stack for item in args], dtype=pl.String).cast(NAME))
-    if b'"flops"' in text:
-        columns.append(_integers("flops", [None if item.flops is None else int(item.flops) for item in args]))
+    # what no event of the piece has would cost as much as what all have
+    count = len(args)
+    for name, numbers in (
+        ("sequence", [item.sequence for item in args]),
+        ("forward_tid", [item.forward_tid for item in args]),
+    ):
+        if numbers.count(None) != count:
+            columns.append(_integers(name, numbers))
+    for name, raws in (
+        ("input_shapes", [item.input_shapes for item in args]),
+        ("input_types", [item.input_types for item in args]),
+    ):
+        if raws.count(NO_TEXT) != count:
+            columns.append(_json_texts(name, raws))
+    stacks = [item.stack for item in args]
+    if stacks.count(None) != count:
+        columns.append(pl.Series("stack", stacks, dtype=pl.String).cast(NAME))
+    flops = [item.flops for item in args]
+    if flops.count(None) != count:
+        columns.append(_integers("flops", [None if value is None else int(value) for value in flops]))
     frame = pl.DataFrame(columns)
-    if b'"Collective name"' not in text:
+    collectives = [item.collective for item in args]
+    if collectives.count(None) == count:
         return frame, None
-    rows = [row for row, item in enumerate(args) if item.collective is not None]
-    return frame, _collective_frame([events[row] for row in rows], frame[rows]) if rows else None
+    rows = [row for row, name in enumerate(collectives) if name is not None]
+    return frame, _collective_frame([events[row] for row in rows], frame[rows])
 
 
 def kernel_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
