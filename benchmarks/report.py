@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 BENCHMARKS = {
     "speed": ("Reading and writing", "benchmarks/speed.py"),
+    "ascend_raw": ("A raw Ascend capture", "benchmarks/ascend_raw.py"),
     "large": ("A gigabyte", "benchmarks/large.py"),
     "overhead": ("Recording", "benchmarks/overhead.py"),
 }

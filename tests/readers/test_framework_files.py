@@ -85,15 +85,31 @@ def test_every_field_of_the_other_records(tmp_path: Path) -> None:
     assert read_flat(tmp_path, COLLECTIONS, HealthLog()).tolist() == [(1, 2, 3)]
 
 
-def test_the_decoding_example_of_the_format() -> None:
-    layout = TaggedFormat("x", 1, np.dtype([("a", "<u4"), ("b", "<u2"), ("c", "<u8"), ("d", "<u8"), ("e", "<u8")]), {1: "text"})
+def test_the_decoding_example_of_the_format(tmp_path: Path) -> None:
+    layout = TaggedFormat(
+        "torch.op_range", 1, np.dtype([("a", "<u4"), ("b", "<u2"), ("c", "<u8"), ("d", "<u8"), ("e", "<u8")]), {1: "text"}
+    )
     record = struct.pack("<HI", 1, 40) + struct.pack("<IH3Q", 111, 2, 333, 444, 555) + struct.pack("<HI4s", 1, 4, b"test")
-    damage = files._Damage()
-    structs: list[files.Structs] = []
-    interners = {"text": files._Interner()}
-    files._add_block(record, np.array([6]), np.array([40]), layout, structs, interners, damage)
-    assert structs[0].tolist() == [(111, 2, 333, 444, 555)]
-    assert interners["text"].texts()[0].distinct == ["test"]
+    records, _ = read(tmp_path, layout, record)
+    assert records.fixed.tolist() == [(111, 2, 333, 444, 555)]
+    assert texts(records, "text") == ["test"]
+
+
+def test_the_same_texts_in_another_order_are_the_same(tmp_path: Path) -> None:
+    fixed = bytes(OP_RANGE.fixed.itemsize)
+    variants = [{2: "mm", 4: "1,2"}, {4: "1,2", 2: "mm"}, {2: "mm"}, {}, {2: "mm", 4: "1,2"}, {2: "add", 4: "1,2"}]
+    written = [fixture.tagged(OP_RANGE.type, fixed, fields) for fields in variants]
+    records, _ = read(tmp_path, OP_RANGE, *written)
+    assert records.texts["name"].codes.tolist() == [0, 0, 0, -1, 0, 1]
+    assert (records.texts["name"].distinct, records.texts["shapes"].distinct) == (["mm", "add"], ["1,2"])
+    assert texts(records, "shapes") == ["1,2", "1,2", None, None, "1,2", "1,2"]
+
+
+def test_a_damaged_text_counts_once_per_record(tmp_path: Path) -> None:
+    tail = struct.pack("<HI", 2, 99) + b"mm"
+    broken = struct.pack("<HI", OP_RANGE.type, OP_RANGE.fixed.itemsize + len(tail)) + bytes(OP_RANGE.fixed.itemsize) + tail
+    _, health = read(tmp_path, OP_RANGE, broken * 3)
+    assert checks(health) == {"damaged_fields": 3}
 
 
 def test_several_files_of_a_kind_by_name(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ _GRAPH_ENGINE = "GE"
 
 #: tables that only the device's half has, or that both have rows of
 _Tables = dict[str, pl.DataFrame]
+#: rows of kernels, rows of kernel_metrics, and what was wrong with them
+_KernelList = tuple[pl.DataFrame, pl.DataFrame, HealthLog]
 
 
 def detect(path: Path) -> bool:
@@ -112,18 +115,24 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
         raise InputError(path, "holds no readable raw data", _remedy(prof))
     clock = find_clock(prof, info, begin, health)
     only_device = prof.devices[0] if prof is not None and len(prof.devices) == 1 else None
-    host = read_framework(folder, clock, health, physical_device=only_device)
     device: _Tables = {}
-    if begin is not None and clock.unix_offset_ns is None and prof is not None and prof.is_exported:
-        health.add(
-            "device_data_left_out",
-            ERROR,
-            1,
-            f"the device's events have wall-clock times and the host's have not, so {prof.path.name} was left out; open it alone",
-            (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES),
-        )
-    elif prof is not None and prof.is_exported:
-        device = _read_device(prof, only_device, health)
+    # The halves have nothing to do with each other, and much of the host's is native code outside the interpreter lock.
+    host_health = HealthLog()
+    with ThreadPoolExecutor(1) as pool:
+        framework = pool.submit(read_framework, folder, clock, host_health, physical_device=only_device)
+        if begin is not None and clock.unix_offset_ns is None and prof is not None and prof.is_exported:
+            health.add(
+                "device_data_left_out",
+                ERROR,
+                1,
+                f"the device's events have wall-clock times and the host's have not, so {prof.path.name} was left out; "
+                "open it alone",
+                (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES),
+            )
+        elif prof is not None and prof.is_exported:
+            device = _read_device(prof, only_device, health, pool)
+        host = framework.result()
+    health.extend(host_health.findings)
     _report_missing(info, host, device, prof, health)
     metadata = read_json(path / rundir.METADATA_FILE, health)
     tables = with_groups(_joined(host, device), metadata.get("parallel_group_info"))
@@ -263,9 +272,13 @@ def _report_missing_files(
 # --- the device's half ----------------------------------------------------------------------------------------------------
 
 
-def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog) -> _Tables:
+def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog, pool: ThreadPoolExecutor) -> _Tables:
     """The raw tables of an export: from its database where there is one, the rest from its text files."""
     tables: _Tables = {}
+    kernel_list: Future[_KernelList] | None = None
+    if prof.database is None and "op_summary" in prof.tables:
+        # polars reads it while this thread holds the interpreter lock for the timeline
+        kernel_list = pool.submit(_read_kernel_list, prof)
     if prof.database is not None:
         try:
             tables = read_cann(prof.database, health)
@@ -276,7 +289,7 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
             tables = {**read_timeline(prof.timelines, health, device=only_device), **tables}
         except InputError as error:
             health.add("unreadable_file", ERROR, 1, f"{error.path.name} {error.problem}", EVERYTHING)
-    _add_tables(tables, prof, health)
+    _add_tables(tables, prof, kernel_list, health)
     _add_communication(tables, prof, health)
     for name in ("memory", "allocations"):
         if name in tables and "component" in tables[name].columns:
@@ -287,11 +300,17 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _add_tables(tables: _Tables, prof: ProfDirectory, health: HealthLog) -> None:
-    """Add what only the CSV files of the export have."""
+def _read_kernel_list(prof: ProfDirectory) -> _KernelList:
+    found = HealthLog()
+    return *ascend_csv.read_op_summary(prof.tables["op_summary"], found), found
+
+
+def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_KernelList] | None, health: HealthLog) -> None:
+    """Add what only the CSV files of the export have; ``kernel_list`` is one of them, being read already."""
     slices = prof.tables
     if "op_summary" in slices and "kernel_metrics" not in tables:
-        details, metrics = ascend_csv.read_op_summary(slices["op_summary"], health)
+        details, metrics, found = kernel_list.result() if kernel_list is not None else _read_kernel_list(prof)
+        health.extend(found.findings)
         tables.update(with_kernel_list(tables, details, metrics, health))
     memory = [tables["memory"]] if "memory" in tables else []
     if not memory:

@@ -179,33 +179,55 @@ class _Numbers(dict[bytes, int]):
 
 
 @dataclass
-class _Interner:
-    """Gives every distinct byte string a number."""
+class _Tails:
+    """What follows the fixed structs of a file's records: a run repeats few of them, so each is taken apart once.
 
-    codes_of: _Numbers = field(default_factory=_Numbers)
+    Attributes:
+        number_of: the distinct ones, numbered as they come.
+        blocks: the number of each record, by block.
+    """
+
+    number_of: _Numbers = field(default_factory=_Numbers)
     blocks: list[npt.NDArray[np.int32]] = field(default_factory=list)
 
-    def add(self, block: bytes, rows: int, begin: Int64Array, end: Int64Array) -> None:
-        """Add a block's texts: ``block[begin:end]`` of each of ``rows``, none where ``begin`` is negative."""
-        present = np.flatnonzero(begin >= 0)
+    def add(self, block: bytes, begin: Int64Array, end: Int64Array) -> None:
+        """Add the tails ``block[begin:end]``."""
         # maps of built-in functions: a loop or a comprehension takes twice as long
-        texts = map(block.__getitem__, map(slice, begin[present].tolist(), end[present].tolist()))
-        codes = np.full(rows, -1, dtype=np.int32)
-        codes[present] = np.fromiter(map(self.codes_of.__getitem__, texts), dtype=np.int32, count=len(present))
-        self.blocks.append(codes)
+        tails = map(block.__getitem__, map(slice, begin.tolist(), end.tolist()))
+        self.blocks.append(np.fromiter(map(self.number_of.__getitem__, tails), dtype=np.int32, count=len(begin)))
 
-    def texts(self) -> tuple[Texts, int]:
-        """The column, and the number of rows whose text could not be decoded."""
-        undecodable = []
-        distinct = []
-        for raw in self.codes_of:
-            try:
-                distinct.append(raw.decode())
-            except UnicodeDecodeError:
-                undecodable.append(len(distinct))
-                distinct.append(UNDECODABLE)
-        codes = np.concatenate(self.blocks) if self.blocks else np.empty(0, dtype=np.int32)
-        return Texts(codes, distinct), int(np.isin(codes, undecodable).sum()) if undecodable else 0
+    def texts(
+        self, wanted: Mapping[int, str], numbers_of: Mapping[str, _Numbers], damage: _Damage
+    ) -> dict[str, npt.NDArray[np.int32]]:
+        """For each wanted field of each record the number of its text in ``numbers_of``, -1 where it has none."""
+        if not self.blocks:
+            return {}
+        record = np.concatenate(self.blocks)
+        lengths = np.fromiter(map(len, self.number_of), dtype=np.int64, count=len(self.number_of))
+        end = np.cumsum(lengths)
+        joined = b"".join(self.number_of)
+        found = _fields(joined, end - lengths, end, np.bincount(record, minlength=len(end)), wanted, damage)
+        columns = {}
+        for name, (begin, behind) in found.items():
+            number_of = numbers_of[name]
+            texts = zip(begin.tolist(), behind.tolist(), strict=True)
+            codes = [-1 if first < 0 else number_of[joined[first:last]] for first, last in texts]
+            columns[name] = np.array(codes, dtype=np.int32)[record]
+        return columns
+
+
+def _texts(number_of: _Numbers, blocks: list[npt.NDArray[np.int32]]) -> tuple[Texts, int]:
+    """The column, and the number of rows whose text could not be decoded."""
+    undecodable = []
+    distinct = []
+    for raw in number_of:
+        try:
+            distinct.append(raw.decode())
+        except UnicodeDecodeError:
+            undecodable.append(len(distinct))
+            distinct.append(UNDECODABLE)
+    codes = np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int32)
+    return Texts(codes, distinct), int(np.isin(codes, undecodable).sum()) if undecodable else 0
 
 
 def find_files(folder: Path, prefix: str) -> list[Path]:
@@ -228,19 +250,22 @@ def read_tagged(folder: Path, layout: TaggedFormat, health: HealthLog) -> Record
         health: gets what was lost.
     """
     structs: list[Structs] = []
-    interners = {name: _Interner() for name in layout.texts.values()}
+    numbers_of = {name: _Numbers() for name in layout.texts.values()}
+    codes: dict[str, list[npt.NDArray[np.int32]]] = {name: [] for name in numbers_of}
     for path in find_files(folder, layout.prefix):
-        damage = _Damage()
+        damage, tails = _Damage(), _Tails()
         try:
             for block, begin, length in _payloads(path, layout.type, damage):
-                _add_block(block, begin, length, layout, structs, interners, damage)
+                _add_block(block, begin, length, layout, structs, tails, damage)
         except OSError as error:
             _report_unreadable(path, error, layout, health)
+        for name, column in tails.texts(layout.texts, numbers_of, damage).items():
+            codes[name].append(column)
         _report(path, damage, CONCERNED[layout.prefix], health)
     texts = {}
     undecodable = 0
-    for name, interner in interners.items():
-        texts[name], lost = interner.texts()
+    for name, number_of in numbers_of.items():
+        texts[name], lost = _texts(number_of, codes[name])
         undecodable += lost
     if undecodable:
         health.add(
@@ -290,7 +315,7 @@ def _add_block(
     length: Int64Array,
     layout: TaggedFormat,
     structs: list[Structs],
-    interners: dict[str, _Interner],
+    tails: _Tails,
     damage: _Damage,
 ) -> None:
     """Add the records of one block: payloads ``block[begin:begin + length]``."""
@@ -301,9 +326,7 @@ def _add_block(
     if not len(begin):
         return
     structs.append(_structs_at(block, layout.fixed, begin))
-    found = _fields(block, begin + size, end, layout.texts, damage)
-    for name, interner in interners.items():
-        interner.add(block, len(begin), *found[name])
+    tails.add(block, begin + size, end)
 
 
 def _structs_at(block: bytes, dtype: np.dtype[np.void], begin: Int64Array) -> Structs:
@@ -313,11 +336,11 @@ def _structs_at(block: bytes, dtype: np.dtype[np.void], begin: Int64Array) -> St
 
 
 def _fields(
-    block: bytes, position: Int64Array, end: Int64Array, wanted: Mapping[int, str], damage: _Damage
+    block: bytes, position: Int64Array, end: Int64Array, records: Int64Array, wanted: Mapping[int, str], damage: _Damage
 ) -> dict[str, tuple[Int64Array, Int64Array]]:
-    """Where each wanted text of each record lies: field name -> (begin, end), -1 where the record has none.
+    """Where each wanted text of each tail ``block[position:end]`` lies: field name -> (begin, end), -1 where it has none.
 
-    All records advance by one field per round.
+    All tails advance by one field per round; ``records`` is how many records have each.
     """
     count = len(position)
     found = {name: (np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)) for name in wanted.values()}
@@ -325,7 +348,7 @@ def _fields(
     position = position.copy()
     for _ in range(_FIELD_LIMIT):
         left = end[rows] - position
-        damage.broken_fields += int(((left > 0) & (left < _FIELD.itemsize)).sum())
+        damage.broken_fields += int(records[rows[(left > 0) & (left < _FIELD.itemsize)]].sum())
         complete = left >= _FIELD.itemsize
         rows, position = rows[complete], position[complete]
         if not len(rows):
@@ -334,13 +357,13 @@ def _fields(
         begin = position + _FIELD.itemsize
         position = begin + header["length"]
         inside = position <= end[rows]
-        damage.broken_fields += int((~inside).sum())
+        damage.broken_fields += int(records[rows[~inside]].sum())
         rows, begin, position, number = rows[inside], begin[inside], position[inside], header["id"][inside]
         for wanted_number, name in wanted.items():
             mine = number == wanted_number
             found[name][0][rows[mine]] = begin[mine]
             found[name][1][rows[mine]] = position[mine]
-    damage.broken_fields += len(rows)
+    damage.broken_fields += int(records[rows].sum())
     return found
 
 

@@ -28,6 +28,8 @@ from steplens.trace.trace import Trace
 _MANIFEST = "manifest.json"
 _COMPRESSION_LEVEL = 1
 _CHUNK_BYTES = 4 << 20
+#: tables that take no more memory than this stay in it when they were just built
+_KEPT_BYTES = 256 << 20
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -48,7 +50,9 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
         if _key(sources) == key:
             _save(trace, cache, key)
-            return _load(cache, key) or trace
+            if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
+                # from now on only the columns that somebody asks for take memory
+                return _load(cache, key) or trace
     return trace
 
 

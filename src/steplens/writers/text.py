@@ -19,7 +19,7 @@ import polars as pl
 NOT_AVAILABLE = "N/A"
 
 #: rows per ``write_csv`` call of a JSON writer; keeps the text that is being built in memory below about 60 MB
-ROWS_PER_CHUNK = 200_000
+ROWS_PER_CHUNK = 100_000
 
 #: a spreadsheet treats a cell that starts with one of these as a formula
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
