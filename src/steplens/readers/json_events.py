@@ -7,6 +7,7 @@ What follows the last complete event of a file that breaks off is dropped and re
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import zlib
 from collections.abc import Generator, Iterator
@@ -46,7 +47,7 @@ _DAMAGE_LIMIT = 256
 _BLANKS_LIMIT = 64
 _SPACE, _COMMA, _BRACE = b" ,{"
 _VALUE_BEGINS = b"{[0123456789"
-_CLOSING_BRACKET = ord("]")
+_OPENING_BRACKET, _CLOSING_BRACKET = ord("["), ord("]")
 Piece = bytes | memoryview
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 
@@ -61,7 +62,8 @@ class Source(Protocol):
 class JsonEventFile:
     """The events of one trace file as pieces of JSON array text.
 
-    Iterate once; ``header``, ``footer`` and ``truncated`` are complete afterwards.
+    Iterate once; ``header``, ``footer`` and ``truncated`` are complete afterwards. A piece is valid until the next one is
+    asked for: its memory is used again where nothing decoded refers to it, since new memory costs more than reading.
 
     Attributes:
         header: members of the top object before ``traceEvents``.
@@ -133,20 +135,27 @@ class JsonEventFile:
         return text[found.end() :]
 
     def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
-        # one buffer per piece: the bracket before it is put there first, the comma behind it becomes the other one
+        # a piece is a view of the buffer: the bracket before it is put there first, the comma behind it becomes the other one
         buffer = bytearray(b"[" + first)
+        chunk = bytearray(self._piece_bytes)
         scan_at = 0
         while True:
-            more = handle.read(self._piece_bytes)
-            if not more:
+            size = _read_into(handle, chunk)
+            if not size:
                 break
-            buffer += more
+            buffer += memoryview(chunk)[:size]
             if line_layout and (found := buffer.rfind(_KINETO_BOUNDARY)) > 0:
                 comma = found + 1
-                carry = buffer[comma + 1 :]
                 buffer[comma] = _CLOSING_BRACKET
-                yield memoryview(buffer)[: comma + 1]
-                buffer = bytearray(b"[") + carry
+                piece = memoryview(buffer)[: comma + 1]
+                yield piece
+                try:
+                    piece.release()
+                    del buffer[:comma]
+                    buffer[0] = _OPENING_BRACKET
+                except BufferError:
+                    # something decoded from it still refers to it
+                    buffer = bytearray(b"[") + buffer[comma + 1 :]
                 continue
             if len(buffer) < scan_at:
                 continue
@@ -232,6 +241,16 @@ class _Limited:
         data = self._handle.read(min(size, self._left))
         self._left -= len(data)
         return data
+
+    def readinto(self, chunk: bytearray) -> int:
+        """Fill ``chunk`` from its start; returns how many bytes there were."""
+        if not isinstance(self._handle, io.BufferedIOBase):
+            data = self.read(len(chunk))
+            chunk[: len(data)] = data
+            return len(data)
+        size = self._handle.readinto(memoryview(chunk)[: self._left])
+        self._left -= size
+        return size
 
 
 def kineto_split(path: Path) -> tuple[int, int] | None:
@@ -344,6 +363,15 @@ def _next_event(data: bytes) -> int | None:
     """Where the event after the one that ``data`` begins inside of seems to begin."""
     found = _NEXT_EVENT.search(data, 1)
     return None if found is None else data.rfind(b"{", 0, found.end())
+
+
+def _read_into(handle: Source, chunk: bytearray) -> int:
+    """Fill ``chunk`` from its start; returns how many bytes there were."""
+    if isinstance(handle, (io.BufferedIOBase, _Limited)):
+        return handle.readinto(chunk)
+    data = handle.read(len(chunk))
+    chunk[: len(data)] = data
+    return len(data)
 
 
 def _array(events: bytes) -> bytes:
