@@ -48,7 +48,10 @@ def test_kernels_lost_in_the_middle(lost: int) -> None:
 def test_all_kernels_lost() -> None:
     tables = raw_tables()
     del tables["kernels"]
-    assert certificate(tables) == [("launches_without_kernels", ERROR, 120)]
+    trace = trace_of(tables)
+    assert findings_of(trace) == [("launches_without_kernels", ERROR, 120)]
+    # the CPU's calls must not pass for the work of the device that is missing
+    assert trace.kernels is None
 
 
 def test_recording_ended_before_the_device_was_done() -> None:

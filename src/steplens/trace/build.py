@@ -49,7 +49,8 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
     linked = _link_ops(tables, steps, health) if "ops" in tables else None
     _link_device(tables, steps, linked, health)
     if linked is not None:
-        if "kernels" not in tables and cpu_is_device:
+        # calls that launch device work tell of an accelerator whose tasks are lost
+        if "kernels" not in tables and cpu_is_device and not checks.launches_device_work(tables.get("api")):
             _cpu_device(tables, linked)
         _device_times(tables, linked)
     if "kernels" in tables:

@@ -28,6 +28,11 @@ _COPY = r"(?i)^(cu|hip)\w*mem(cpy|set)"
 _OF_DEVICE = (KERNEL_CALLS, KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_DEVICE_TIMES)
 
 
+def launches_device_work(api: pl.DataFrame | None) -> bool:
+    """Whether any of these calls launches work on an accelerator."""
+    return api is not None and named(api, _LAUNCH).height > 0
+
+
 def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
     """Every call that launches device work has a device task with its correlation, and one that works.
 
