@@ -420,15 +420,39 @@ def test_the_rank_in_a_name(name: str, distributed: bool, rank: int | None) -> N
 
 def test_where_the_rank_comes_from(tmp_path: Path) -> None:
     events = [op("aten::mm", 0, 1, 1)]
-    named = read(tmp_path, events, "worker_rank_5.json", distributedInfo={"backend": "nccl", "world_size": 8})
+    named = read(tmp_path, events, "worker_rank_5.json", distributedInfo={"backend": "gloo", "world_size": 8})
     assert (named.rank, named.meta_values()["rank_source"]) == (5, "file name")
-    said = read(tmp_path, events, "worker_rank_5.json", distributedInfo={"backend": "nccl", "rank": 2, "world_size": 8})
+    said = read(tmp_path, events, "worker_rank_5.json", distributedInfo={"backend": "gloo", "rank": 2, "world_size": 8})
     assert said.rank == 2 and "rank_source" not in said.meta_values()
-    unknown = read(tmp_path, events, distributedInfo={"backend": "nccl"})
+    unknown = read(tmp_path, events, distributedInfo={"backend": "gloo"})
     assert unknown.rank == -1
     assert checks(unknown) == {"rank_unknown": 1}
     assert checks(read(tmp_path, events)) == {}
     assert read(tmp_path, events, distributedInfo={"rank": True}).rank == -1
+
+
+MEMORY = {"Total Reserved": 0, "Total Allocated": 64, "Bytes": 64, "Device Id": 0, "Device Type": 1, "Addr": 4096}
+ON_DEVICE = {"ph": "i", "s": "t", "name": "[memory]", "pid": HOST, "tid": HOST, "ts": START_US, "args": MEMORY}
+
+
+@pytest.mark.parametrize(
+    ("more", "members", "found"),
+    [
+        ([], {}, None),
+        ([], {"distributedInfo": {"backend": "gloo", "rank": 0}}, None),
+        ([], {"distributedInfo": {"backend": "cpu:gloo,cuda:nccl", "rank": 0}}, None),
+        ([], {"deviceProperties": [{"name": "NVIDIA A100"}]}, None),
+        ([launch(1, 5)], {}, "launches_without_kernels"),
+        ([ON_DEVICE], {}, "device_not_recorded"),
+        ([], {"distributedInfo": {"backend": "gloo", "rank": 0}}, "device_not_recorded"),
+    ],
+)
+def test_the_cpu_does_not_pass_for_a_device_that_was_not_recorded(
+    tmp_path: Path, more: list[Event], members: dict[str, Any], found: str | None
+) -> None:
+    trace = read(tmp_path, [op("aten::mm", 0, 30, 3), *more], **members)
+    assert (trace.kernels is None) == (found is not None)
+    assert set(checks(trace)) == ({found} if found else set())
 
 
 def test_what_the_profiler_lost(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ KINETO: dict[str, list[tuple[str, str, int]]] = {
         ("missing_ranks", INFO, 1),
     ],
     "cuda_ns_resolution_rank0": [("out_of_range_records", INFO, 3829), ("copies_without_tasks", INFO, 235)],
-    # its distributedInfo names the back end and no rank
-    "cuda_rank_missing": [("timestamp_precision", INFO, 1), ("rank_unknown", WARNING, 1)],
+    # its distributedInfo names the back end, which is of GPUs, and no rank
+    "cuda_rank_missing": [("device_not_recorded", WARNING, 1), ("timestamp_precision", INFO, 1), ("rank_unknown", WARNING, 1)],
     "cuda_sampled_rank0": [("timestamp_precision", INFO, 1), ("missing_ranks", INFO, 127)],
     "cuda_sampled_rank1": [("timestamp_precision", INFO, 1), ("missing_ranks", INFO, 127)],
     # ProfilerStep#2 lasts 49 us, ProfilerStep#1 9.3 ms: the profiler was stopped right after a step()

@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.json_events import JsonEventFile
-from steplens.readers.kineto_device import device_tables
+from steplens.readers.kineto_device import device_is_missing, device_tables
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_meta import meta, meta_frame, report_losses
 from steplens.readers.kineto_tables import flows, host_tables, shapes_text, types_text
@@ -86,6 +86,7 @@ def read(
             raw[name] = pl.concat([raw[name], frame], how="diagonal_relaxed")
         else:
             raw[name] = frame
+    cpu_is_device = cpu_is_device and not device_is_missing(raw, members, log)
     return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
 
 

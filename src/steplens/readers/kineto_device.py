@@ -13,7 +13,7 @@ from steplens.readers.kineto_collectives import communication
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_structs import LaunchArgs
 from steplens.readers.kineto_tables import absolute
-from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, HealthLog
+from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
 
 #: measured values of a device task in Kineto's order, and the member of ``LaunchArgs`` that has them; the last one
@@ -40,6 +40,7 @@ _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
 _SYNCHRONIZATION = "cuda_sync"
 #: calls of HIP whose grid is the number of threads, not of blocks
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
+_LAUNCH = r"(?i)^(cu|hip)\w*(launch\w*kernel|graphlaunch|mem(cpy|set)async)"
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
 _LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
 
@@ -78,6 +79,28 @@ def device_tables(
     raw["api"] = _api(calls, ranges)
     raw["marks"] = _marks(ranges)
     return raw
+
+
+def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log: HealthLog) -> bool:
+    """Whether an accelerator worked and none of its tasks was recorded: the operators of the CPU would pass for its work.
+
+    Three things tell: calls that launch device work, allocations on a device, and a job whose only way to communicate is
+    NCCL. Health says it of the last two; lost tasks of launches have a finding of their own.
+    """
+    if "kernels" in raw:
+        return False
+    calls = raw["api"]
+    if calls.height and calls["name"].unique().cast(pl.String).str.contains(_LAUNCH).any():
+        return True
+    memory = raw.get("memory")
+    allocates = memory is not None and memory["device_type"].unique().cast(pl.String).is_in(["CUDA", "HIP", "XPU"]).any()
+    distributed = members.get("distributedInfo")
+    backend = distributed.get("backend") if isinstance(distributed, dict) else None
+    if not allocates and backend not in ("nccl", "rccl", "cuda:nccl"):
+        return False
+    message = "the job used an accelerator and no device task was recorded: the trace shows the host alone"
+    log.add("device_not_recorded", WARNING, 1, message, (STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES, KERNEL_TIMES, OVERLAP))
+    return True
 
 
 def _meaningful(column: str) -> pl.Expr:
