@@ -25,7 +25,9 @@ SHARED = ROOT.parent / "shared" / "data"
 KINETO = ("cuda_alexnet", "cuda_nccl_distributed", "cuda_ns_resolution_rank0", "rocm_mi250_minitoy", "cuda_sampled")
 #: expected computing time of step 50, us: the captures' own step_trace_time
 ASCEND = {"text_level0": 8827.473, "text_level1": 8873.756, "db_level0": 8843.91, "db_level2": 8900.456}
-CPU = ("cpu_only_rank34", "cuda_rank_missing")
+CPU = "cpu_only_rank34"
+#: of a job on GPUs, recorded without its device: there is nothing to show
+HOST_ALONE = "cuda_rank_missing"
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +47,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     if not (SHARED / "kineto").is_dir():
         pytest.skip("the shared test data is not beside this checkout")
     folder = tmp_path_factory.mktemp("hta")
-    for name in (*KINETO, *CPU):
+    for name in (*KINETO, CPU, HOST_ALONE):
         original = folder / f"original_{name}"
         original.mkdir()
         for source in SHARED.glob(f"kineto/{name}*.json.gz"):
@@ -104,14 +106,20 @@ def test_captures_of_an_npu_can_be_analysed(found: dict[str, dict[str, Any]], na
         assert twin["queue"] == 3
 
 
-@pytest.mark.parametrize("name", CPU)
-def test_runs_on_a_cpu_load_and_show_its_tasks(found: dict[str, dict[str, Any]], name: str) -> None:
-    original, twin = found[f"original_{name}"], found[f"twin_{name}"]
+def test_runs_on_a_cpu_load_and_show_its_tasks(found: dict[str, dict[str, Any]]) -> None:
+    original, twin = found[f"original_{CPU}"], found[f"twin_{CPU}"]
     assert twin["ranks"] == original["ranks"]
     # of the trace as it was recorded the peer can tell nothing
     assert original["temporal"] == "IndexError"
     (temporal,) = twin["temporal"]
     assert temporal["compute_time(us)"] > 0
+
+
+def test_a_device_that_was_not_recorded_is_not_made_up(found: dict[str, dict[str, Any]]) -> None:
+    original, twin = found[f"original_{HOST_ALONE}"], found[f"twin_{HOST_ALONE}"]
+    assert twin["ranks"] == original["ranks"]
+    assert twin["rows"] == original["rows"]
+    assert twin["temporal"] == original["temporal"] == "IndexError"
 
 
 def test_a_run_on_this_machine(found: dict[str, dict[str, Any]], tmp_path: Path) -> None:

@@ -444,7 +444,7 @@ ON_DEVICE = {"ph": "i", "s": "t", "name": "[memory]", "pid": HOST, "tid": HOST, 
         ([], {"deviceProperties": [{"name": "NVIDIA A100"}]}, None),
         ([launch(1, 5)], {}, "launches_without_kernels"),
         ([ON_DEVICE], {}, "device_not_recorded"),
-        ([], {"distributedInfo": {"backend": "gloo", "rank": 0}}, "device_not_recorded"),
+        ([], {"distributedInfo": {"backend": "nccl", "rank": 0}}, "device_not_recorded"),
     ],
 )
 def test_the_cpu_does_not_pass_for_a_device_that_was_not_recorded(

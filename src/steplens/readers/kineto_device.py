@@ -13,6 +13,7 @@ from steplens.readers.kineto_collectives import communication
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_structs import LaunchArgs
 from steplens.readers.kineto_tables import absolute
+from steplens.trace.checks import launches_device_work
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
 
@@ -40,7 +41,6 @@ _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
 _SYNCHRONIZATION = "cuda_sync"
 #: calls of HIP whose grid is the number of threads, not of blocks
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
-_LAUNCH = r"(?i)^(cu|hip)\w*(launch\w*kernel|graphlaunch|mem(cpy|set)async)"
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
 _LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
 
@@ -84,14 +84,11 @@ def device_tables(
 def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log: HealthLog) -> bool:
     """Whether an accelerator worked and none of its tasks was recorded: the operators of the CPU would pass for its work.
 
-    Three things tell: calls that launch device work, allocations on a device, and a job whose only way to communicate is
-    NCCL. Health says it of the last two; lost tasks of launches have a finding of their own.
+    Two things tell, beside calls that launch device work, whose lost tasks have a finding of their own: allocations on a
+    device, and a job whose only way to communicate is NCCL.
     """
-    if "kernels" in raw:
+    if "kernels" in raw or launches_device_work(raw["api"]):
         return False
-    calls = raw["api"]
-    if calls.height and calls["name"].unique().cast(pl.String).str.contains(_LAUNCH).any():
-        return True
     memory = raw.get("memory")
     allocates = memory is not None and memory["device_type"].unique().cast(pl.String).is_in(["CUDA", "HIP", "XPU"]).any()
     distributed = members.get("distributedInfo")

@@ -30,7 +30,7 @@ _OF_DEVICE = (KERNEL_CALLS, KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_D
 
 def launches_device_work(api: pl.DataFrame | None) -> bool:
     """Whether any of these calls launches work on an accelerator."""
-    return api is not None and named(api, _LAUNCH).height > 0
+    return api is not None and api.height > 0 and named(api, _LAUNCH).height > 0
 
 
 def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
