@@ -5,9 +5,12 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def test_shows_steps_operators_memory_health_and_what_is_next(recorded: Any) -> None:
@@ -156,3 +159,13 @@ def test_bad_input_as_json(cli: Any) -> None:
     done = cli.run("summary", "missing", "--json", expect=2)
     assert "does not exist" in json.loads(done.stdout)["problem"]
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_step_that_was_cut_short_is_shown_and_not_averaged(cli: Any) -> None:
+    capture = SHARED / "kineto" / "rocm_mi250_minitoy.json.gz"
+    if not capture.exists():
+        pytest.skip("the shared test data is not beside this checkout")
+    # ProfilerStep#1 lasts 9.3 ms; recording ended 49 us into ProfilerStep#2
+    text = cli.run("summary", capture).stdout
+    assert "Steps: 2 steps, 9.29 ms on average, 1 incomplete and not averaged" in text
+    assert [step["complete"] for step in cli.json("summary", capture)["steps"]] == [True, False]

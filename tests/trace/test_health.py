@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from steplens.analysis.steps import step_times
 from steplens.trace import checks, health
 from steplens.trace.health import CONCLUSIONS, ERROR, INFO, SEVERITIES, WARNING, HealthFinding, HealthLog, finding, unsafe
 from steplens.trace.run import Run, Source
@@ -262,8 +263,11 @@ def steps_of(*lengths_ms: float) -> pl.DataFrame:
 )
 def test_first_and_last_step(lengths: tuple[float, ...], expected: list[str]) -> None:
     log = HealthLog()
-    checks.run({"steps": steps_of(*lengths)}, log)
+    tables = {"steps": steps_of(*lengths)}
+    checks.run(tables, log)
     assert [one.check for one in log.findings] == expected
+    complete = step_times(Trace(Path("x"), tables))["complete"].to_list()
+    assert complete == [True] * (len(lengths) - 1) + ["incomplete_last_step" not in expected]
 
 
 @pytest.mark.parametrize(("step", "check"), [(10, "incomplete_first_step"), (13, "incomplete_last_step")])
@@ -274,6 +278,9 @@ def test_a_step_that_lacks_its_device_work(step: int, check: str) -> None:
     for name in ("kernels", "api"):
         tables[name] = tables[name].filter(~pl.col("correlation").is_in(lost))
     assert (check, WARNING, 1) in certificate(tables)
+    steps = step_times(trace_of(tables))
+    assert steps.filter(~pl.col("complete"))["step"].to_list() == [step]
+    assert step_times(trace)["complete"].all()
 
 
 def test_a_rank_that_is_not_said() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.overlap import Int64Array, Intervals, intersect, merge_intervals, subtract, union
+from steplens.trace.checks import parts_of_steps
 from steplens.trace.schema import (
     DATALOADER_PREFIX,
     KIND_COMPUTE,
@@ -35,6 +36,7 @@ COLUMNS = {
     "stage_ns": pl.Int64,
     "bubble_ns": pl.Int64,
     "exclude_receive_ns": pl.Int64,
+    "complete": pl.Boolean,
 }
 
 
@@ -56,6 +58,8 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
     step's thread), ``other_ns`` (none of them). Backward and forward include the gaps between two of their calls when
     nothing of another phase lies in the gap.
 
+    ``complete`` is false for a first or last step that recording holds only a part of: it is no part of an average.
+
     Source: the ``steps``, ``ops``, ``kernels`` and ``communication`` tables. Unsafe when health reports lost or
     overlapping calls. A trace without steps gives no rows.
 
@@ -75,7 +79,14 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
     columns: dict[str, Int64Array | pl.Series] = {"step": steps["id"], "start_ns": start, "duration_ns": end - start}
     columns.update(_device_times(trace, steps))
     columns.update(_phases(trace, steps))
+    columns["complete"] = _complete(trace, steps)
     return pl.DataFrame({name: columns[name] for name in COLUMNS}, schema=COLUMNS)
+
+
+def _complete(trace: Trace, steps: pl.DataFrame) -> pl.Series:
+    tables = {name: frame for name in ("steps", "kernels") if (frame := trace.table(name)) is not None}
+    parts = [part.step for part in parts_of_steps(tables)]
+    return pl.select(~pl.lit(steps["id"]).is_in(parts).fill_null(False)).to_series()
 
 
 def _whole(trace: Trace) -> pl.DataFrame | None:

@@ -58,7 +58,7 @@ def _grouped(health: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 def _sentence(group: list[dict[str, Any]], sources: set[str]) -> str:
     finding = group[0]
-    message, count = str(finding["message"]), finding["count"] or 0
+    message, count = str(finding["message"]).removesuffix("."), finding["count"] or 0
     times = f" ({count} times)" if count > 1 and str(count) not in message else ""
     where, own = "", {str(one.get("source", "")) for one in group}
     if len(own) > 1:

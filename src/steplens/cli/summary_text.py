@@ -58,16 +58,19 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
         return
     shown = _slowest(steps)
     colour = out.color_system is not None and not out.no_color
-    total = sum(step["duration_ns"] for step in steps)
+    # an average over a step that was cut short would make every step look shorter
+    whole = [step for step in steps if step["complete"]] or steps
+    total = sum(step["duration_ns"] for step in whole)
     what = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
     extra = f", the {len(shown)} slowest are shown" if len(shown) < len(steps) else ""
+    extra += f", {len(steps) - len(whole)} incomplete and not averaged" if len(whole) < len(steps) else ""
     out.print()
     if any(step["step"] is None for step in steps):
         out.print(
             plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold")
         )
     else:
-        out.print(plain(f"Steps: {what}, {duration(total / len(steps))} on average{extra}", "bold"))
+        out.print(plain(f"Steps: {what}, {duration(total / len(whole))} on average{extra}", "bold"))
     labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in shown]
     times = [duration(step["duration_ns"]) for step in shown]
     left = max(map(len, labels)) + max(map(len, times)) + 2
@@ -78,7 +81,7 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
         for start, segments in ((Text(head), PHASES), (Text("device".rjust(left) + "  ", "dim"), DEVICE)):
             out.print(start + bar(step, segments, longest, width, colour=colour), no_wrap=True, overflow="crop")
     for name, segments in (("host", PHASES), ("device", DEVICE)):
-        shares = [share(sum(step[segment.column] or 0 for step in steps), total) for segment in segments]
+        shares = [share(sum(step[segment.column] or 0 for step in whole), total) for segment in segments]
         _hanging(out, name.ljust(8), legend(segments, shares, out.width - 8, colour=colour))
 
 

@@ -14,10 +14,11 @@ from steplens.trace.checks.common import Tables
 from steplens.trace.checks.flows import unmatched_flows
 from steplens.trace.checks.launches import launches_device_work
 from steplens.trace.checks.order import overlapping_calls
+from steplens.trace.checks.steps import parts_of_steps
 from steplens.trace.health import HealthFinding, HealthLog
 from steplens.trace.trace import Trace
 
-__all__ = ["ACROSS", "CHECKS", "across", "launches_device_work", "overlapping_calls", "run", "unmatched_flows"]
+__all__ = ["ACROSS", "CHECKS", "across", "launches_device_work", "overlapping_calls", "parts_of_steps", "run", "unmatched_flows"]
 
 #: checks of one trace
 CHECKS: tuple[Callable[[Tables], Iterable[HealthFinding]], ...] = (

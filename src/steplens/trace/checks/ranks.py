@@ -188,7 +188,9 @@ def _description(trace: Trace) -> dict[str, Any]:
     for group in config.values() if isinstance(config, dict) else ():
         if isinstance(group, dict):
             found.update(group)
-    found["tables"] = [name for name in _COMPARED_TABLES if name in trace]
+    if "kernels" in trace or "communication" in trace:
+        # where nothing ran, such as between two steps, there is nothing of some kinds
+        found["tables"] = [name for name in _COMPARED_TABLES if name in trace]
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import polars as pl
 
@@ -68,8 +69,28 @@ def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
         yield finding("slow_first_step", WARNING, 1, message, STEP_AVERAGES)
 
 
-def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
-    """The first and the last recorded step hold as much as the others: recording neither began nor ended inside them."""
+class PartOfStep(NamedTuple):
+    """A step of which recording holds only a part.
+
+    Attributes:
+        step: its number.
+        check: the finding's name.
+        message: how that shows.
+        unsafe: conclusions that it makes unsafe.
+    """
+
+    step: int
+    check: str
+    message: str
+    unsafe: tuple[str, ...]
+
+
+def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
+    """The first or last recorded step, where recording began or ended inside it: it holds much less than the others.
+
+    Args:
+        tables: ``steps`` and, where there are any, ``kernels``.
+    """
     steps = tables.get("steps")
     if steps is None or steps.height < 2:
         return
@@ -85,14 +106,20 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
                     f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual:.0f}: "
                     "recording began or ended inside it"
                 )
-                yield finding(check, WARNING, 1, message, STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS)
+                yield PartOfStep(number[row], check, message, (STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS))
                 continue
         if row == -1 and durations[row] < _STUB * _median(others):
             message = (
                 f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {length(_median(others))}: "
                 "recording ended inside it"
             )
-            yield finding(check, WARNING, 1, message, STEP_TIMES, STEP_AVERAGES)
+            yield PartOfStep(number[row], check, message, (STEP_TIMES, STEP_AVERAGES))
+
+
+def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
+    """The first and the last recorded step hold as much as the others: recording neither began nor ended inside them."""
+    for part in parts_of_steps(tables):
+        yield finding(part.check, WARNING, 1, part.message, *part.unsafe)
 
 
 def _tasks_per_step(tables: Tables, steps: pl.DataFrame) -> list[int] | None:
