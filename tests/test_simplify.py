@@ -7,11 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import steplens
+from steplens import offline
+from steplens.analysis.steps import step_times
+from steplens.readers import detect
 from steplens.readers.ascend_raw import read_trace
+from steplens.readers.msprof_command import export
 from steplens.simplify import recorded_option, simplify
+from steplens.trace.run import open_run
 
 from .readers.ascend_fixture import PROF_NAME, write_golden, write_msprof
 
@@ -160,21 +166,128 @@ def test_without_a_recorded_option_nothing_goes(run: Path) -> None:
     assert simplify(run).removed == []
 
 
-@pytest.mark.usefixtures("cann")
-def test_analysed_simplified_and_analysed_again(run: Path) -> None:
+def results(run: Path) -> dict[str, bytes]:
+    """The result files, but for the status with its wall times."""
     output = run / "ASCEND_PROFILER_OUTPUT"
-    shutil.rmtree(output)
+    return {path.name: path.read_bytes() for path in output.iterdir() if path.name != "analyse_status.json"}
+
+
+def answers(path: Path) -> dict[str, Any]:
+    """What a user is told about a run, as far as both forms of results hold it.
+
+    Neither holds allocations of the CPU, and the database none of the whole process (component APP). The phases of a step follow
+    from the scopes of calls, which results do not hold: here the step's own range has the scope of an operator.
+    """
+    trace = open_run(path).trace()
+    kernels = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == "compute").collect()
+    memory = trace.required("memory").filter(pl.col("device_type").cast(pl.String) == "NPU")
+    memory = memory.filter(pl.col("component").cast(pl.String) != "APP")
+    return {
+        "kernels": kernels.select("name", "start_ns", "end_ns", "step", "op").cast({"name": pl.String}).sort(pl.all()).rows(),
+        "collectives": trace.required("communication").select("start_ns", "end_ns").sort(pl.all()).collect().rows(),
+        "ops": trace.required("ops").select("start_ns", "end_ns", "device_self_ns").sort(pl.all()).collect().rows(),
+        "steps": trace.required("steps").select("id", "start_ns", "end_ns").collect().rows(),
+        "memory": memory.select("time_ns", "allocated", "reserved").sort(pl.all()).collect().rows(),
+        "step times": step_times(trace).drop("forward_ns", "other_ns").rows(),
+    }
+
+
+@pytest.fixture(params=["text", "db"])
+def analysed(request: pytest.FixtureRequest, run: Path, cann: Path) -> tuple[Path, dict[str, bytes], dict[str, Any]]:
+    """A run whose analysis has removed the exported device data; its results, and what it said before."""
+    shutil.rmtree(run / "ASCEND_PROFILER_OUTPUT")
+    if request.param == "db":
+        for name in EXPORTED:
+            shutil.rmtree(run / PROF_NAME / name)
+        export(run, run / PROF_NAME, ["db"])
+    before = answers(run)
+    shutil.rmtree(run / ".steplens")
     set_option(run, True)
+    file = run / "profiler_info_0.json"
+    info = json.loads(file.read_text())
+    info["config"]["experimental_config"]["_export_type"] = [request.param]
+    file.write_text(json.dumps(info))
     (first,) = steplens.analyse(run)
     assert first.ok
-    files = {path.name: path.read_bytes() for path in output.iterdir() if path.suffix in (".csv", ".json")}
-    files.pop("analyse_status.json")
-    assert len(files) > 8
-    simplify(run)
-    assert not (run / PROF_NAME / "mindstudio_profiler_output").exists()
+    assert {path.name for path in (run / PROF_NAME).iterdir()} == {"host", "device_0"}
+    assert not (run / PROF_NAME / "host" / "sqlite").exists()
+    assert (run / PROF_NAME / "host" / "data" / "raw.slice_0").is_file()
+    assert "data simplification removed" in next((run / "logs").glob("profiler_*_analyse.log")).read_text()
+    files = results(run)
+    assert len(files) > (8 if request.param == "text" else 2)
+    return run, files, before
+
+
+Analysed = tuple[Path, dict[str, bytes], dict[str, Any]]
+
+
+def test_analysed_again_with_cann(analysed: Analysed) -> None:
+    run, files, before = analysed
     # the results are complete; what is gone makes them no older
     (second,) = steplens.analyse(run)
-    assert second.ok and second.already_complete
-    (third,) = steplens.analyse(run, force=True)
-    assert third.ok and not third.already_complete
-    assert {name: (output / name).read_bytes() for name in files} == files
+    assert second.ok and second.already_complete and results(run) == files
+    for options in ({"force": True}, {"recompute": True}):
+        (again,) = steplens.analyse(run, **options)
+        assert again.ok and not again.already_complete and not again.problem
+        # exported for this, and removed again
+        assert {path.name for path in (run / PROF_NAME).iterdir()} == {"host", "device_0"}
+        if "step_trace_time.csv" in files:
+            assert results(run) == files
+        assert answers(run) == before
+
+
+def test_opened_from_its_own_results_without_cann(analysed: Analysed, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, files, before = analysed
+    monkeypatch.setenv("PATH", "/nonexistent")
+    found = detect.find_one(run)
+    assert found.format is (detect.ASCEND_TEXT if "trace_view.json" in files else detect.ASCEND_DATABASE)
+    assert "CANN" in found.reason and "FRAMEWORK" in found.ignored
+    assert answers(run) == before
+    # the analysis of what cannot be exported leaves the results alone
+    for options in ({}, {"force": True}, {"export_type": None, "force": True}):
+        (again,) = steplens.analyse(run, **options)
+        assert again.ok and again.already_complete
+        assert ("data simplification" in again.note) == ("force" in options)
+        assert results(run) == files
+    assert answers(run) == before
+
+
+def test_results_of_the_other_form_need_cann_or_a_folder(
+    analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, files, before = analysed
+    monkeypatch.setenv("PATH", "/nonexistent")
+    other = "db" if "trace_view.json" in files else "text"
+    (refused,) = steplens.analyse(run, export_type=other, force=True)
+    assert not refused.ok and offline.exit_code([refused]) == 2
+    assert f"has no complete {other} results" in refused.problem and "--output" in refused.problem
+    assert results(run) == files
+    (done,) = steplens.analyse(run, export_type=["text", "db"], output=tmp_path / "new")
+    assert done.ok and done.written_to is not None
+    assert answers(done.written_to) == before
+    assert results(run) == files
+    if other == "db":
+        # the same cells, though the timeline may list its events in another order
+        for name in ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "memory_record.csv"):
+            assert results(done.written_to)[name] == files[name]
+        assert all(item.equal == item.cells and not item.problem for item in done.comparison)
+
+
+def test_a_failing_export_takes_no_results_away(analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, files, before = analysed
+    monkeypatch.setenv("PATH", str(write_msprof(tmp_path / "damaged", returns=1)), prepend=":")
+    (again,) = steplens.analyse(run, force=True)
+    assert not again.ok and "has not been exported" in again.problem and "stay as they are" in again.problem
+    assert results(run) == files
+    assert answers(run) == before
+
+
+def test_incomplete_results_lose_nothing(run: Path, cann: Path) -> None:
+    """What failed may need the exported data again."""
+    shutil.rmtree(run / "ASCEND_PROFILER_OUTPUT")
+    set_option(run, True)
+    blocked = run / "ASCEND_PROFILER_OUTPUT" / "op_statistic.csv"
+    blocked.mkdir(parents=True)
+    (result,) = steplens.analyse(run)
+    assert not result.ok
+    assert (run / PROF_NAME / "mindstudio_profiler_output").is_dir() and (run / PROF_NAME / "host" / "sqlite").is_dir()

@@ -26,7 +26,9 @@ from steplens import parent, rundir
 from steplens.collect import log
 from steplens.errors import InputError, SteplensError
 from steplens.readers import contents, detect, run_directory
+from steplens.readers.msprof_command import find_msprof
 from steplens.recompute import Comparison, compare
+from steplens.simplify import simplify
 from steplens.trace.health import ERROR, EVERYTHING, INFO, HealthFinding
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import (
@@ -141,12 +143,14 @@ def analyse_run(
     """
     begin = time.perf_counter()
     try:
-        found = detect.find_one(path)
+        found = _source(detect.find_one(path))
         settings, recorded_exports = read_settings(path)
         exports = list(export_types) if export_types is not None else recorded_exports
         if target is not None and export_types is None and _TEXT not in exports:
             # what is recomputed is compared, and text is what can be compared
             exports = [_TEXT, *exports]
+        if target is None and detect.raw_of(found) is not found:
+            return _as_it_is(found, settings, exports, force)
         if target is None and not _in_place(found):
             note = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
             return RunResult(path, True, already_complete=True, note=note, written_to=path)
@@ -166,7 +170,7 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
         raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
     jobs: list[tuple[Path, Path | None]] = []
     folder = output or Path(_RECOMPUTED)
-    for found in detect.find_traces(top):
+    for found in map(_source, detect.find_traces(top)):
         target = None
         if output is not None or (recompute and not _in_place(found)):
             inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
@@ -176,6 +180,29 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
                 raise InputError(target, "is the run itself", "Give another output folder")
         jobs.append((found.path, target))
     return jobs
+
+
+def _source(found: detect.Found) -> detect.Found:
+    """What results are made from: after data simplification the raw data again, where there is an msprof to export it."""
+    raw = detect.raw_of(found)
+    if raw is not found:
+        with contextlib.suppress(InputError):
+            find_msprof()
+            return raw
+    return found
+
+
+def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
+    """A run whose results are the only readable form of its device data: they are never written over."""
+    complete_already = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), exports)
+    why = "data simplification removed the exported device data, and there is no msprof here to export it again"
+    if not complete_already:
+        wanted = " and ".join(exports)
+        raise InputError(
+            found.path, f"has no complete {wanted} results: {why}", "Analyse it where CANN is, or give another --output folder"
+        )
+    note = f"{why}, so the results stay as they are" if force else ""
+    return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
 
 
 def _in_place(found: detect.Found) -> bool:
@@ -207,9 +234,14 @@ def _analyse_run(
         trace = detect.load(found, allow_msprof=True)
     except InputError as error:
         logger.error("%s", error)
+        if _is_simplified(found) and into == found.path:
+            raise
         return _unreadable(found.path, into, settings, error)
     _give_memory_back()
     missing = _unexported(found)
+    if missing and _is_simplified(found) and into == found.path:
+        # the results that are there hold more than new ones would
+        raise InputError(found.path, f"cannot be analysed again: {missing}; its results stay as they are", "See its logs")
     statuses = write_result(
         trace,
         into,
@@ -224,7 +256,23 @@ def _analyse_run(
     compared = compare(found, trace, into) if into != found.path else ()
     findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
     ok = complete(statuses) and not missing
+    if ok and (into == found.path or _is_simplified(found)):
+        _simplify(found.path, logger)
     return RunResult(found.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
+
+
+def _is_simplified(found: detect.Found) -> bool:
+    """Whether the run had complete results and nothing else of its device data when its analysis began."""
+    return isinstance(found.where, contents.Contents) and found.where.simplified
+
+
+def _simplify(path: Path, logger: logging.Logger) -> None:
+    """Remove what the run's option ``data_simplification`` asks to remove, now that its results are complete."""
+    done = simplify(path)
+    for name in done.removed:
+        logger.info("data simplification removed %s", name)
+    for sentence in done.kept:
+        logger.warning("data simplification kept %s", sentence)
 
 
 def _give_memory_back() -> None:

@@ -1,6 +1,6 @@
 """Data simplification: what CANN leaves beside the raw device data is removed once a run has its results.
 
-Of a ``PROF_*`` directory the raw data stays (``host/data``, ``device_*/data``, the clocks) and so does an exported database.
+Of a ``PROF_*`` directory the raw data stays (``host/data``, ``device_*/data``, the clocks).
 ``FRAMEWORK``, ``KINETO``, ``ASCEND_PROFILER_OUTPUT``, ``logs`` and the ``profiler_*.json`` files stay in any case. A run without
 ``PROF_*`` consists of nothing else, so nothing of it is removed.
 """
@@ -27,6 +27,7 @@ _WORKING = ("sqlite",)
 _WORKING_TOO = ("summary", "timeline")
 #: what an export leaves: it can be made again from the raw data, with CANN
 _EXPORTED = (EXPORT_DIRECTORY, ANALYSIS_DIRECTORY)
+_EXPORTED_DATABASE = "msprof_*.db"
 _LOG_DIRECTORY = "mindstudio_profiler_log"
 _LOGS = "msprof_analysis_*.log"
 
@@ -103,7 +104,7 @@ def _surplus(prof: Path, wanted: bool, kept: list[str]) -> Iterator[Path]:
     if not wanted:
         return
     yield from (path for path in (prof / _LOG_DIRECTORY, *sorted(prof.glob(_LOGS))) if _is_own(path))
-    exported = [path for name in _EXPORTED if _is_own(path := prof / name)]
+    exported = [path for path in (*(prof / name for name in _EXPORTED), *sorted(prof.glob(_EXPORTED_DATABASE))) if _is_own(path)]
     if exported and (why := _why_not_again(prof)):
         kept.append(f"{', '.join(path.name for path in exported)} of {prof.name}: {why}, so it could not be exported again")
         return

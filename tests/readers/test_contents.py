@@ -80,6 +80,35 @@ def test_what_lies_nearest_to_the_measurement_is_read(
         assert text in item
 
 
+@pytest.mark.parametrize("raw", ["framework", "kineto"])
+@pytest.mark.parametrize(
+    ("form", "complete", "expected"),
+    [
+        ("text", True, detect.ASCEND_TEXT),
+        ("database", True, detect.ASCEND_DATABASE),
+        ("text", False, None),
+        ("analysis", True, None),
+    ],
+)
+def test_complete_results_come_before_raw_data_that_was_simplified(
+    tmp_path: Path, raw: str, form: str, complete: bool, expected: detect.Format | None
+) -> None:
+    path = run(tmp_path / "w_1_2_ascend_pt", raw, "prof", form)
+    write(path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE, "{}")
+    if complete:
+        write(path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER)
+    (found,) = detect.find_traces(path)
+    made_from = detect.KINETO_RUN if raw == "kineto" else detect.ASCEND_RAW
+    assert found.format is (expected or made_from)
+    assert detect.raw_of(found).format is made_from
+    if expected:
+        assert PROF in found.ignored
+        # exported again, the raw data is read
+        write(path / PROF / "msprof_20231115061320.db")
+        (found,) = detect.find_traces(path)
+        assert found.format is made_from and detect.raw_of(found) is found
+
+
 def test_an_analysis_database_alone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no profiler database"):
         detect.find_traces(run(tmp_path / "w_1_2_ascend_pt", "analysis"))

@@ -11,9 +11,10 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
@@ -49,6 +50,7 @@ class Contents:
         text: whether the result folder holds text files.
         databases: names of the result databases.
         own: whether steplens wrote the results.
+        complete: whether these are complete, so that they hold everything that the raw data told.
     """
 
     path: Path
@@ -60,6 +62,12 @@ class Contents:
     text: bool = False
     databases: tuple[str, ...] = ()
     own: bool = False
+    complete: bool = False
+
+    @property
+    def simplified(self) -> bool:
+        """Whether the results hold device data that cannot be read without CANN any more: data simplification removed it."""
+        return bool(self.prof) and not self.exported and self.complete and (self.text or self.databases != ("analysis.db",))
 
     def __bool__(self) -> bool:
         return bool(self.kineto or self.framework or self.prof or self.text or self.databases)
@@ -83,13 +91,25 @@ def contents_of(path: Path) -> Contents:
         text=any(name in results for name in _TEXT_RESULTS),
         databases=tuple(sorted(name for name in results if _RESULT_DATABASE.match(name))),
         own=rundir.STATUS_FILE in results,
+        complete=rundir.STATUS_FILE in results and rundir.COMPLETION_MARKER in results,
     )
 
 
-def find(path: Path) -> Iterator[Contents | Path]:
+def _nothing_else(path: Path) -> Sequence[Any]:
+    return ()
+
+
+def find(path: Path, others: Callable[[Path], Sequence[Any]] = _nothing_else) -> Iterator[Any]:
     """Every run directory, lone result folder and trace file at or below ``path``, in order of path.
 
     A part of a run directory (its result folder, its raw data) stands for the whole.
+
+    Args:
+        path: where to look.
+        others: what a folder holds of other kinds of sources, which win there; a folder that holds some is not walked through.
+
+    Yields:
+        ``Contents`` of a folder, the ``Path`` of a file, or what ``others`` gives.
 
     Raises:
         InputError: the path does not exist, or holds more folders than a search should walk through.
@@ -100,14 +120,17 @@ def find(path: Path) -> Iterator[Contents | Path]:
         yield path
         return
     whole = path.resolve().parent if _is_part(path) else path
+    if other := others(whole) or others(path):
+        yield from other
+        return
     found = contents_of(whole) or contents_of(path)
     if found:
         yield found
         return
-    yield from _below(path)
+    yield from _below(path, others)
 
 
-def _below(top: Path) -> Iterator[Contents | Path]:
+def _below(top: Path, others: Callable[[Path], Sequence[Any]]) -> Iterator[Any]:
     pending: list[tuple[Path, int]] = [(top, 0)]
     seen = 0
     while pending:
@@ -128,7 +151,9 @@ def _below(top: Path) -> Iterator[Contents | Path]:
             child = Path(entry.path)
             if entry.is_dir():
                 found = contents_of(child)
-                if found:
+                if other := others(child):
+                    yield from other
+                elif found:
                     yield found
                 elif depth + 1 < _DEPTH:
                     deeper.append((child, depth + 1))

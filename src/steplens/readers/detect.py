@@ -9,15 +9,18 @@ from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import ascend_db, ascend_raw, ascend_text, conflicts, kineto, kineto_ascend, run_directory
+from steplens.readers import ascend_db, ascend_raw, ascend_text, conflicts, kineto, kineto_ascend, mindspore_find, run_directory
 from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
+from steplens.readers.mindspore_find import MindSporeSource
 from steplens.trace import store
 from steplens.trace.trace import Trace
 
 _REMEDY = (
     "steplens reads Kineto and Chrome traces (.json, .json.gz), its own run directories, and what the Ascend PyTorch "
-    "Profiler writes (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db)"
+    "Profiler and MindSpore's write (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db, profiler/, raw device logs)"
 )
+
+_ANALYSIS_DATABASE = "analysis.db"
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,15 @@ class Found:
         format: how it is read.
         reason: why this way, in one sentence for the user.
         ignored: what else it holds and is not read.
+        part: which rank or device of a folder that several share; empty where there is only one trace.
     """
 
     path: Path
     format: Format
     reason: str
     ignored: tuple[str, ...]
-    where: Contents | Path
+    where: Contents | Path | MindSporeSource
+    part: str = ""
 
 
 def _kineto_reader(where: Contents) -> Any:
@@ -91,6 +96,12 @@ ASCEND_TEXT = Format(
 KINETO_FILE = Format("Kineto trace", lambda path, _: kineto.read(path), lambda path: [path])
 ASCEND_TIMELINE = Format("Ascend timeline", lambda path, _: ascend_text.read_timeline_trace(path), lambda path: [path])
 ASCEND_FILE = Format("Ascend database", lambda path, _: ascend_db.read_file_trace(path), lambda path: [path])
+MINDSPORE = {
+    mindspore_find.WINDOWS: Format("MindSpore run", lambda where, _: where.read(), lambda where: where.sources()),
+    mindspore_find.LEGACY: Format("MindSpore device logs", lambda where, _: where.read(), lambda where: where.sources()),
+    mindspore_find.PROF: Format("MindSpore device data", lambda where, _: where.read(), lambda where: where.sources()),
+    mindspore_find.FLAT: Format("MindSpore results", lambda where, _: where.read(), lambda where: where.sources()),
+}
 
 
 def find_traces(path: Path) -> list[Found]:
@@ -99,28 +110,52 @@ def find_traces(path: Path) -> list[Found]:
     Raises:
         InputError: the path does not exist or holds nothing that steplens reads.
     """
-    found = [choose(where) for where in find(path)]
+    found = [choose(where) for where in find(path, mindspore_find.find)]
     if not found:
         raise InputError(path, "holds no run and no trace", _REMEDY)
     return found
 
 
-def choose(where: Contents | Path) -> Found:
+def choose(where: Contents | Path | MindSporeSource) -> Found:
     """How a run directory, result folder or file is read.
 
     What lies nearest to the measurement wins, because everything else was made from it: raw data with everything it
     needs, then the database (exact to the ns, with the links between events), then text, then raw data that lacks its
-    device part.
+    device part. So complete results that steplens made of device data come before what data simplification left of it.
 
     Raises:
         InputError: the file is of no known format.
     """
     if isinstance(where, Path):
         return _choose_file(where)
+    if isinstance(where, MindSporeSource):
+        return Found(where.path, MINDSPORE[where.kind], where.reason, (), where, str(where.number))
     folder = where.output.name if where.output is not None else ""
     text = (f"text files of {folder}",) if where.text else ()
     databases = tuple(f"{folder}/{name}" for name in where.databases)
     raw = ("FRAMEWORK", *where.prof) if where.framework else where.prof
+    if where.simplified:
+        return _choose_results(where, (rundir.RAW_DIRECTORY, *raw) if where.kineto else raw, text, databases)
+    return _choose_raw_or_results(where, raw, text, databases)
+
+
+def raw_of(found: Found) -> Found:
+    """What the results that ``found`` reads were made from, where data simplification left raw data that CANN can export."""
+    where = found.where
+    if not isinstance(where, Contents) or not where.simplified or found.format.in_place:
+        return found
+    form = KINETO_RUN if where.kineto else ASCEND_RAW
+    return Found(where.path, form, "its raw data is there and CANN can export it", (), where)
+
+
+def _choose_results(where: Contents, raw: tuple[str, ...], text: tuple[str, ...], databases: tuple[str, ...]) -> Found:
+    why = "its results are complete, and the device data that they were made from can be read only where CANN exports it again"
+    if any(name != _ANALYSIS_DATABASE for name in where.databases):
+        return Found(where.path, ASCEND_DATABASE, why, (*raw, *text), where)
+    return Found(where.path, ASCEND_TEXT, why, (*raw, *databases), where)
+
+
+def _choose_raw_or_results(where: Contents, raw: tuple[str, ...], text: tuple[str, ...], databases: tuple[str, ...]) -> Found:
     if where.kineto:
         return Found(where.path, KINETO_RUN, "its raw data is there", (*text, *databases), where)
     if where.exported:
@@ -130,7 +165,7 @@ def choose(where: Contents | Path) -> Found:
         return Found(
             where.path, ASCEND_RAW, "its raw data is there, which the results were made from", (*text, *databases), where
         )
-    if any(name != "analysis.db" for name in where.databases):
+    if any(name != _ANALYSIS_DATABASE for name in where.databases):
         why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
         return Found(where.path, ASCEND_DATABASE, why, (*raw, *text), where)
     if where.text:
@@ -150,7 +185,7 @@ def _choose_file(path: Path) -> Found:
         whole = path.resolve().parent
         whole = whole.parent if whole.name == rundir.OUTPUT_DIRECTORY else whole
         contents = contents_of(whole)
-        if contents.output is not None and path.name in contents.databases and path.name != "analysis.db":
+        if contents.output is not None and path.name in contents.databases and path.name != _ANALYSIS_DATABASE:
             return Found(path, ASCEND_DATABASE, "a result database; what lies beside it completes it", (), contents)
         return Found(path, ASCEND_FILE, "a database on its own", (), path)
     if not kineto.detect(path):
@@ -173,7 +208,7 @@ def load(found: Found, *, allow_msprof: bool = False) -> Trace:
     where = found.where
     inside = found.path.is_dir()
     cache = (found.path if inside else found.path.parent) / rundir.CACHE_DIRECTORY
-    cache /= found.format.name.replace(" ", "_").lower() if inside else found.path.name
+    cache /= f"{found.format.name} {found.part}".strip().replace(" ", "_").lower() if inside else found.path.name
 
     def read() -> Trace:
         trace = found.format.read(where, allow_msprof)
@@ -181,7 +216,7 @@ def load(found: Found, *, allow_msprof: bool = False) -> Trace:
             return conflicts.with_findings(trace, _output(where))
         return trace
 
-    if allow_msprof and isinstance(where, Contents) and where.prof and not where.exported:
+    if allow_msprof and found.format.in_place and isinstance(where, Contents) and where.prof and not where.exported:
         # a cached trace of before the export would hide that there is something to export
         return read()
     return store.cached(cache, found.format.sources(where), read)
