@@ -540,6 +540,9 @@ def test_odd_members_cost_themselves_alone(read: Any) -> None:
         {**build.task("no args", 7, 1), "args": 5},
         build.task("odd args", 8, 1, connection_id={"a": 1}, **{"Task Id": "12", "Physic Stream Id": 2.5}),
         {**build.task("no time", 9, 1), "ts": "soon"},
+        {**build.task("huge time", 9, 1), "ts": 10**40},
+        {"ph": "s", "cat": "HostToDevice", "id": 10**40, "pid": HARDWARE, "tid": 10**40, "ts": 10**40},
+        {"ph": "C", "name": "c", "pid": HARDWARE, "ts": 10**40, "args": {"v": 10**40}},
         {**build.task(str(["a"]), 10, 1), "name": ["a"]},
         {"ph": "X"},
         {"ph": "M", "name": "process_name", "pid": 2**70, "args": {"name": "x"}},
@@ -559,7 +562,7 @@ def test_odd_members_cost_themselves_alone(read: Any) -> None:
     assert rows["no length"]["end_ns"] == rows["no length"]["start_ns"]
     assert (rows["odd args"]["task_id"], rows["odd args"]["correlation"]) == (12, None)
     assert rows["good"]["launch_ns"] is None
-    assert checks(read) == {"damaged_events": 7}
+    assert checks(read) == {"damaged_events": 10}
 
 
 @pytest.mark.parametrize(

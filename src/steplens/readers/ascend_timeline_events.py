@@ -255,7 +255,7 @@ def _integers(name: str, values: Sequence[Any]) -> pl.Series:
 def _texts(name: str, values: Sequence[Any]) -> pl.Series:
     try:
         texts = pl.Series(name, values, dtype=pl.String)
-    except (TypeError, pl.exceptions.PolarsError):
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
         texts = pl.Series(name, [value if isinstance(value, str) else None for value in values], dtype=pl.String)
     names: pl.Series = texts.cast(NAME)
     return names
@@ -265,7 +265,7 @@ def _ids(values: Sequence[Any]) -> pl.Series:
     """Ids of arrows as text, whether they are numbers or text."""
     try:
         return pl.Series("id", values, dtype=pl.String)
-    except (TypeError, pl.exceptions.PolarsError):
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
         return pl.Series("id", [str(value) if isinstance(value, (int, str)) else None for value in values], dtype=pl.String)
 
 
@@ -273,7 +273,7 @@ def _times(values: Sequence[Any]) -> pl.Series:
     """Points in time in us, written as text or as numbers, as text."""
     try:
         return pl.Series("ts", values, dtype=pl.String)
-    except (TypeError, pl.exceptions.PolarsError):
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
         return pl.Series("ts", [str(value) if isinstance(value, (int, str)) else None for value in values], dtype=pl.String)
 
 
@@ -281,7 +281,7 @@ def _numbers(name: str, values: Sequence[Any]) -> pl.Series:
     """Numbers, also those written as text."""
     try:
         return pl.Series(name, values, dtype=pl.Float64)
-    except (TypeError, pl.exceptions.PolarsError):
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
         texts = pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
         numbers: pl.Series = texts.str.strip_chars().cast(pl.Float64, strict=False)
         return numbers
