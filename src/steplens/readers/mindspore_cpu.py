@@ -89,14 +89,17 @@ def read_shapes(path: Path, health: HealthLog) -> pl.DataFrame:
     return rows.drop("line")
 
 
-def read_tables(launches_path: Path, shapes_path: Path | None, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
+def read_tables(
+    launches_path: Path, shapes_path: Path | None, rank: int, health: HealthLog, *, pid: int | None = None
+) -> dict[str, pl.DataFrame]:
     """Launches as ``ops`` and, since the CPU is the device, as ``kernels`` of core CPU.
 
     Args:
         launches_path: ``cpu_op_execute_timestamp_<rank>.txt``.
         shapes_path: ``cpu_framework_<rank>.txt``, None where there is none.
-        rank: becomes the process id, which the files do not have.
+        rank: the device; also the process id, which the files do not have, where none is given.
         health: gets what is wrong.
+        pid: the process that recorded them.
     """
     launches = read_launches(launches_path, health)
     if not launches.height:
@@ -117,7 +120,7 @@ def read_tables(launches_path: Path, shapes_path: Path | None, rank: int, health
         "start_ns",
         "end_ns",
         "module",
-        pid=pl.lit(rank, dtype=pl.Int64),
+        pid=pl.lit(rank if pid is None else pid, dtype=pl.Int64),
         tid="worker",
         scope=scope,
         input_shapes="shapes",
@@ -133,7 +136,7 @@ def read_tables(launches_path: Path, shapes_path: Path | None, rank: int, health
         kind=pl.lit(KIND_COMPUTE),
         input_shapes="shapes",
         launch_ns="start_ns",
-        launch_pid=pl.lit(rank, dtype=pl.Int64),
+        launch_pid=pl.lit(rank if pid is None else pid, dtype=pl.Int64),
         launch_tid="worker",
     )
     return {"ops": ops, "kernels": kernels}

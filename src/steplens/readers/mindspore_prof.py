@@ -65,6 +65,14 @@ def detect(path: Path) -> bool:
     return any(_FILE.match(file.name) for _, folder in _devices(path) for file in _children(folder / "timeline"))
 
 
+def rank_of(path: Path) -> int:
+    """The rank that a ``PROF_*`` directory says it is of, else the number of its device."""
+    device, folder = next(iter(_devices(path)), (0, path))
+    file = folder / f"info.json.{device}"
+    rank = json_object(file, HealthLog()).get("rank_id") if file.is_file() else None
+    return rank if type(rank) is int and 0 <= rank < 1 << 31 else device
+
+
 def sources(path: Path) -> list[Path]:
     """The files that decide what is read of a ``PROF_*`` directory."""
     timelines, side = [], []

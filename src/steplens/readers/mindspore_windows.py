@@ -1,0 +1,241 @@
+"""Reads what ``steplens.mindspore`` recorded: the windows of one rank below ``FRAMEWORK/``, into one trace.
+
+Every window is a folder of the files that MindSpore's CPU profiler wrote (``mindspore_cpu``) and ``window.json``, which has
+what MindSpore does not know: the steps, the waits for data, when the window was open. A recorded data pipeline is a folder of its
+own. The files of MindSpore's own 2.10 profiler, which lie in ``FRAMEWORK/`` itself, are one window without ``window.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens.errors import InputError
+from steplens.readers import minddata, mindspore_cpu
+from steplens.readers.kineto_meta import meta_frame
+from steplens.readers.legacy_device import source_rows
+from steplens.readers.mindspore_folder import open_folder
+from steplens.readers.run_directory import read_json
+from steplens.trace.build import build_trace
+from steplens.trace.health import (
+    ERROR,
+    EVERYTHING,
+    MEMORY,
+    OPERATOR_CALLS,
+    STEP_PHASES,
+    STEP_TIMES,
+    WARNING,
+    HealthLog,
+)
+from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER
+from steplens.trace.trace import Trace
+
+RAW_DIRECTORY = "FRAMEWORK"
+WINDOW_FILE = "window.json"
+PIPELINE_FILE = "pipeline.json"
+_WINDOW = re.compile(r"^window_(\d{1,9})_(\d{1,9})$")
+_PIPELINE = re.compile(r"^pipeline_(\d{1,9})_(\d{1,9})$")
+_LATEST_NS = 1 << 62
+#: of window.json, what becomes of it in ``meta``
+_META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "config", "world_size", "user_metadata")
+
+
+def ranks(path: Path) -> list[int]:
+    """The ranks whose windows a run directory holds."""
+    raw = path / RAW_DIRECTORY
+    found = {number for kind in (_WINDOW, _PIPELINE) for (number, _), _ in _folders(raw, kind)}
+    if found:
+        return sorted(found)
+    return sorted(rank for family, rank in open_folder(raw).files if family == "cpu_operators") if raw.is_dir() else []
+
+
+def sources(path: Path, rank: int) -> list[Path]:
+    """The files that decide what is read of a rank."""
+    raw = path / RAW_DIRECTORY
+    own = [file for kind in (_WINDOW, _PIPELINE) for (number, _), folder in _folders(raw, kind) if number == rank
+           for file in _files(folder)]  # fmt: skip
+    return own or open_folder(raw).of_rank(rank)
+
+
+def read_trace(path: Path, rank: int) -> Trace:
+    """The trace of one rank: all of its windows.
+
+    Raises:
+        InputError: no window can be read.
+    """
+    health = HealthLog()
+    raw = path / RAW_DIRECTORY
+    windows = [folder for (number, _), folder in _folders(raw, _WINDOW) if number == rank]
+    pipelines = [folder for (number, _), folder in _folders(raw, _PIPELINE) if number == rank]
+    meta: dict[str, Any] = {"source_format": "mindspore_windows", "rank": rank}
+    parts: dict[str, list[pl.DataFrame]] = {}
+    spans = [_read_window(folder, rank, parts, meta, health) for folder in windows or [raw]]
+    for folder in pipelines:
+        _read_pipeline(folder, rank, parts, meta, [span for span in spans if span is not None], health)
+    tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in parts.items()}
+    if not any(tables[name].height for name in tables):
+        reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings)) or "its windows recorded nothing"
+        raise InputError(path, f"holds windows of rank {rank} in which nothing can be read", reasons)
+    if "steps" in tables:
+        tables["steps"] = _steps(tables["steps"], health)
+    tables["meta"] = meta_frame(meta)
+    return build_trace(path, tables, health, cpu_is_device=False)
+
+
+def _read_window(
+    folder: Path, rank: int, parts: dict[str, list[pl.DataFrame]], meta: dict[str, Any], health: HealthLog
+) -> tuple[int, int] | None:
+    """Add the tables of one window; gives the time it was open."""
+    state = read_json(folder / WINDOW_FILE, health) if (folder / WINDOW_FILE).is_file() else {}
+    for finding in state.get("health", []) if isinstance(state.get("health"), list) else []:
+        if isinstance(finding, dict):
+            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
+            health.add(text["check"], text["severity"], _count(finding.get("count")), text["message"], text["unsafe"])
+    if state.get("state") == "recording":
+        message = f"the window {folder.name} was still open when its process ended (pid {state.get('pid')}), so its data is lost"
+        health.add("window_lost", ERROR, 1, message, EVERYTHING)
+    meta.update({key: state[key] for key in _META if key in state})
+    pid = state["pid"] if type(state.get("pid")) is int else rank
+    span = _span(state)
+    launches = folder / f"cpu_op_execute_timestamp_{rank}.txt"
+    if launches.is_file():
+        shapes = folder / f"cpu_framework_{rank}.txt"
+        found = mindspore_cpu.read_tables(launches, shapes if shapes.is_file() else None, rank, health, pid=pid)
+        for name, frame in found.items():
+            parts.setdefault(name, []).append(frame)
+    elif state.get("state") == "collected" and _operators(state):
+        message = f"{launches.name} of {folder.name} is missing, and with it every launch of that window"
+        health.add("missing_file", ERROR, 1, message, OPERATOR_CALLS)
+    record = folder / f"cpu_ms_memory_record_{rank}.txt"
+    if record.is_file() and (state.get("memory") is True or not state):
+        memory = mindspore_cpu.read_memory(record, rank, health)
+        if span is not None and memory.height:
+            # MindSpore's list of pool events grows over all windows of a process and cannot be cleared
+            memory = memory.filter(pl.col("time_ns").is_between(*span))
+        if memory.height:
+            parts.setdefault("memory", []).append(memory)
+    elif state.get("memory") is True and state.get("state") == "collected":
+        message = f"{record.name} of {folder.name} is missing: memory was asked for and not recorded"
+        health.add("missing_file", WARNING, 1, message, MEMORY)
+    for table, name in (("cpu_op_type_info", "cpu_op_type_info"), ("cpu_op_detail_info", "cpu_op_detail_info")):
+        file = folder / f"{name}_{rank}.csv"
+        if file.is_file() and not state:
+            frame = pl.read_csv(file, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
+            parts.setdefault("source_tables", []).append(source_rows(table, frame))
+    _add_steps(state, pid, parts, health)
+    _add_waits(state, pid, parts, health)
+    return span
+
+
+def _read_pipeline(
+    folder: Path,
+    rank: int,
+    parts: dict[str, list[pl.DataFrame]],
+    meta: dict[str, Any],
+    spans: list[tuple[int, int]],
+    health: HealthLog,
+) -> None:
+    state = read_json(folder / PIPELINE_FILE, health)
+    offset = state.get("clock_offset_ns")
+    offset = offset if type(offset) is int and abs(offset) < _LATEST_NS else None
+    found = minddata.tables(folder, rank, health, clock_offset_ns=offset)
+    if "meta" in found:
+        meta.update({key: json.loads(value) for key, value in found.pop("meta").iter_rows()})
+    for name, frame in found.items():
+        if name in ("pipeline_batches", "pipeline_samples") and spans and offset is not None:
+            # the pipeline is recorded from the first window to the last one; what lies between them was not asked for
+            inside = pl.any_horizontal([pl.col("time_ns").is_between(*span) for span in spans])
+            frame = frame.filter(inside | pl.col("time_ns").is_null())
+        if frame.height:
+            parts.setdefault(name, []).append(frame)
+
+
+def _add_steps(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
+    rows, lost = _rows(state.get("steps"), 3)
+    if lost:
+        health.add("damaged_side_file", WARNING, lost, f"steps in {WINDOW_FILE} are damaged", STEP_TIMES)
+    if rows:
+        frame = pl.DataFrame(rows, schema={"id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
+        tid = state["tid"] if type(state.get("tid")) is int else 0
+        parts.setdefault("steps", []).append(frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64)))
+
+
+def _add_waits(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
+    """Waits for data become the calls that every other source has for them, on the thread of the training loop."""
+    rows, lost = _rows(state.get("waits"), 3)
+    if lost:
+        health.add("damaged_side_file", WARNING, lost, f"waits for data in {WINDOW_FILE} are damaged", STEP_PHASES)
+    if not rows:
+        return
+    tid = state["tid"] if type(state.get("tid")) is int else 0
+    frame = pl.DataFrame(rows, schema={"batch": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
+    parts.setdefault("ops", []).append(
+        frame.select(
+            "start_ns",
+            "end_ns",
+            name=pl.lit(f"{DATALOADER_PREFIX}Iterator.__next__"),
+            pid=pl.lit(pid, pl.Int64),
+            tid=pl.lit(tid, pl.Int64),
+            scope=pl.lit(SCOPE_USER, pl.UInt8),
+        )
+    )
+
+
+def _steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    ordered = steps.sort("start_ns", maintain_order=True)
+    unique = ordered.unique("id", keep="first", maintain_order=True)
+    if unique.height < ordered.height:
+        # windows of two loops that both count from 1
+        message = "step numbers occur more than once, because several loops were recorded; steps are numbered in order of time"
+        health.add("renumbered_steps", WARNING, ordered.height - unique.height, message, STEP_TIMES)
+        return ordered.with_columns(id=pl.int_range(1, pl.len() + 1))
+    return ordered
+
+
+def _rows(value: Any, width: int) -> tuple[list[list[int]], int]:
+    """The rows that are so many numbers, with start not behind end; and how many are not."""
+    if not isinstance(value, list):
+        return [], 0
+    good = [
+        row
+        for row in value
+        if isinstance(row, list)
+        and len(row) == width
+        and all(type(number) is int and 0 <= number < _LATEST_NS for number in row)
+        and row[-2] <= row[-1]
+    ]
+    return good, len(value) - len(good)
+
+
+def _span(state: dict[str, Any]) -> tuple[int, int] | None:
+    begin, end = state.get("begin_ns"), state.get("end_ns")
+    return (begin, end) if type(begin) is int and type(end) is int and 0 <= begin <= end < _LATEST_NS else None
+
+
+def _operators(state: dict[str, Any]) -> bool:
+    return state.get("operators") is not False
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 < value < _LATEST_NS else 1
+
+
+def _folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Path]]:
+    try:
+        children = list(raw.iterdir())
+    except OSError:
+        return []
+    found = []
+    for child in children:
+        name = kind.match(child.name)
+        if name and child.is_dir() and not child.is_symlink():
+            found.append(((int(name[1]), int(name[2])), child))
+    return sorted(found)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
