@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 import steplens.trace.run  # noqa: E402
+from steplens.analysis.api import api_statistic  # noqa: E402
 
 
 class Checkpointed(torch.nn.Module):
@@ -116,3 +117,18 @@ def test_stack_recording_leaves_the_sums_alone(tmp_path: Path) -> None:
     by_stack = run.operators(by="stack")
     assert by_stack["self_ns"].sum() == run.operators()["self_ns"].sum()
     assert by_stack.filter(by_stack["name"] == "aten::addmm")["stack"].str.contains("test_truth.py").all()
+
+
+def test_calls_of_the_framework_equal_key_averages(tmp_path: Path) -> None:
+    profiler, path = _record(tmp_path, shapes=False, threads=False)
+    ours = {row["name"]: row for row in api_statistic(steplens.trace.run.open_run(path).trace()).iter_rows(named=True)}
+    assert {row["layer"] for row in ours.values()} == {"framework"}
+    theirs = {event.key: event for event in profiler.key_averages() if event.key in ours}
+    assert set(theirs) == set(ours)
+    # what is not there are the ranges of the user, of the steps and of the optimizer
+    others = {event.key.partition("#")[0] for event in profiler.key_averages() if event.key not in ours}
+    assert others - {"[memory]"} == {"ProfilerStep*", "Optimizer.step", "Optimizer.zero_grad"}
+    for name, event in theirs.items():
+        assert ours[name]["count"] == event.count, name
+        assert ours[name]["total_ns"] / 1000 == pytest.approx(event.cpu_time_total, abs=5e-4), name
+        assert ours[name]["min_ns"] <= ours[name]["mean_ns"] <= ours[name]["max_ns"]

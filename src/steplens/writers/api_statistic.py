@@ -1,4 +1,4 @@
-"""api_statistic.csv: runtime calls added up per layer and name."""
+"""api_statistic.csv: calls of the runtime, or of the framework on a CPU, added up per layer and name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(output: Output, path: Path) -> None:
         return
     rows = api_statistic(output.trace)
     if rows.is_empty():
-        raise NothingToWriteError("no runtime calls were recorded")
+        raise NothingToWriteError("no calls of a runtime or of the framework were recorded")
     write_csv(
         rows.select(
             names(rows["layer"], NOT_AVAILABLE).alias("Level"),
