@@ -85,6 +85,7 @@ def status(path: Path) -> dict[str, Any]:
 ALWAYS = {"trace_view.json", "operator_details.csv", rundir.STATUS_FILE, rundir.COMPLETION_MARKER}
 MEMORY = {"memory_record.csv", "operator_memory.csv"}
 DEVICE = {"kernel_details.csv", "step_trace_time.csv"}
+DETAILED = {"op_statistic.csv", "api_statistic.csv"}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,8 @@ DEVICE = {"kernel_details.csv", "step_trace_time.csv"}
         ("Level_none", False, ALWAYS),
         ("Level0", True, ALWAYS | MEMORY | DEVICE),
         ("Level0", False, ALWAYS | DEVICE),
-        ("Level1", True, ALWAYS | MEMORY | DEVICE | {"op_statistic.csv"}),
-        ("Level2", False, ALWAYS | DEVICE | {"op_statistic.csv"}),
+        ("Level1", True, ALWAYS | MEMORY | DEVICE | DETAILED),
+        ("Level2", False, ALWAYS | DEVICE | DETAILED),
     ],
 )
 def test_the_files_of_each_level(make_run: Callable[..., Path], level: str, memory: bool, expected: set[str]) -> None:
