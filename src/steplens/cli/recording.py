@@ -1,18 +1,17 @@
-"""The recording of ``steplens run``: a profile that starts when the script first steps, and what is left of it afterwards."""
+"""What ``steplens run`` makes of the windows that its processes recorded, and what it says about them."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from steplens import rundir
 from steplens.cli.text import clean
+from steplens.collect import launched
 
 
 def say(message: str) -> None:
@@ -20,72 +19,40 @@ def say(message: str) -> None:
     print(f"steplens: {clean(message)}", file=sys.stderr, flush=True)
 
 
-@dataclasses.dataclass
-class Recording:
-    """Profiles the process from the first step on.
-
-    Step 0 is everything up to the end of the first optimizer step. It cannot be recorded, so it counts as the first
-    step of ``wait``; with ``wait`` 0 steps are counted from the next one.
+class Recorded:
+    """The run directories that the processes of one ``steplens run`` leave in a folder.
 
     Args:
-        out: folder of the run directories, absolute because the script may change directory.
-        profile: arguments of ``steplens.profile``.
-        schedule: arguments of ``steplens.schedule``.
-        experimental: arguments of ``steplens._ExperimentalConfig``.
-        worker_name: first part of the run directories' names.
+        out: the folder.
+        answers: folder of what the processes say about themselves.
     """
 
-    out: Path
-    profile: Mapping[str, Any]
-    schedule: Mapping[str, Any]
-    experimental: Mapping[str, Any]
-    worker_name: str | None = None
-    failed: bool = False
-    _profiler: Any = None
+    def __init__(self, out: Path, answers: Path) -> None:
+        self._out = out
+        self._answers = answers
+        self._before = set(self._found())
+        self.processes: list[dict[str, object]] = []
+        #: with raw data, and without: their process was killed, or their data could not be saved
+        self.directories: list[Path] = []
+        self.lost: list[Path] = []
 
-    def on_step(self) -> None:
-        """Start with the first step; go on with every later one. Never raises: this is inside the training loop."""
-        if self.failed:
-            return
-        try:
-            if self._profiler is None:
-                self._start()
-            else:
-                self._profiler.step()
-        except Exception as error:  # the boundary to somebody's training: it goes on, whatever happens to the profile
-            self.failed = True
-            say(f"recording failed, the script goes on: {type(error).__name__}: {error}")
+    def _found(self) -> list[Path]:
+        return rundir.find_run_directories(self._out) if self._out.is_dir() and not rundir.is_run_directory(self._out) else []
 
-    def _start(self) -> None:
-        import steplens
+    def collect(self) -> None:
+        """Look for them; for when all processes have ended."""
+        self.processes = list(launched.answers(self._answers))
+        ours = {f"_{answer['pid']}_" for answer in self.processes}
+        for path in self._found():
+            # Other jobs may write to the same folder at the same time.
+            if path not in self._before and any(part in path.name for part in ours):
+                kept = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+                (self.directories if kept else self.lost).append(path)
 
-        schedule = steplens.schedule(**self.schedule)
-        handler = steplens.tensorboard_trace_handler(str(self.out), worker_name=self.worker_name, analyse_flag=False)
-        self._profiler = steplens.profile(
-            **self.profile,
-            schedule=schedule,
-            on_trace_ready=handler,
-            experimental_config=steplens._ExperimentalConfig(**self.experimental),
-        )
-        self._profiler.start()
-        if schedule(0) is steplens.ProfilerAction.NONE:
-            self._profiler.step()
-
-    def stop(self) -> None:
-        """Close the window that is open, if any."""
-        if self._profiler is None or self.failed:
-            return
-        try:
-            self._profiler.stop()
-        except Exception as error:  # as above: the exit code of the script is not ours to change
-            self.failed = True
-            say(f"the recording could not be closed: {type(error).__name__}: {error}")
-
-    def run_directories(self) -> list[Path]:
-        """The run directories that this process has made in ``out``."""
-        if not self.out.is_dir():
-            return []
-        return [path for path in rundir.find_run_directories(self.out) if f"_{os.getpid()}_" in path.name]
+    @property
+    def steps(self) -> int:
+        """How many steps the process took that took most."""
+        return max((int(str(answer["steps"])) for answer in self.processes), default=0)
 
 
 def analyse(directories: list[Path], *, wait: bool) -> bool:
@@ -100,38 +67,48 @@ def analyse(directories: list[Path], *, wait: bool) -> bool:
     environment = offline_environment()
     commands = [offline_command("analyse", directory) for directory in directories]
     if wait:
-        done = [subprocess.run(command, env=environment, stdin=nowhere, stdout=nowhere, check=False) for command in commands]
-        return not any(process.returncode for process in done)
+
+        def run(command: list[str]) -> int:
+            return subprocess.run(command, env=environment, stdin=nowhere, stdout=nowhere, check=False).returncode
+
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+            return not any(pool.map(run, commands))
     for command in commands:
         subprocess.Popen(command, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
     return True
 
 
-def report(recording: Recording, steps: int, needed: int) -> list[Path]:
+def report(recorded: Recorded, needed: int, *, command: bool) -> None:
     """Say what was recorded, or why nothing was.
 
     Args:
-        recording: the closed recording.
-        steps: how many steps the script took.
-        needed: how many of them pass before the first one is recorded.
+        recorded: what was found.
+        needed: how many steps pass before the first one is recorded.
+        command: a command was run, and not a script in this process.
     """
-    directories = recording.run_directories()
-    if directories:
-        for directory in directories:
-            say(f"recorded {directory}")
-    elif recording.failed:
+    for directory in recorded.directories:
+        say(f"recorded {directory}")
+    for directory in recorded.lost:
+        say(f"{directory} holds no data: its process was killed while it recorded, or the data could not be saved")
+    if recorded.directories or recorded.lost:
+        return
+    if any(answer.get("failed") for answer in recorded.processes):
         say("nothing was recorded")
-    elif steps == 0:
+    elif command and not recorded.processes:
+        say(
+            "nothing was recorded, because no process of the command imported PyTorch 2.5 or newer in an environment that has "
+            "steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+        )
+    elif recorded.steps == 0:
         say(
             "nothing was recorded, because torch.optim.Optimizer.step was never called; "
             "in a script without an optimizer use steplens.profile, see the README"
         )
     else:
         say(
-            f"nothing was recorded: the script took {steps} optimizer steps and recording begins after {needed}; "
+            f"nothing was recorded: the script took {recorded.steps} optimizer steps and recording begins after {needed}; "
             "let it run longer or lower --wait and --warmup"
         )
-    return directories
 
 
 def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool) -> None:

@@ -1,4 +1,4 @@
-"""``steplens run``: profile a script that knows nothing of steplens.
+"""``steplens run``: profile a script, or the processes of a command, that know nothing of steplens.
 
 The options are generated from ``steplens.options``, so each argument of ``profile()`` and of what belongs to it is a
 flag of the same name. Nothing heavy is imported before the script runs.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ import typer
 from typer.core import TyperCommand
 
 from steplens import options
-from steplens.cli import flags, recording, script, stepping
+from steplens.cli import flags, recording, run_command, script
+from steplens.collect import launched
 from steplens.errors import SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
@@ -42,10 +45,13 @@ class _RunCommand(TyperCommand):
     def _end_options_after_module(self, args: list[str]) -> list[str]:
         takes_value = {name for parameter in self.params if not getattr(parameter, "is_flag", True) for name in parameter.opts}
         position = 0
+        # click drops the "--" that tells a command from a script
+        self.explicit = False
         while position < len(args) and args[position].startswith("-") and args[position] != "--":
             if args[position] == "-m":
                 return [*args[: position + 2], "--", *args[position + 2 :]]
             position += 2 if args[position] in takes_value else 1
+        self.explicit = position < len(args) and args[position] == "--"
         return args
 
 
@@ -54,51 +60,80 @@ def register(app: typer.Typer) -> None:
     app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_command())
 
 
-def run(target: str | None, arguments: list[str], module: str | None, out: Path, values: Mapping[str, Any]) -> int:
-    """Run a script or module under the profiler and return its exit code.
+def run(
+    target: str | None, arguments: list[str], module: str | None, out: Path, values: Mapping[str, Any], explicit: bool
+) -> int:
+    """Run a script, a module or a command under the profiler and return its exit code.
 
     Args:
-        target: the script, or None with ``module``.
-        arguments: what the script gets as ``sys.argv[1:]``.
+        target: the script or the command, or None with ``module``.
+        arguments: what it gets as arguments.
         module: the module to run instead of a script.
         out: folder for the run directories.
         values: options by name; a missing one was not given.
+        explicit: the target follows ``--``.
     """
     if module is not None and target is not None:
         arguments = [target, *arguments]
     name = module if module is not None else target
     if name is None:
-        raise SteplensError("give a SCRIPT to run, or -m MODULE; see steplens run --help")
-    script.check_script(name, module is not None)
+        raise SteplensError("give a SCRIPT or a COMMAND to run, or -m MODULE; see steplens run --help")
+    command = module is None and run_command.is_command(name, explicit)
+    if not command:
+        script.check_script(name, module is not None)
+    schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    answers = tempfile.mkdtemp(prefix="steplens_run_")
+    try:
+        order = launched.Order(
+            out=str(out.absolute()),
+            answers=answers,
+            profile=_chosen(options.PROFILE, values),
+            schedule=schedule,
+            experimental=_chosen(options.EXPERIMENTAL, values),
+            worker_name=values.get("worker_name"),
+        )
+        recorded = recording.Recorded(out.absolute(), Path(answers))
+        ending: BaseException | None = None
+        if command:
+            code = run_command.run_command([name, *arguments], {**os.environ, launched.VARIABLE: order.text()})
+        else:
+            ending = _run_here(name, arguments, module is not None, order)
+            if os.getpid() != process:  # a child that the script forked came back from it
+                return _end(ending)
+            code = _end(ending)
+        recorded.collect()
+        before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
+        recording.report(recorded, max(before, 1), command=command)
+        if recorded.directories:
+            wait = not values.get("async_mode", False)
+            complete = values.get("analyse_flag", True) and recording.analyse(recorded.directories, wait=wait)
+            recording.say_next(out.absolute(), recorded.directories, start, complete=complete)
+    finally:
+        if os.getpid() == process:
+            shutil.rmtree(answers, ignore_errors=True)
+    if isinstance(ending, SystemExit):
+        raise ending
+    run_command.end_like(code)
+    return code
 
-    schedule = _chosen(options.SCHEDULE, values)
-    session = recording.Recording(
-        out=out.absolute(),
-        profile=_chosen(options.PROFILE, values),
-        schedule=schedule,
-        experimental=_chosen(options.EXPERIMENTAL, values),
-        worker_name=values.get("worker_name"),
-    )
-    steps = stepping.OptimizerSteps(session.on_step)
-    steps.install()
-    process, start = os.getpid(), Path.cwd()
+
+def _run_here(name: str, arguments: list[str], module: bool, order: launched.Order) -> BaseException | None:
+    """Run a script or module in this process and record it; what ended it, if it was an exception."""
+    launched.recorded_by_command = True
+    # for processes that it starts
+    os.environ[launched.VARIABLE] = order.text()
+    watcher = launched.Watcher(order)
+    watcher.install()
+    process = os.getpid()
     ending: BaseException | None = None
     try:
-        script.run_script(name, arguments, module is not None)
-    except BaseException as error:  # whatever ends the script ends this command in the same way, below
+        script.run_script(name, arguments, module)
+    except BaseException as error:  # whatever ends the script ends this command in the same way
         if os.getpid() != process:
             raise
         ending = error
-    session.stop()
-    code = _end(ending)
-    before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
-    directories = recording.report(session, steps.count, max(before, 1))
-    if directories:
-        complete = values.get("analyse_flag", True) and recording.analyse(directories, wait=not values.get("async_mode", False))
-        recording.say_next(session.out, directories, start, complete=complete)
-    if isinstance(ending, SystemExit):
-        raise ending
-    return code
+    watcher.end()
+    return ending
 
 
 def _end(ending: BaseException | None) -> int:
@@ -117,8 +152,9 @@ def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
     parameters = [
+        flags.parameter("context", typer.Context, inspect.Parameter.empty),
         flags.parameter(
-            "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script to run.", show_default=False)
+            "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script or command to run.", show_default=False)
         ),
         flags.parameter(
             "args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)
@@ -134,11 +170,14 @@ def _command() -> Any:
     parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
 
     def command(**values: Any) -> None:
+        explicit = getattr(values.pop("context").command, "explicit", False)
         given = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
         target, arguments = given.pop("script", None), given.pop("args", [])
-        raise typer.Exit(run(target, arguments, given.pop("module", None), given.pop("out"), given))
+        raise typer.Exit(run(target, arguments, given.pop("module", None), given.pop("out"), given, explicit))
 
     command.__doc__ = """Run SCRIPT unchanged and profile a few of its steps; its output and exit code stay its own.
+
+    Or a command, with the processes that it starts: steplens run -- torchrun --nproc-per-node 2 train.py
 
     A step ends when torch.optim.Optimizer.step returns; with several optimizers the first one counts.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: the variable of the Ascend PyTorch Profiler, and one that only steplens reads
 VARIABLE = "PROF_CONFIG_PATH"
 OWN_VARIABLE = "STEPLENS_CONFIG_PATH"
+#: the one of ``steplens.collect.launched``, which is imported only where it is set
+RUN_VARIABLE = "STEPLENS_RUN"
 
 #: programs that start the processes that train
 _LAUNCHERS = frozenset(
@@ -45,16 +47,27 @@ _watcher: Watcher | None = None
 
 
 def on_torch_import() -> None:
-    """Called when PyTorch has been imported; does nothing without the environment variable."""
+    """Called when PyTorch has been imported; does nothing without the environment variables."""
+    if os.environ.get(RUN_VARIABLE):
+        _guarded("steplens run", _record_for_command)
     path = os.environ.get(OWN_VARIABLE) or os.environ.get(VARIABLE)
-    if not path:
-        return
+    if path:
+        _guarded("dynamic_profile", lambda: install(path))
+
+
+def _record_for_command() -> None:
+    from steplens.collect import launched
+
+    launched.on_torch_import()
+
+
+def _guarded(name: str, call: Callable[[], None]) -> None:
     try:
-        install(path)
+        call()
     except Exception as exception:  # an exception would make the import of PyTorch fail
         from steplens.collect import log
 
-        log.failed("dynamic_profile", exception)
+        log.failed(name, exception)
 
 
 def install(path: str) -> None:

@@ -1,0 +1,205 @@
+"""``steplens run``: recording in the processes that it starts, which know nothing of it.
+
+The command passes an :class:`Order` on in the environment. PyTorch calls :func:`on_torch_import` at the end of its own import,
+through its entry points for device back ends, so a process without PyTorch is left alone. One that takes optimizer steps records
+them; each leaves an answer in a folder, from which the command tells afterwards what became of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect import log
+
+#: holds the order, as JSON
+VARIABLE = "STEPLENS_RUN"
+
+#: set in a process that ``steplens run`` records itself, because its script runs in it
+recorded_by_command = False
+
+_watcher: Watcher | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What to record, where.
+
+    Attributes:
+        out: folder for run directories, absolute.
+        answers: folder for what processes say about themselves, absolute.
+        profile: arguments of ``steplens.profile``.
+        schedule: arguments of ``steplens.schedule``.
+        experimental: arguments of ``steplens._ExperimentalConfig``.
+        worker_name: first part of the run directories' names.
+    """
+
+    out: str
+    answers: str
+    profile: Mapping[str, Any]
+    schedule: Mapping[str, Any]
+    experimental: Mapping[str, Any]
+    worker_name: str | None = None
+
+    def text(self) -> str:
+        """As it stands in the environment."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @staticmethod
+    def parse(text: str) -> Order:
+        """The order in an environment.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            return Order(**json.loads(text))
+        except TypeError as error:
+            raise ValueError(f"{VARIABLE} does not hold what steplens run writes: {error}") from None
+
+
+class StepRecording:
+    """Profiles a process from its first step on. Nothing it does raises into the training.
+
+    Step 0 is everything up to the end of the first optimizer step. It cannot be recorded, so it counts as the first
+    step of ``wait``; with ``wait`` 0 steps are counted from the next one.
+
+    Args:
+        order: what to record.
+        complain: gets a sentence when recording fails.
+    """
+
+    def __init__(self, order: Order, complain: Callable[[str], None]) -> None:
+        self._order = order
+        self._complain = complain
+        self._profiler: Any = None
+        self.failed = False
+
+    def on_step(self) -> None:
+        """Start with the first step; go on with every later one."""
+        if self.failed:
+            return
+        try:
+            if self._profiler is None:
+                self._start()
+            else:
+                self._profiler.step()
+        except Exception as error:  # the boundary to somebody's training: it goes on, whatever happens to the profile
+            self.failed = True
+            self._complain(f"recording failed, the training goes on: {type(error).__name__}: {error}")
+
+    def _start(self) -> None:
+        import steplens
+
+        order = self._order
+        schedule = steplens.schedule(**order.schedule)
+        handler = steplens.tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False)
+        self._profiler = steplens.profile(
+            **order.profile,
+            schedule=schedule,
+            on_trace_ready=handler,
+            experimental_config=steplens._ExperimentalConfig(**order.experimental),
+        )
+        self._profiler.start()
+        if schedule(0) is steplens.ProfilerAction.NONE:
+            self._profiler.step()
+
+    def stop(self) -> None:
+        """Close the window that is open, if any."""
+        if self._profiler is None or self.failed:
+            return
+        try:
+            self._profiler.stop()
+        except Exception as error:  # as above: the exit code of the program is not ours to change
+            self.failed = True
+            self._complain(f"the recording could not be closed: {type(error).__name__}: {error}")
+
+
+def on_torch_import() -> None:
+    """Called when PyTorch has been imported; does nothing unless ``steplens run`` has started this process."""
+    global _watcher
+    text = os.environ.get(VARIABLE)
+    if not text or recorded_by_command or _watcher is not None:
+        return
+    from steplens.collect.dynamic.environment import is_worker
+
+    if is_worker(sys.orig_argv, os.environ):
+        _watcher = Watcher(Order.parse(text))
+        _watcher.install()
+
+
+class Watcher:
+    """Waits for optimizer steps and records them.
+
+    Args:
+        order: what to record.
+    """
+
+    def __init__(self, order: Order) -> None:
+        from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
+
+        self._order = order
+        self._steps = OptimizerSteps(self._on_step)
+        self._recording = StepRecording(order, log.error)
+
+    def install(self) -> None:
+        """Watch for optimizers, and say that this process exists."""
+        self._steps.install()
+        os.register_at_fork(after_in_child=self._forked)
+        self._answer()
+
+    def _on_step(self) -> None:
+        if self._steps.count == 1:
+            self._first_step()
+        self._recording.on_step()
+
+    def _first_step(self) -> None:
+        self._answer()
+        atexit.register(self._end, os.getpid())
+        multiprocessing = sys.modules.get("multiprocessing.process")
+        if multiprocessing is not None and multiprocessing.parent_process() is not None:
+            # A process of multiprocessing that was forked ends without atexit.
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self._end, args=(os.getpid(),), exitpriority=100)
+
+    def _end(self, process: int) -> None:
+        if process == os.getpid():
+            self.end()
+
+    def end(self) -> None:
+        """Close the window that is open, if any, and leave word of what became of this process."""
+        self._recording.stop()
+        self._answer()
+
+    def _answer(self) -> None:
+        """Leave word of this process; without it only the command's report is poorer."""
+        answer = {"pid": os.getpid(), "steps": self._steps.count, "failed": self._recording.failed}
+        with contextlib.suppress(OSError):
+            rundir.write_json(Path(self._order.answers) / f"{os.getpid()}.json", answer)
+
+    def _forked(self) -> None:
+        # A forked worker that loads data never steps; one that trains records like its parent.
+        self._steps.follow_fork()
+        self._recording = StepRecording(self._order, log.error)
+
+
+def answers(folder: Path) -> list[dict[str, Any]]:
+    """What processes have said about themselves; one that cannot be read is left out."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            answer = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(answer, dict) and isinstance(answer.get("pid"), int) and isinstance(answer.get("steps"), int):
+            found.append(answer)
+    return found

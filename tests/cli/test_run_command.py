@@ -1,0 +1,164 @@
+"""``steplens run`` with a command: its processes are recorded, its exit status and signals pass through."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+RANKS = """
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(7):
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+TRAIN = """
+    import sys, torch
+    parameter = torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 6):
+        (parameter * 2).sum().backward()
+        optimizer.step()
+"""
+
+
+def infos(directories: list[Path]) -> list[dict[str, Any]]:
+    return [json.loads(next(path.glob("profiler_info*.json")).read_text()) for path in directories]
+
+
+def test_torchrun_leaves_one_directory_per_rank(cli: Any) -> None:
+    cli.write("ranks.py", RANKS)
+    done = cli.run("run", "--", *TORCHRUN, "ranks.py")
+    directories = cli.run_directories()
+    assert sorted(info["rank_id"] for info in infos(directories)) == [0, 1]
+    assert all(info["world_size"] == 2 for info in infos(directories))
+    assert done.stderr.count("steplens: recorded ") == 2
+    assert done.stderr.rstrip().endswith("next: steplens summary result")
+    steps = cli.json("summary", "result")["steps"]
+    assert sorted((row["rank"], row["step"]) for row in steps) == [(rank, step) for rank in (0, 1) for step in (2, 3, 4)]
+    # gloo's collectives of each step, so nothing is cut
+    operators = {row["name"]: row["calls"] for row in cli.json("summary", "result", "--top", "1000")["operators"]}
+    assert operators["Optimizer.step#SGD.step"] == 6
+    assert operators["gloo:all_reduce"] == 6
+
+
+def test_a_shell_script_and_children_that_do_not_train(cli: Any) -> None:
+    cli.write("train.py", TRAIN)
+    cli.write("idle.py", "import torch, os; print(os.getpid())")
+    lines = [f"{sys.executable} -c 'print(1)'", f"{sys.executable} idle.py", f"{sys.executable} train.py 6", "echo done $1"]
+    cli.write("train.sh", "\n".join(lines))
+    done = cli.run("run", "--", "bash", "train.sh", "--now")
+    assert done.stdout.splitlines()[0] == "1"
+    assert done.stdout.endswith("done --now\n")
+    assert len(cli.run_directories()) == 1
+    assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
+
+
+def test_nothing_is_imported_into_processes_without_pytorch(cli: Any) -> None:
+    code = "import sys; print([name for name in sys.modules if name.startswith(('steplens', 'torch', 'json'))])"
+    done = cli.run("run", "--", sys.executable, "-c", code)
+    assert done.stdout == "[]\n"
+    assert "no process of the command imported PyTorch" in done.stderr
+
+
+def test_processes_that_a_script_starts(cli: Any) -> None:
+    script = """
+        import torch, torch.multiprocessing as multiprocessing
+        def train(rank):
+            parameter = torch.nn.Parameter(torch.zeros(4))
+            optimizer = torch.optim.SGD([parameter], lr=0.1)
+            for _ in range(3 + rank):
+                (parameter * 2).sum().backward()
+                optimizer.step()
+        if __name__ == "__main__":
+            torch.set_num_threads(1)
+            for method in ("spawn", "fork"):
+                children = [multiprocessing.get_context(method).Process(target=train, args=(rank,)) for rank in range(2)]
+                for child in children: child.start()
+                for child in children: child.join()
+                assert [child.exitcode for child in children] == [0, 0]
+    """
+    cli.write("parent.py", script)
+    done = cli.run("run", "--wait", "1", "--warmup", "0", "--active", "5", "--no-analyse-flag", "parent.py")
+    # the windows are cut by the end of the processes, which for the forked ones comes without atexit
+    directories = cli.run_directories()
+    assert len(directories) == 4, done.stderr
+    states = [json.loads((path / "KINETO" / "state.json").read_text()) for path in directories]
+    assert all(state["state"] == "collected" for state in states)
+    assert sorted(state["last_step"] for state in states) == [3, 3, 4, 4]
+
+
+@pytest.mark.parametrize(("command", "status"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -TERM $$", -15)])
+def test_the_exit_status_is_that_of_the_command(cli: Any, command: str, status: int) -> None:
+    cli.run("run", "--", "sh", "-c", command, expect=status)
+
+
+def test_signals_reach_the_command(cli: Any, tmp_path: Path) -> None:
+    traps = "trap 'echo got HUP' HUP; trap 'echo got USR2' USR2; trap 'echo got TERM; exit 3' TERM"
+    trap = f"{traps}; echo ready; while :; do sleep 0.1; done"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "steplens", "run", "--", "sh", "-c", trap],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    for number, said in ((signal.SIGHUP, "got HUP\n"), (signal.SIGUSR2, "got USR2\n"), (signal.SIGTERM, "got TERM\n")):
+        process.send_signal(number)
+        assert process.stdout.readline() == said
+    assert process.wait(30) == 3
+    process.stdout.close()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_ranks_that_are_killed_keep_the_windows_they_closed(cli: Any) -> None:
+    killed = RANKS.replace(
+        "optimizer.step()", "optimizer.step()\n        if _ == 5: import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    cli.write("ranks.py", killed)
+    done = cli.run("run", "--active", "1", "--repeat", "0", "--", *TORCHRUN, "ranks.py", expect=1)
+    # steps 2 and 5: the second window was closed, or still open, when the rank was killed
+    rows = {(row["rank"], row["step"]) for row in cli.json("summary", "result")["steps"]}
+    assert {(0, 2), (1, 2)} <= rows
+    assert "Traceback" not in done.stderr.split("steplens: ")[-1]
+
+
+def test_what_cannot_be_started(cli: Any, tmp_path: Path) -> None:
+    done = cli.run("run", "--", "no-such-program", expect=2)
+    assert "no-such-program" in done.stderr
+    text = tmp_path / "text"
+    text.write_text("#!/no/such/interpreter\n")
+    text.chmod(0o755)
+    done = cli.run("run", "--", "./text", expect=127)
+    assert done.stderr == "steplens: ./text cannot be started: No such file or directory\n"
+
+
+def test_no_process_is_left(cli: Any) -> None:
+    cli.write("train.py", TRAIN)
+    before = time.time()
+    cli.run("run", "--", sys.executable, "train.py")
+    left = subprocess.run(["ps", "-eo", "lstart,args"], capture_output=True, text=True, check=True).stdout
+    assert str(cli.folder) not in left, before
