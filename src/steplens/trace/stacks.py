@@ -14,6 +14,8 @@ from steplens.trace.schema import NAME
 #: how many frames of a stack are kept, innermost first; deeper ones belong to launchers
 STACK_LIMIT = 64
 
+_ADDRESS = r" at 0x[0-9a-fA-F]+"
+
 
 def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
     """Stack text of every call: frames joined by ";", innermost first; null where no frame encloses the call.
@@ -25,7 +27,8 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
         ops: calls with start_ns, end_ns, pid, tid; shape (n,).
         python: frames with name, start_ns, end_ns, pid, tid.
     """
-    frames = python.select("start_ns", "end_ns", "pid", "tid", pl.col("name").to_physical().cast(pl.Int64).alias("code"))
+    code_of_frame, names = _numbered(python["name"])
+    frames = python.select("start_ns", "end_ns", "pid", "tid", code=code_of_frame)
     calls = ops.select("start_ns", "end_ns", "pid", "tid", code=pl.lit(-1, dtype=pl.Int64))
     # frames go first, so that a frame with the times of a call becomes its parent and not its child
     joined = pl.concat([frames, calls]).with_row_index("row")
@@ -44,7 +47,6 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
     calls_mask = ~is_frame
     of_call[rows[calls_mask] - python.height] = np.where(above[calls_mask] >= 0, stack[np.maximum(above[calls_mask], 0)], -1)
     used, index = np.unique(of_call, return_inverse=True)
-    names = _names(python)
     texts = [None if number < 0 else _text(int(number), parents, codes, names) for number in used]
     result: pl.Series = pl.Series("stack", texts, dtype=pl.String).gather(index).cast(NAME)
     return result
@@ -81,12 +83,20 @@ def _number_stacks(
     return stack, parents, codes
 
 
-def _names(python: pl.DataFrame) -> dict[int, str]:
-    unique = python.select(code=pl.col("name").to_physical().cast(pl.Int64), text=pl.col("name").cast(pl.String)).unique("code")
-    return dict(zip(unique["code"].to_list(), unique["text"].to_list(), strict=True))
+def _numbered(column: pl.Series) -> tuple[pl.Series, list[str]]:
+    """A number for every name and the text of every number, addresses left out.
+
+    "<built-in method add of Tensor object at 0x7f...>" is the same place in the program for every tensor.
+    """
+    distinct = column.unique()
+    texts = distinct.cast(pl.String).fill_null("").str.replace_all(_ADDRESS, "")
+    codes = texts.rank("dense").cast(pl.Int64) - 1
+    ordered = pl.DataFrame({"code": codes, "text": texts}).unique("code").sort("code")["text"].to_list()
+    physical = distinct.to_physical()
+    return column.to_physical().replace_strict(physical, codes, return_dtype=pl.Int64), ordered
 
 
-def _text(number: int, parents: list[int], codes: list[int], names: dict[int, str]) -> str:
+def _text(number: int, parents: list[int], codes: list[int], names: list[str]) -> str:
     frames: list[str] = []
     while number >= 0 and len(frames) < STACK_LIMIT:
         frames.append(names[codes[number]].replace(";", ","))
