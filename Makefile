@@ -8,6 +8,8 @@ SETUP := $(VENV)/.setup-done
 
 HTA := .bench/hta
 HTA_SETUP := $(HTA)/.setup-done
+MSPROF := .bench/msprof
+MSPROF_SETUP := $(MSPROF)/.setup-done
 
 .PHONY: help setup demo test test-fast bench lint clean
 
@@ -31,7 +33,7 @@ $(SETUP): pyproject.toml
 demo: $(SETUP)
 	$(BIN)/python examples/demo.py
 
-test: $(SETUP) $(HTA_SETUP)
+test: $(SETUP) $(HTA_SETUP) $(MSPROF_SETUP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-fast: $(SETUP)
@@ -47,6 +49,13 @@ $(HTA_SETUP):
 	mkdir -p .bench
 	test -x $(HTA)/bin/python || $(PYTHON) -m venv $(HTA)
 	$(HTA)/bin/python -m pip install --quiet "HolisticTraceAnalysis==0.5.0" "pandas<3" "numpy<2" setuptools
+	touch $@
+
+# The client that result directories are written for. It calls for pandas of any version and for nothing else that bounds it.
+$(MSPROF_SETUP):
+	mkdir -p .bench
+	test -x $(MSPROF)/bin/python || $(PYTHON) -m venv $(MSPROF)
+	$(MSPROF)/bin/python -m pip install --quiet "msprof-analyze==26.2.0" "pandas<4" "setuptools<81"
 	touch $@
 
 bench: $(SETUP) $(HTA_SETUP)

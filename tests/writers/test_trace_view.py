@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steplens.analysis.communication import group_hash
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.trace.trace import Trace
 from steplens.writers import trace_view
@@ -149,8 +150,9 @@ def test_overlap_lanes_and_collectives() -> None:
         "Free": [(30, 50)],
     }
     first, second = (event for event in complete(found) if event["pid"] == COMMUNICATION)
-    assert first["args"] == {"kind": "collective", "group": "dp", "size(Byte)": 64}
-    assert second["args"] == {"kind": "send"}
+    assert first["args"] == {"kind": "collective", "recorded as": "allreduce", "group": "dp", "size(Byte)": 64}
+    assert second["args"] == {"kind": "send", "recorded as": "send"}
+    assert (first["name"], second["name"]) == (f"hcom_allReduce__{group_hash('dp') % 1000:03}_0_0", "hcom_send__0_0_0")
     assert first["tid"] != second["tid"]
 
 

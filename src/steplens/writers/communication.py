@@ -1,4 +1,9 @@
-"""communication.json and communication_matrix.json: what the communication library measured, per step."""
+"""communication.json and communication_matrix.json: what is known of communication, per step.
+
+An NPU's library measures transfer, waiting and links of every operation. Nothing measures them on CPU and GPU: there the files
+hold what was recorded, the length of every operation and the rank in its group, and lack every member that would have to be
+invented. The clients take what is there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,8 @@ from steplens.analysis.communication import (
     time_totals,
 )
 from steplens.trace.trace import Trace
-from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.communication_names import own_links, unmeasured_times
+from steplens.writers.output import NPU, NothingToWriteError, Output, device_kind
 from steplens.writers.text import write_json
 
 #: every operation lists these transports, used or not
@@ -27,6 +33,10 @@ TRANSPORTS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO")
 
 STEP_PREFIX = "step"
 _TOTAL_OP = "Total Op Info"
+_TIME_INFO, _BANDWIDTH_INFO = "Communication Time Info", "Communication Bandwidth Info"
+_START, _ELAPSED = "Start Timestamp(us)", "Elapse Time(ms)"
+#: transport of a rank's link to itself
+LOCAL = "LOCAL"
 _NOT_MEASURED = "the source has no measurements of communication"
 
 _SIZE, _TIME, _BANDWIDTH = "Transit Size(MB)", "Transit Time(ms)", "Bandwidth(GB/s)"
@@ -39,7 +49,8 @@ def write_times(output: Output, path: Path) -> None:
     """Write communication.json: start µs after the time base, durations ms, sizes MB of 10**6 bytes, bandwidths GB/s."""
     times = communication_times(output.trace)
     if times.is_empty():
-        raise NothingToWriteError(_NOT_MEASURED)
+        _write_unmeasured_times(output, path)
+        return
     bandwidth = communication_bandwidth(output.trace)
     steps = _steps(output.trace, times)
     operations = _operations(bandwidth)
@@ -49,8 +60,8 @@ def write_times(output: Output, path: Path) -> None:
         key = _key(row["name"], row["group"])
         start = None if row["start_ns"] is None else (row["start_ns"] - output.base_ns) / 1000
         steps[row["step"]][_class(row["kind"])][key] = {
-            "Communication Time Info": {"Start Timestamp(us)": start, **_time_info(row)},
-            "Communication Bandwidth Info": operations.get((row["step"], row["kind"], row["name"], row["group"]), _unused()),
+            _TIME_INFO: {_START: start, **_time_info(row)},
+            _BANDWIDTH_INFO: operations.get((row["step"], row["kind"], row["name"], row["group"]), _unused()),
         }
     _add_totals(steps, times, bandwidth)
     write_json(_named(steps), path)
@@ -60,7 +71,8 @@ def write_matrix(output: Output, path: Path) -> None:
     """Write communication_matrix.json: the operations of each link that ``analysis.communication`` selects."""
     rows = communication_matrix(output.trace)
     if rows.is_empty():
-        raise NothingToWriteError(_NOT_MEASURED)
+        _write_own_links(output, path)
+        return
     without_steps = output.trace.required("steps").select(pl.len()).collect().item() == 0
     steps: dict[int | None, dict[str, dict[str, Any]]] = {}
     for row in rows.sort("step", maintain_order=True).iter_rows(named=True):
@@ -75,6 +87,39 @@ def write_matrix(output: Output, path: Path) -> None:
             _BANDWIDTH: row["bandwidth_gbps"] or 0,
             **({} if row["selection"] == TOTAL else {"Op Name": row["op_name"]}),
         }
+    write_json(_named(steps), path)
+
+
+def _write_unmeasured_times(output: Output, path: Path) -> None:
+    times = unmeasured_times(output) if device_kind(output.trace) != NPU else pl.DataFrame()
+    if times.is_empty():
+        raise NothingToWriteError(_NOT_MEASURED)
+    steps = _steps(output.trace, times)
+    for row in times.sort("start_ns", maintain_order=True).iter_rows(named=True):
+        if row["step"] not in steps:
+            continue
+        start = (row["start_ns"] - output.base_ns) / 1000
+        steps[row["step"]][_class(row["kind"])][_key(row["name"], row["group"])] = {
+            _TIME_INFO: {_START: start, _ELAPSED: row["elapse_ms"]},
+            _BANDWIDTH_INFO: {},
+        }
+    for classes in steps.values():
+        for name, operations in classes.items():
+            # the clients stop at a step whose collectives have no total
+            if operations or name == COLLECTIVE:
+                elapsed = sum(operation[_TIME_INFO][_ELAPSED] for operation in operations.values())
+                operations[_TOTAL_OP] = {_TIME_INFO: {_ELAPSED: elapsed}, _BANDWIDTH_INFO: {}}
+    write_json(_named(steps), path)
+
+
+def _write_own_links(output: Output, path: Path) -> None:
+    links = own_links(output) if device_kind(output.trace) != NPU else pl.DataFrame()
+    if links.is_empty():
+        raise NothingToWriteError(_NOT_MEASURED)
+    steps = _steps(output.trace, links)
+    for step, kind, type_, group, rank in links.iter_rows():
+        if step in steps:
+            steps[step][_class(kind)][_key(f"{type_}-{TOTAL}", group)] = {f"{rank}-{rank}": {"Transport Type": LOCAL}}
     write_json(_named(steps), path)
 
 
@@ -100,7 +145,7 @@ def _class(kind: str | None) -> str:
 
 def _time_info(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "Elapse Time(ms)": row["elapse_ms"],
+        _ELAPSED: row["elapse_ms"],
         "Transit Time(ms)": row["transit_ms"],
         "Wait Time(ms)": row["wait_ms"],
         "Synchronization Time(ms)": row["synchronization_ms"],
@@ -141,8 +186,8 @@ def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.Da
                 transport: {_TIME: 0, _SIZE: 0, _BANDWIDTH: 0, _PACKETS: {}} for transport in TRANSPORTS
             }
             steps[row["step"]][_class(row["kind"])][_TOTAL_OP] = {
-                "Communication Time Info": _time_info(row),
-                "Communication Bandwidth Info": unused,
+                _TIME_INFO: _time_info(row),
+                _BANDWIDTH_INFO: unused,
             }
     for row in bandwidth_totals(bandwidth).iter_rows(named=True):
         if (info := _total_of(steps, row)) is not None:
@@ -158,5 +203,5 @@ def _total_of(steps: dict[int | None, dict[str, dict[str, Any]]], row: dict[str,
     total = steps.get(row["step"], {}).get(_class(row["kind"]), {}).get(_TOTAL_OP)
     if total is None:
         return None
-    entry: dict[str, Any] = total["Communication Bandwidth Info"].setdefault(row["transport"], {})
+    entry: dict[str, Any] = total[_BANDWIDTH_INFO].setdefault(row["transport"], {})
     return entry

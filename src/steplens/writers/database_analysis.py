@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.communication import communication_bandwidth, communication_matrix, communication_times, elapsed_times
-from steplens.trace.trace import Trace
-from steplens.writers.communication import STEP_PREFIX
+from steplens.analysis.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
+from steplens.writers.communication import LOCAL, STEP_PREFIX
+from steplens.writers.communication_names import own_links, unmeasured_times
 from steplens.writers.database_file import DatabaseFile
 from steplens.writers.database_layout import ANALYSIS_TABLES
-from steplens.writers.output import LEVEL0, NothingToWriteError, Output
+from steplens.writers.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind
 from steplens.writers.step_trace_time import step_rows
 
 _COLUMNS = {
@@ -32,7 +32,7 @@ def write(output: Output, path: Path) -> None:
 
     ``CommAnalyzerTime.start_timestamp`` is in µs since the Unix epoch, which a floating-point number resolves to a quarter
     of a µs; COMMUNICATION_OP has the exact start. Where the library measured nothing (CPU, GPU), CommAnalyzerTime has only how
-    long each operation took, the rest is NULL; the text files cannot say so and are left out.
+    long each operation took, the rest is NULL, and CommAnalyzerMatrix the link of the rank to itself.
     """
     try:
         steps = step_rows(output)
@@ -40,7 +40,7 @@ def write(output: Output, path: Path) -> None:
         steps = None
     times = communication_times(output.trace)
     if times.is_empty() and output.level != LEVEL0:
-        times = elapsed_times(output.trace)
+        times = unmeasured_times(output)
     if steps is None and times.is_empty():
         raise NothingToWriteError("neither device tasks nor communication were recorded")
     with DatabaseFile(path, ANALYSIS_TABLES) as file:
@@ -50,10 +50,11 @@ def write(output: Output, path: Path) -> None:
             step = pl.col("step").cast(pl.String).fill_null("")
             file.frame("StepTraceTime", steps.select(deviceId="device", step=step, **values))
         if output.level != LEVEL0 or times.height:
-            _write_communication(file, output.trace, times)
+            _write_communication(file, output, times)
 
 
-def _write_communication(file: DatabaseFile, trace: Trace, times: pl.DataFrame) -> None:
+def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame) -> None:
+    trace = output.trace
     without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
     for table in ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"):
         file.create(table)
@@ -86,11 +87,12 @@ def _write_communication(file: DatabaseFile, trace: Trace, times: pl.DataFrame) 
             **shared,
         ),
     )
+    matrix = communication_matrix(trace)
+    if matrix.is_empty() and device_kind(trace) != NPU:
+        matrix = _own_links(output)
     file.frame(
         "CommAnalyzerMatrix",
-        communication_matrix(trace)
-        .filter(known)
-        .select(
+        matrix.filter(known).select(
             hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
             src_rank=pl.col("source").cast(pl.String),
             dst_rank=pl.col("destination").cast(pl.String),
@@ -101,4 +103,22 @@ def _write_communication(file: DatabaseFile, trace: Trace, times: pl.DataFrame) 
             op_name=pl.col("op_name").fill_null(""),
             **shared,
         ),
+    )
+
+
+def _own_links(output: Output) -> pl.DataFrame:
+    """``own_links`` as rows of ``communication_matrix``: totals over which nothing was seen to move.
+
+    No NULL: where every row has it, the cluster analysis of msprof-analyze 26.2.0 fails.
+    """
+    nothing = pl.lit(0.0)
+    return own_links(output).with_columns(
+        source="rank",
+        destination="rank",
+        selection=pl.lit(TOTAL),
+        transport=pl.lit(LOCAL),
+        size_mb=nothing,
+        transit_ms=nothing,
+        bandwidth_gbps=nothing,
+        op_name=pl.lit(None, dtype=pl.String),
     )

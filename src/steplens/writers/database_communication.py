@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.trace.schema import KIND_COMMUNICATION
+from steplens.writers.communication_names import named_communication
 from steplens.writers.database_file import DatabaseFile
 from steplens.writers.database_layout import DATA_TYPES, ENUMS, NO_ID, NO_TYPE
 from steplens.writers.links import Connections, hardware_tasks, inner_tasks
@@ -38,13 +39,13 @@ def write_communication(file: DatabaseFile, output: Output, found: Connections) 
 
     A collective and its tasks share a connection; what a source does not know of them is "none" or NULL.
     """
-    trace = output.trace
-    calls = trace.required("communication").with_columns(connection=pl.lit(found.communication)).sort("start_ns").collect()
+    calls = named_communication(output).with_columns(connection=found.communication).sort("start_ns")
     if calls.is_empty():
         return
+    group = calls.select(pl.when(pl.col("group_id") != "").then("group_id")).to_series()
     calls = calls.with_columns(opId=pl.int_range(1, pl.len() + 1, dtype=pl.Int64), opType=_types_of(output, calls))
     calls = calls.with_columns(
-        opName=file.text_ids(calls["name"], missing=NOT_AVAILABLE), groupName=file.text_ids(calls["group"], missing=NOT_AVAILABLE)
+        opName=file.text_ids(calls["client_name"], missing=NOT_AVAILABLE), groupName=file.text_ids(group, missing=NOT_AVAILABLE)
     )
     file.frame(
         "COMMUNICATION_OP",

@@ -186,7 +186,7 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
             totalReserved="reserved",
             totalActive="active",
             streamPtr="stream",
-            deviceId="device",
+            deviceId=_device(),
         ),
     )
     names = pairs["name"].cast(pl.String).str.strip_prefix(CANN_PREFIX)
@@ -207,6 +207,11 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
             releaseTotalReserved="release_reserved",
             releaseTotalActive="release_active",
             streamPtr="stream",
-            deviceId=pl.col("device").fill_null(0),
+            deviceId=_device(),
         ),
     )
+
+
+def _device() -> pl.Expr:
+    """The device of a row of memory; the CPU, which allocators number -1, is device 0 as in the other tables."""
+    return pl.col("device").fill_null(0).clip(lower_bound=0)

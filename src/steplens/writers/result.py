@@ -39,7 +39,7 @@ from steplens.writers import (
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, time_base_ns
 
 #: changes when the same trace would give other files, which makes every earlier result stale
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 
 TEXT = "text"
 DATABASE = "db"

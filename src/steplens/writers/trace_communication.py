@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.writers.communication_names import named_communication
 from steplens.writers.links import inner_tasks
 from steplens.writers.output import device_kind
 from steplens.writers.text import render_distinct
@@ -24,7 +25,7 @@ _NUMBERS = {"srcRank": "src rank", "dstRank": "dst rank", "size": "size(Byte)"}
 
 def with_lanes(view: View) -> pl.DataFrame:
     """``communication`` with the lane of each row's group on its device; groups are numbered as they appear."""
-    calls = view.trace.required("communication").collect()
+    calls = named_communication(view.output)
     calls = calls.with_columns(pl.col("device").fill_null(0), group_text=pl.col("group").cast(pl.String).fill_null(""))
     lanes = calls.select("device", "group_text").unique(maintain_order=True)
     lanes = lanes.with_columns(lane=pl.int_range(pl.len()).over("device"))
@@ -37,6 +38,8 @@ def write_communication(view: View) -> None:
     if calls.is_empty():
         return
     kind = device_kind(view.trace)
+    # what the clients do not call it by, a human may know it by
+    recorded = calls.select(pl.when(pl.col("client_name") != pl.col("name").cast(pl.String)).then("name")).to_series()
     planes = _planes(view, calls)
     for device in calls["device"].unique().sort():
         pid = view.device_pid(COMMUNICATION_SORT, device)
@@ -44,7 +47,7 @@ def write_communication(view: View) -> None:
     _name_lanes(view, calls, planes)
     view.rows(
         calls,
-        head(calls["name"]),
+        head(calls["client_name"]),
         _pid(view),
         ',"tid":',
         pl.col("lane"),
@@ -53,6 +56,7 @@ def write_communication(view: View) -> None:
         ',"dur":',
         DURATION,
         render_distinct(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
+        list_argument("recorded as", recorded),
         list_argument("group", calls["group"]),
         list_argument("data_type", calls["dtype"]),
         list_argument("alg_type", calls["algorithm"]),
