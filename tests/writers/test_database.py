@@ -480,7 +480,9 @@ def test_text_and_database_agree(result: Callable[..., Any], trace: Trace) -> No
     )
     computing = "SELECT c.name, t.startNs, t.endNs, 0 FROM COMPUTE_TASK_INFO c JOIN TASK t USING (globalTaskId)"
     # kernel_details.csv lists a GPU's kernels by their own names
-    recorded = {event["name"]: event.get("args", {}).get("recorded as", event["name"]) for event in timeline if event["ph"] == "X"}
+    recorded = {
+        event["name"]: event.get("args", {}).get("recorded as", event["name"]) for event in timeline if event["ph"] == "X"
+    }
     kernels = Counter({(recorded[name], start, length): count for (name, start, length), count in collectives.items()})
     assert stored(computing) + kernels == details
     totals = {(row["OP Type"], row["Core Type"]): int(row["Count"]) for row in cells(folder, "op_statistic.csv")}
