@@ -1,0 +1,178 @@
+"""When each rank arrived at every collective: waiting for others told apart from moving data, and which rank is late.
+
+How long a collective takes says nothing about who is slow: every rank takes until the last one has arrived, and the
+slowest rank, which nobody keeps waiting, takes the shortest. The order of arrival tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.schema import COLLECTIVE
+from steplens.trace.trace import Trace
+
+COLUMNS = {
+    "step": pl.Int64,
+    "group": pl.String,
+    "operation": pl.String,
+    "number": pl.Int64,
+    "rank": pl.Int64,
+    "bytes": pl.Int64,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "place": pl.Int64,
+    "wait_ns": pl.Int64,
+    "transfer_ns": pl.Int64,
+    "hold_up_ns": pl.Int64,
+}
+
+#: operations at whose end every rank has heard of every other, so that they end everywhere at about one time
+_ENDS_TOGETHER = ("allreduce", "all_reduce", "allgather", "all_gather", "reducescatter", "reduce_scatter", "barrier", "alltoall")
+#: clocks of ranks that differ by less than this are taken as they are: hosts are synchronised about that well
+_CLOCK_NS = 1_000_000
+#: at least as many collectives must say what two clocks differ by
+_LEAST = 8
+
+#: a slow rank arrives last, by most of what anybody holds others up, in this share of the steps
+_STEADY = 0.75
+#: ... and holds the others up by at least this share of a step in all but a quarter of these steps
+_SHARE = 0.03
+#: chance by which equal ranks would look like that, at most
+_CHANCE = 0.05
+
+
+def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
+    """Every collective that all traced ranks of its group took part in, one row per rank.
+
+    1. Collectives of one group, operation and step are numbered by their start; where all ranks have equally many, equal
+       numbers are one collective. Collectives outside steps, and those of which a rank has more or fewer, are left out.
+    2. Where collectives that end together on all ranks say that a clock is off by more than 1 ms, times of that rank are
+       moved by the median of the distances (at least 8 of them).
+    3. With L the last start of a collective: ``wait_ns`` = L - start, at most the whole length, ``transfer_ns`` the rest.
+
+    Args:
+        traces: of different ranks; several windows of a rank may be among them.
+
+    Returns:
+        ``COLUMNS``: number counts from 0 within (step, group, operation); start_ns and end_ns are on the clock of the lowest
+        rank; place is the order of arrival, from 0; hold_up_ns is, for the last rank to arrive, how much earlier everything
+        could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
+        No rows where fewer than two ranks took part.
+    """
+    rows = _collectives(traces)
+    if rows["rank"].n_unique() < 2:
+        return pl.DataFrame(schema=COLUMNS)
+    key = ["step", "group", "operation"]
+    rows = rows.sort("start_ns").with_columns(
+        number=pl.int_range(pl.len()).over([*key, "rank"]), calls=pl.len().over([*key, "rank"])
+    )
+    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique())
+    rows = rows.join(of_group, on="group")
+    complete = (pl.col("calls").n_unique().over(key) == 1) & (pl.col("rank").n_unique().over(key) == pl.col("members"))
+    rows = rows.filter(complete & (pl.col("members") > 1))
+    if rows.is_empty():
+        return pl.DataFrame(schema=COLUMNS)
+    each = [*key, "number"]
+    rows = _on_one_clock(rows, each)
+    last = pl.col("start_ns").max().over(each)
+    second = pl.col("start_ns").top_k(2).min().over(each)
+    rows = rows.with_columns(
+        wait_ns=pl.min_horizontal(last, "end_ns") - pl.col("start_ns"),
+        place=pl.col("start_ns").rank("ordinal").over(each).cast(pl.Int64) - 1,
+    ).with_columns(
+        transfer_ns=pl.col("end_ns") - pl.col("start_ns") - pl.col("wait_ns"),
+        hold_up_ns=pl.when(pl.col("place") == pl.col("members") - 1).then(last - second).otherwise(0),
+    )
+    return rows.sort("step", "start_ns", "rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+
+
+@dataclass(frozen=True)
+class SlowRank:
+    """A rank that the others wait for.
+
+    Attributes:
+        rank: which.
+        hold_up_ns: how long it holds the others up in a step, median over the steps.
+        steps: the steps in which it arrived last by the most.
+        of_steps: number of steps looked at.
+        chance: probability that one of equal ranks would stand out like that.
+    """
+
+    rank: int
+    hold_up_ns: int
+    steps: tuple[int, ...]
+    of_steps: int
+    chance: float
+
+
+def hold_ups(found: pl.DataFrame) -> pl.DataFrame:
+    """How long each rank alone held the others up in each step: step, rank, hold_up_ns, from ``arrivals``."""
+    return found.group_by("step", "rank").agg(pl.col("hold_up_ns").sum()).sort("step", "rank")
+
+
+def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
+    """The rank that is late again and again; None where no rank stands out.
+
+    A rank is named when in at least three quarters of the steps nobody holds the others up as long as it does, when it
+    does so by 3 % of a step or more in three quarters of those, and when among ranks that are equally fast one would lead
+    that often with a chance of less than 5 %.
+
+    Args:
+        found: what ``arrivals`` gives.
+        step_ns: how long a step takes, on average.
+    """
+    by_step = hold_ups(found)
+    if by_step.is_empty():
+        return None
+    ranks = by_step["rank"].n_unique()
+    leading = by_step.filter(pl.col("hold_up_ns") > 0).sort("hold_up_ns", descending=True).unique("step", keep="first")
+    steps = by_step["step"].n_unique()
+    if leading.is_empty():
+        return None
+    rank, count = leading["rank"].value_counts().sort(["count", "rank"], descending=[True, False]).row(0)
+    chance = min(1.0, ranks * _at_least(count, steps, 1 / ranks))
+    own = leading.filter(pl.col("rank") == rank).sort("step")
+    lengths = own["hold_up_ns"].to_numpy()
+    if count < _STEADY * steps or chance > _CHANCE or np.quantile(lengths, 1 - _STEADY) < _SHARE * step_ns:
+        return None
+    every = by_step.filter(pl.col("rank") == rank)["hold_up_ns"].to_numpy()
+    return SlowRank(int(rank), int(np.median(every)), tuple(own["step"].to_list()), steps, chance)
+
+
+def _at_least(count: int, of: int, share: float) -> float:
+    """Probability of at least ``count`` successes in ``of`` trials."""
+    return float(sum(comb(of, hits) * share**hits * (1 - share) ** (of - hits) for hits in range(count, of + 1)))
+
+
+def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
+    frames: list[pl.DataFrame] = []
+    for trace in traces:
+        rows = trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE)
+        operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
+        columns = {"group": pl.col("group").cast(pl.String).fill_null(""), "operation": operation, "rank": pl.lit(trace.rank)}
+        frames.append(rows.select("step", "bytes", "start_ns", "end_ns", **columns).drop_nulls(["step", "end_ns"]).collect())
+    numbers = dict.fromkeys(("step", "bytes", "start_ns", "end_ns", "rank"), pl.Int64())
+    schema: dict[str, pl.DataType] = {**numbers, "group": pl.String(), "operation": pl.String()}
+    known = [frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()) for frame in frames]
+    every = pl.concat([pl.DataFrame(schema=schema), *known])
+    return every.filter(pl.col("rank") >= 0)
+
+
+def _on_one_clock(rows: pl.DataFrame, each: list[str]) -> pl.DataFrame:
+    """The rows with the times of every rank on the clock of the lowest."""
+    together = rows.filter(pl.col("operation").str.to_lowercase().is_in(_ENDS_TOGETHER))
+    reference = together["rank"].min()
+    ends = together.filter(pl.col("rank") == reference).select(*each, reference_ns="end_ns")
+    distance = together.join(ends, on=each, nulls_equal=True).with_columns(apart=pl.col("end_ns") - pl.col("reference_ns"))
+    offsets = distance.group_by("rank").agg(offset=pl.col("apart").median(), of=pl.len())
+    wrong = offsets.filter((pl.col("of") >= _LEAST) & (pl.col("offset").abs() > _CLOCK_NS))
+    if wrong.is_empty():
+        return rows
+    offset = pl.col("offset").fill_null(0).round().cast(pl.Int64)
+    moved = rows.join(wrong.select("rank", "offset"), on="rank", how="left")
+    return moved.with_columns(start_ns=pl.col("start_ns") - offset, end_ns=pl.col("end_ns") - offset).drop("offset")

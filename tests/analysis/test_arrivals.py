@@ -1,0 +1,190 @@
+"""Waiting told apart from transfer, and the slow rank: against loops, and in real gloo jobs with an injected delay."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steplens
+from steplens.analysis.arrivals import arrivals, hold_ups, slow_rank
+from steplens.trace.trace import Trace
+
+from ..writers.builder import BASE_NS, build
+
+MS = 1_000_000
+STEP_NS = 50 * MS
+
+
+def job(
+    ranks: int, late_ns: dict[int, int], *, steps: int = 10, seed: int = 0, clock_ns: dict[int, int] | None = None
+) -> list[Trace]:
+    """Ranks that do three all-reduces in every step; ``late_ns``: rank -> how late it comes to the first of each step."""
+    numbers = random.Random(seed)
+    rows: dict[int, list[dict[str, Any]]] = {rank: [] for rank in range(ranks)}
+    for step in range(steps):
+        ready = {rank: step * STEP_NS + numbers.randrange(200_000) + late_ns.get(rank, 0) for rank in rows}
+        for number in range(3):
+            begin = max(ready.values())
+            end = begin + 300_000 + numbers.randrange(20_000)
+            for rank in rows:
+                moved = BASE_NS + (clock_ns or {}).get(rank, 0)
+                start = {"start_ns": moved + ready[rank], "end_ns": moved + end + numbers.randrange(5_000)}
+                rows[rank].append(
+                    {
+                        "name": "gloo:all_reduce",
+                        "kind": "collective",
+                        "operation": "allreduce",
+                        "group": "0",
+                        "bytes": 4096,
+                        "step": step,
+                        **start,
+                    }
+                )
+                ready[rank] = end + MS + number * 1000 + numbers.randrange(200_000)
+    return [build(meta={"rank": rank}, communication=rows[rank]) for rank in rows]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_against_a_loop(ranks: int) -> None:
+    traces = job(ranks, {1: 5 * MS})
+    found = arrivals(traces)
+    assert found.height == ranks * 30
+    for (_, _, _, _), rows in found.group_by("step", "group", "operation", "number"):
+        starts = sorted(rows["start_ns"])
+        assert sorted(rows["rank"]) == list(range(ranks))
+        for row in rows.iter_rows(named=True):
+            assert row["wait_ns"] == starts[-1] - row["start_ns"]
+            assert row["wait_ns"] + row["transfer_ns"] == row["end_ns"] - row["start_ns"]
+            is_last = row["start_ns"] == starts[-1]
+            assert row["hold_up_ns"] == (starts[-1] - starts[-2] if is_last else 0)
+            assert (row["place"] == ranks - 1) == is_last
+    # what the loop of job() makes them wait for, and nothing else
+    assert 290_000 < found["transfer_ns"].mean() < 330_000
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("clock", [0, 3_000_000_000, -40_000_000])
+def test_a_late_rank_is_named_whatever_its_clock_says(ranks: int, clock: int) -> None:
+    found = slow_rank(arrivals(job(ranks, {1: 20 * MS}, clock_ns={1: clock})), STEP_NS)
+    assert found is not None
+    assert (found.rank, found.steps, found.of_steps) == (1, tuple(range(10)), 10)
+    assert found.hold_up_ns == pytest.approx(20 * MS, abs=MS)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_is_named_when_nobody_is_late(ranks: int, seed: int) -> None:
+    assert slow_rank(arrivals(job(ranks, {}, seed=seed)), STEP_NS) is None
+
+
+def test_too_few_steps_to_tell() -> None:
+    assert slow_rank(arrivals(job(2, {1: 20 * MS}, steps=4)), STEP_NS) is None
+    assert slow_rank(arrivals(job(4, {1: 20 * MS}, steps=4)), STEP_NS) is not None
+
+
+def test_collectives_that_a_rank_lacks_are_left_out() -> None:
+    traces = job(3, {})
+    lost = traces[2].table("communication")
+    assert lost is not None
+    traces[2] = Trace(traces[2].source, {"meta": traces[2].table("meta"), "communication": lost.slice(1)})
+    found = arrivals(traces)
+    assert set(found["step"]) == set(range(1, 10))
+    assert arrivals(traces[:1]).is_empty()
+    assert arrivals([]).is_empty()
+    assert hold_ups(arrivals([])).is_empty()
+    assert slow_rank(arrivals([]), STEP_NS) is None
+
+
+def test_groups_apart() -> None:
+    """Two pairs of ranks, each in a group of its own: nobody waits for the other pair."""
+    traces = job(4, {3: 20 * MS})
+    apart = []
+    for rank, trace in enumerate(traces):
+        rows = [{**row, "group": "01" if rank < 2 else "23"} for row in trace.communication.to_dicts()]
+        apart.append(build(meta={"rank": rank}, communication=rows))
+    found = arrivals(apart)
+    # the late one is of the second pair, and the first pair does not notice
+    assert found.filter(found["rank"] < 2)["wait_ns"].max() < 2 * MS
+    assert found.filter(found["rank"] == 2)["wait_ns"].max() > 19 * MS
+    by_group = {group: slow_rank(rows, STEP_NS) for (group,), rows in found.group_by("group")}
+    assert by_group["01"] is None
+    assert by_group["23"] is not None and by_group["23"].rank == 3
+
+
+TRAIN = """
+import sys, time, torch, torch.distributed as dist, steplens
+
+slow, out = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+
+class Hold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if dist.get_rank() == slow:
+            time.sleep(0.02)
+        return gradient
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)
+
+    def forward(self, x):
+        return self.b(Hold.apply(torch.relu(self.a(x))))
+
+model = torch.nn.parallel.DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with steplens.profile(
+    schedule=steplens.schedule(wait=1, warmup=1, active=10, repeat=1),
+    on_trace_ready=steplens.tensorboard_trace_handler(out, analyse_flag=False),
+) as prof:
+    for _ in range(13):
+        # the work between two steps, so that noise of the machine is not all there is
+        time.sleep(0.01)
+        model(torch.randn(32, 64)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        prof.step()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 2), (2, -1), (4, -1)])
+def test_a_delay_inside_backward_of_a_real_job(tmp_path: Path, ranks: int, slow: int) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        str(ranks),
+        str(script),
+        str(slow),
+        "out",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    run = steplens.open(tmp_path / "out")
+    steps = run.steps()
+    found = slow_rank(arrivals(run.traces), float(steps.filter("complete")["duration_ns"].mean()))
+    if slow < 0:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.rank == slow
+        # the machine may be late as well, and never early
+        assert found.hold_up_ns > 15 * MS
