@@ -8,6 +8,9 @@ SETUP := $(VENV)/.setup-done
 
 HTA := .bench/hta
 HTA_SETUP := $(HTA)/.setup-done
+
+MINDSPORE := .bench/mindspore
+MINDSPORE_SETUP := $(MINDSPORE)/.setup-done
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
@@ -56,6 +59,14 @@ $(MSPROF_SETUP):
 	mkdir -p .bench
 	test -x $(MSPROF)/bin/python || $(PYTHON) -m venv $(MSPROF)
 	$(MSPROF)/bin/python -m pip install --quiet "msprof-analyze==26.2.0" "pandas<4" "setuptools<81"
+	touch $@
+
+# MindSpore wants numpy < 2. The tests of steplens.mindspore run with this interpreter.
+$(MINDSPORE_SETUP): pyproject.toml
+	mkdir -p .bench
+	test -x $(MINDSPORE)/bin/python || $(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/python -m pip install --quiet --upgrade pip
+	$(MINDSPORE)/bin/python -m pip install --quiet --editable ".[mindspore,test]" setuptools
 	touch $@
 
 bench: $(SETUP) $(HTA_SETUP)

@@ -1,0 +1,105 @@
+"""``mindspore.profiler.DynamicProfilerMonitor``: captures steps of a training that runs, as a file asks for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mindspore.train import Callback
+
+from steplens.collect import log
+from steplens.collect.dynamic import active
+from steplens.mindspore import framework
+from steplens.mindspore.dynamic_form import MindsporeForm
+from steplens.mindspore.steps import hook, steps
+
+_OUTPUT = "./dyn_profile_data"
+_POLL_S = 2
+
+
+class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
+    """Watches ``<cfg_path>/profiler_config.json`` during a training: a callback for ``Model.train``, or :meth:`step` in a loop.
+
+    ``start_step`` and ``stop_step`` count the steps of the training from 1. A capture goes to
+    ``<output_path>/rank<rank>_start<start>_stop<stop>``. Nothing here raises into training.
+
+    Args:
+        cfg_path: folder of the file, which is made if it is missing; all ranks give the same one.
+        output_path: folder of the captures.
+        poll_interval: seconds between two looks at the file; steplens looks more often, and at no cost for the training.
+        **kwargs: without effect.
+
+    Raises:
+        TypeError: ``cfg_path`` is no text.
+        OSError: the folder cannot be used.
+    """
+
+    def __init__(self, cfg_path: str, output_path: str = _OUTPUT, poll_interval: int = _POLL_S, **kwargs: Any) -> None:
+        super().__init__()
+        paths: list[Any] = [cfg_path, output_path]
+        if not isinstance(paths[0], str):
+            raise TypeError(f"cfg_path should be a text, not {cfg_path!r}")
+        if not isinstance(paths[1], str):
+            log.warning(f"output_path should be a text, not {output_path!r}; {_OUTPUT} is used.")
+            output_path = _OUTPUT
+        if type(poll_interval) is not int or poll_interval < 1:
+            log.error(f"poll_interval should be a whole number of seconds above 0, not {poll_interval!r}; {_POLL_S} is used.")
+        if kwargs:
+            log.warning(f"{', '.join(sorted(kwargs))}: without effect.")
+        hook()
+        self._form = MindsporeForm(Path(output_path).expanduser().absolute())
+        self._in_step = False
+        #: number of the step that runs; 0 before the first
+        self._count = 0
+        self._agent = active.begin(cfg_path, self._form, "DynamicProfilerMonitor", "the training step")
+
+    # --- Model.train
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """A step begins."""
+        number = getattr(run_context.original_args(), "cur_step_num", None)
+        self._begin(number if isinstance(number, int) and number > 0 else self._count + 1)
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """A step has ended."""
+        self._end()
+
+    def on_train_end(self, run_context: Any) -> None:
+        """The training has ended: no further step will tell so."""
+        self._end()
+        if self._agent.capturing:
+            self._agent.step()
+            self._count += 1
+
+    # --- a loop of the script's own
+
+    def step(self) -> None:
+        """A step has ended, the next one begins. To be called at the end of every step."""
+        framework.synchronise()
+        number = self._count + 1 if self._count else 2
+        steps.in_callbacks("ending", True)
+        try:
+            self._end()
+        finally:
+            steps.in_callbacks("ending", False)
+        steps.manual(number)
+        steps.in_callbacks("beginning", True)
+        try:
+            self._begin(number)
+        finally:
+            steps.in_callbacks("beginning", False)
+
+    def _begin(self, number: int) -> None:
+        if number != self._count + 1:
+            # a training that was resumed, a second one in this process, or a loop, whose first step nobody announces
+            self._agent.set_step(number - 1)
+        self._count = number
+        self._in_step = True
+        self._agent.step()
+
+    def _end(self) -> None:
+        if not self._in_step:
+            return
+        self._in_step = False
+        if self._form.current is not None:
+            self._form.current.ends_step()

@@ -1,0 +1,193 @@
+"""How a MindSpore process captures on request: its ``profiler_config.json``, and one profiler per capture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steplens.collect.dynamic import process
+from steplens.collect.dynamic.plan import NEVER, NEXT, Identity, Outcome, Plan
+from steplens.mindspore import framework
+from steplens.mindspore.profiler import Profiler
+from steplens.mindspore.window import open_window
+
+TEMPLATE: dict[str, Any] = {
+    "start_step": -1,
+    "stop_step": -1,
+    "aicore_metrics": -1,
+    "profiler_level": -1,
+    "profile_framework": -1,
+    "analyse_mode": -1,
+    "profile_communication": False,
+    "parallel_strategy": False,
+    "with_stack": False,
+    "data_simplification": True,
+}
+
+#: of 2.10, and of ``steplens trigger``, which says how many steps and where to begin
+_OTHER = {"profile_memory": False, "analyse": False, "record_shapes": False}
+_JOB_VARIABLES = ("MS_SCHED_HOST", "MS_SCHED_PORT", "RANK_SIZE", "RANK_TABLE_FILE")
+_SYNC, _ASYNC = "sync", "async"
+_MODES = {0: _SYNC, 1: _ASYNC, _SYNC: _SYNC, _ASYNC: _ASYNC}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to record, checked.
+
+    Attributes:
+        start: number of the first step; None where it is the next one.
+        count: how many steps.
+        mode: "sync", "async" or "" for no analysis.
+        memory: record the memory pool.
+        data_simplification: remove raw data once the results are there.
+    """
+
+    start: int | None
+    count: int
+    mode: str
+    memory: bool
+    data_simplification: bool
+
+
+class MindsporeForm:
+    """MindSpore as a ``plan.Form``.
+
+    Args:
+        output: folder for the captures.
+    """
+
+    name = "mindspore"
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        #: the capture that runs
+        self.current: StepCapture | None = None
+
+    def template(self) -> Mapping[str, Any]:
+        """What a new configuration file holds."""
+        return TEMPLATE
+
+    def plan(self, document: Mapping[str, Any], rank: int) -> Plan:
+        """Read a configuration. A wrong value is reset to its default with a warning."""
+        warnings: list[str] = []
+
+        def integer(name: str) -> int:
+            value = document.get(name, TEMPLATE[name])
+            if type(value) is int:
+                return value
+            warnings.append(f"Parameter {name} should be a whole number, reset it to {TEMPLATE[name]}.")
+            return int(TEMPLATE[name])
+
+        def boolean(name: str, default: bool) -> bool:
+            value = document.get(name, default)
+            if isinstance(value, bool):
+                return value
+            warnings.append(f"Parameter {name} is of boolean type, reset it to {default}.")
+            return default
+
+        for name in ("profile_communication", "parallel_strategy", "with_stack"):
+            boolean(name, bool(TEMPLATE[name]))
+        mode = document.get("analyse_mode", TEMPLATE["analyse_mode"])
+        if mode not in (-1, *_MODES) or isinstance(mode, bool):
+            warnings.append("Parameter analyse_mode should be 0, 1, 'sync', 'async' or -1, reset it to -1.")
+            mode = -1
+        analysed = _MODES.get(mode, "")
+        if boolean("analyse", False) and not analysed:
+            analysed = _SYNC
+        memory = boolean("profile_memory", False)
+        simplified = boolean("data_simplification", True)
+        start, stop = integer("start_step"), integer("stop_step")
+        count = document.get("active")
+        if type(count) is int and count > 0:
+            at_next = start == NEXT
+            settings = Settings(None if at_next else start, count, analysed, memory, simplified)
+            return Plan(start if start > 0 or at_next else NEVER, count, warnings=tuple(warnings), settings=settings)
+        count = stop - start + 1
+        settings = Settings(start, count, analysed, memory, simplified)
+        if start <= 0 or stop <= 0:
+            return Plan(NEVER, 1, warnings=tuple(warnings), settings=settings)
+        refusal = f"stop_step {stop} is before start_step {start}" if count < 1 else ""
+        return Plan(start, max(count, 1), refusal=refusal, warnings=tuple(warnings), settings=settings)
+
+    def identity(self) -> Identity:
+        """Rank, number of ranks and job of this process."""
+        rank, size = framework.rank(), framework.world_size()
+        if not size or size < 2:
+            return Identity(-1, size, f"process {process.current().name}")
+        job = " ".join(f"{name}={os.environ.get(name, '')}" for name in _JOB_VARIABLES)
+        return Identity(rank, size, job if job.strip("= ") else f"children of {process.of(os.getppid()).name}")
+
+    def obstacle(self) -> str:
+        """Why nothing can be recorded now."""
+        return "another profiler is recording in this process" if open_window() is not None else ""
+
+    def capture(self, plan: Plan, step: int) -> StepCapture:
+        """Begin to record at the start of ``step``."""
+        self.current = StepCapture(self._output, plan.settings, step, self)
+        return self.current
+
+
+class StepCapture:
+    """One capture; what it records goes to ``rank<r>_start<a>_stop<b>``.
+
+    Args:
+        output: folder for the captures.
+        settings: what to record.
+        step: its first step.
+        form: forgets it at its end.
+
+    Raises:
+        OSError: the folder cannot be written.
+        RuntimeError: MindSpore cannot record.
+    """
+
+    def __init__(self, output: Path, settings: Settings, step: int, form: MindsporeForm) -> None:
+        last = step + settings.count - 1
+        self._settings = settings
+        self._form = form
+        self._left = settings.count
+        self._profiler: Profiler | None = None
+        self._problem = ""
+        folder = output / f"rank{framework.rank()}_start{step}_stop{last}"
+        profiler = Profiler(
+            output_path=str(folder),
+            start_profile=False,
+            profile_memory=settings.memory,
+            data_simplification=settings.data_simplification,
+        )
+        profiler.start()
+        self._profiler = profiler
+        self.directory: Path | None = profiler.directory
+
+    def ends_step(self) -> None:
+        """A step has ended, and what follows it until the next one begins belongs to no step."""
+        self._left -= 1
+        if self._left <= 0:
+            self._close()
+
+    def step(self) -> None:
+        """The next step begins; loops that say only this much end the capture here."""
+        if self._profiler is None and self._problem:
+            raise RuntimeError(self._problem)
+
+    def finish(self) -> Outcome:
+        """End it, also before its last step."""
+        self._close()
+        return Outcome(self.directory, self._problem)
+
+    def _close(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        self._form.current = None
+        if profiler is None:
+            return
+        try:
+            profiler.stop()
+            if self._settings.mode:
+                profiler.analyse(mode=self._settings.mode)
+        # the boundary to somebody's training: it goes on, and the request tells what happened
+        except Exception as error:
+            self._problem = f"{type(error).__name__}: {error}"

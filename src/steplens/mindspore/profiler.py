@@ -1,0 +1,213 @@
+"""``mindspore.Profiler`` as of r2.2 and r2.4, for real on a CPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect import log
+from steplens.mindspore import framework, parameters, results
+from steplens.mindspore.metadata import TOTAL_LIMIT_2_4, Metadata
+from steplens.mindspore.names import ProfilerLevel
+from steplens.mindspore.pipeline import pipeline
+from steplens.mindspore.steps import hook
+from steplens.mindspore.window import RAW_DIRECTORY, Window
+
+PROFILER_DIRECTORY = "profiler"
+_SYNC, _ASYNC = "sync", "async"
+
+
+class Profiler:
+    """Records a training of MindSpore: operators, steps, the memory pool and the data pipeline.
+
+    ``start`` and ``stop`` may be called any number of times; all windows go into one result. Results are the files of
+    ``<output_path>/profiler``.
+
+    Args:
+        **kwargs: the parameters of ``mindspore.Profiler`` in r2.4, by keyword: output_path, op_time, profile_communication,
+            profile_memory, parallel_strategy, start_profile, aicore_metrics, l2_cache, sync_enable, data_process, timeline_limit
+            (MB), profile_framework, profiler_level, hbm_ddr, pcie, with_stack, data_simplification. A wrong value is reset to its
+            default with a warning.
+
+    Raises:
+        TypeError: ``start_profile`` is neither True nor False.
+        RuntimeError: another profiler is recording in this process, or the variable ``PROFILING_MODE`` is set.
+    """
+
+    _contract = parameters.R2_4
+
+    def __init__(self, **kwargs: Any) -> None:
+        if os.environ.get("PROFILING_MODE"):
+            raise RuntimeError("PROFILING_MODE is set: another profiler is at work in this process; unset it")
+        values, warnings = parameters.resolve(kwargs, self._contract)
+        self._values = values
+        for warning in warnings:
+            log.warning(warning)
+        unused = parameters.without_effect(kwargs, values)
+        if unused:
+            log.warning(f"{', '.join(unused)}: nothing of that can be recorded on a CPU.")
+        self._top = Path(values["output_path"]).expanduser().absolute()
+        self._directory = self._top / PROFILER_DIRECTORY
+        self._metadata = Metadata(TOTAL_LIMIT_2_4)
+        self._window: Window | None = None
+        self._windows = 0
+        self._data = bool(values["data_process"])
+        hook()
+        if self._data:
+            pipeline.want()
+        if values["start_profile"]:
+            self._open()
+
+    @property
+    def directory(self) -> Path:
+        """The ``profiler`` directory that the results go to."""
+        return self._directory
+
+    # --- recording
+
+    def start(self) -> None:
+        """Begin to record.
+
+        Raises:
+            RuntimeError: it is recording already, or another profiler is.
+        """
+        if self._window is not None:
+            raise RuntimeError("the profiler has already been started; call stop() first")
+        self._open()
+
+    def stop(self) -> None:
+        """Stop recording; what was recorded is safe on disk.
+
+        Raises:
+            RuntimeError: it is not recording.
+        """
+        if self._window is None:
+            raise RuntimeError("the profiler has not been started; call start() before stop()")
+        window, self._window = self._window, None
+        window.close()
+        if self._metadata.values:
+            rundir.write_json(self._directory / rundir.METADATA_FILE, self._metadata.values, indent=4)
+
+    def _open(self) -> None:
+        if framework.device_target() != "CPU":
+            log.warning(f"the device target is {framework.device_target()}; steplens records what MindSpore runs on the CPU.")
+        self._clear()
+        config = {name: value.value if isinstance(value, ProfilerLevel) else value for name, value in self._values.items()}
+        self._window = Window(
+            self._directory,
+            operators=self._values["op_time"],
+            memory=self._values["profile_memory"],
+            data=self._data,
+            config={"contract": self._contract, **config},
+        )
+        self._windows += 1
+
+    def _clear(self) -> None:
+        """Remove what an earlier profiler left of this rank in the same directory: windows of two runs would be added up."""
+        if self._windows:
+            return
+        rank = framework.rank()
+        raw = self._directory / RAW_DIRECTORY
+        old = [folder for kind in ("window", "pipeline") for folder in raw.glob(f"{kind}_{rank}_*") if not folder.is_symlink()]
+        for folder in old:
+            shutil.rmtree(folder)
+        if old:
+            log.warning(f"{self._directory} holds results already; they are overwritten.")
+
+    # --- results
+
+    def analyse(
+        self, offline_path: str | None = None, pretty: bool = False, step_list: list[int] | None = None, mode: str = _SYNC
+    ) -> None:
+        """Write the results; stops the profiler if it still records.
+
+        Args:
+            offline_path: the directory above ``profiler`` of an earlier run, to analyse that instead.
+            pretty: indent the JSON files.
+            step_list: only these of the recorded steps, counted from 1; they must be consecutive.
+            mode: "sync" waits for the results, "async" lets the training go on.
+
+        Raises:
+            TypeError: ``step_list`` is no list of whole numbers.
+            ValueError: its numbers are not consecutive or do not count from 1.
+            RuntimeError: nothing was recorded, or the analysis failed; the message says why.
+        """
+        if mode not in (_SYNC, _ASYNC):
+            log.warning(f"mode should be 'sync' or 'async', not {mode!r}; 'sync' is used.")
+            mode = _SYNC
+        steps = results.step_list_of(step_list)
+        if offline_path is not None:
+            results.analyse(Path(offline_path), pretty=pretty, step_list=steps, wait=mode == _SYNC)
+            return
+        self._finish()
+        if not self._windows:
+            raise RuntimeError("nothing was recorded: start() was never called")
+        results.analyse(
+            self._directory,
+            pretty=pretty,
+            step_list=steps,
+            data_simplification=self._values.get("data_simplification", False),
+            timeline_limit_mb=self._values["timeline_limit"],
+            wait=mode == _SYNC,
+        )
+
+    def op_analyse(self, op_name: str | list[str], device_id: int | None = None) -> str:
+        """Times of operators by their type, as JSON text: for each shape of inputs occurrences, total and average (us).
+
+        Args:
+            op_name: type of an operator ("Conv2D"), or several.
+            device_id: rank whose data is read; 0 by default.
+
+        Raises:
+            TypeError: an argument is of the wrong type, or ``op_name`` is empty.
+            RuntimeError: nothing was recorded, or no such operator ran.
+        """
+        names = [op_name] if isinstance(op_name, str) else op_name
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+            raise TypeError(f"op_name should be the name of an operator or a list of names, not {op_name!r}")
+        if device_id is not None and type(device_id) is not int:
+            raise TypeError(f"device_id should be a whole number, not {device_id!r}")
+        self._finish()
+        return results.operators(self._directory, names, device_id)
+
+    @classmethod
+    def offline_analyse(
+        cls, path: str, pretty: bool = False, step_list: list[int] | None = None, data_simplification: bool = True
+    ) -> None:
+        """Write the results of data that was recorded earlier, of one rank or of several.
+
+        Args:
+            path: the directory above ``profiler`` (one rank), or above directories that have one each.
+            pretty: indent the JSON files.
+            step_list: only these of the recorded steps, counted from 1; they must be consecutive.
+            data_simplification: remove the raw data once the results are there.
+
+        Raises:
+            TypeError: an argument is of the wrong type.
+            ValueError: the numbers of ``step_list`` are not consecutive or do not count from 1.
+            RuntimeError: there is no data, or some rank's analysis failed; the message says why.
+        """
+        if not isinstance(path, str):
+            raise TypeError(f"path should be a text, not {path!r}")
+        steps = results.step_list_of(step_list)
+        results.analyse(Path(path), pretty=bool(pretty), step_list=steps, data_simplification=bool(data_simplification))
+
+    def _finish(self) -> None:
+        if self._window is not None:
+            self.stop()
+        if self._data:
+            # the data engine cannot start again on this pipeline, so its recording lasts until somebody wants to see it
+            pipeline.finish()
+
+    # --- metadata
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Add a text to ``profiler_metadata.json``; see ``Metadata``."""
+        self._metadata.add(key, value)
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Add a JSON text to ``profiler_metadata.json``; see ``Metadata``."""
+        self._metadata.add_json(key, value)

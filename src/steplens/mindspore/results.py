@@ -1,0 +1,111 @@
+"""Starts the analysis of what was recorded: in a process of its own, waited for or not."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_MODULE = "steplens.mindspore_results"
+
+_running: list[subprocess.Popen[str]] = []
+
+
+def step_list_of(steps: Any) -> list[int] | None:
+    """A checked ``step_list``.
+
+    Raises:
+        TypeError: it is no list of whole numbers.
+        ValueError: its numbers are not consecutive, or do not count from 1.
+    """
+    if steps is None:
+        return None
+    if not isinstance(steps, list) or not all(type(step) is int for step in steps):
+        raise TypeError(f"step_list should be a list of whole numbers, not {steps!r}")
+    if not steps or min(steps) < 1 or sorted(steps) != list(range(min(steps), max(steps) + 1)):
+        raise ValueError(f"step_list should be consecutive numbers that count the recorded steps from 1, not {steps!r}")
+    return sorted(steps)
+
+
+def analyse(
+    path: Path, *, pretty: bool = False, step_list: Sequence[int] | None = None, data_simplification: bool = True,
+    timeline_limit_mb: int | None = None, wait: bool = True, processes: int | None = None,
+) -> None:  # fmt: skip
+    """Write the results of a directory, or of all ranks in it.
+
+    Args:
+        path: the run directory, or one above that.
+        pretty: indent the JSON files.
+        step_list: only these of the recorded steps, counted from 1.
+        data_simplification: remove the raw data once the results are there.
+        timeline_limit_mb: largest size of a timeline, MB.
+        wait: wait for it.
+        processes: how many ranks are analysed at a time.
+
+    Raises:
+        RuntimeError: it failed; the message says why. Never raised when it is not waited for: the reason is then printed at
+            the end of the program.
+    """
+    arguments = ["analyse", str(path)]
+    if pretty:
+        arguments.append("--pretty")
+    if step_list is not None:
+        arguments += ["--steps", ",".join(map(str, step_list))]
+    if not data_simplification:
+        arguments.append("--keep-raw")
+    if timeline_limit_mb is not None:
+        arguments += ["--timeline-limit", str(timeline_limit_mb)]
+    if processes is not None:
+        arguments += ["--processes", str(processes)]
+    process = _start(arguments)
+    if not wait:
+        _running.append(process)
+        return
+    _, problem = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"the analysis of {path} failed: {_reason(problem, process.returncode)}")
+
+
+def operators(path: Path, names: Sequence[str], device: int | None) -> str:
+    """The JSON text of ``op_analyse``.
+
+    Raises:
+        RuntimeError: there are no such operators, or nothing was recorded.
+    """
+    device_arguments = [] if device is None else ["--device", str(device)]
+    process = _start(["operators", str(path), *device_arguments, "--", *names])
+    text, problem = process.communicate()
+    if process.returncode:
+        raise RuntimeError(_reason(problem, process.returncode))
+    json.loads(text)
+    return text.strip()
+
+
+def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "MS_PROFILER_OPTIONS"}
+    return subprocess.Popen(
+        [sys.executable, "-m", _MODULE, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, encoding="utf-8", errors="replace", env=environment,
+    )  # fmt: skip
+
+
+def _reason(problem: str, code: int) -> str:
+    lines = [line for line in problem.splitlines() if line.strip()]
+    return lines[-1].removeprefix("steplens: ") if lines else f"it ended with code {code}"
+
+
+@atexit.register
+def wait_for_all() -> None:
+    """Wait for every analysis that runs beside the training, and say which failed."""
+    from steplens.collect import log
+
+    while _running:
+        process = _running.pop()
+        _, problem = process.communicate()
+        if process.returncode:
+            log.error(f"the analysis beside the training failed: {_reason(problem, process.returncode)}")

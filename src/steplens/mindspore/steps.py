@@ -1,0 +1,258 @@
+"""Where a step begins and ends, which MindSpore does not tell on a CPU.
+
+Three sources, the first one that speaks counts: calls of ``step()``; the callbacks of ``Model.train``; the data pipeline's
+iterator, where a step lasts from asking for its batch to asking for the next one. Eager work is waited for at every border
+while a window is open, so that every launch lies in the step that made it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from steplens.mindspore import framework
+
+MANUAL = "step()"
+MODEL = "Model.train"
+ITERATOR = "the data pipeline's iterator"
+
+
+class Steps:
+    """The steps of the process, and those of the window that is open.
+
+    Attributes:
+        number: the step that runs, counted from 1; 0 before the first.
+        recorded: rows of number, start and end (Unix ns) of the window's finished steps.
+        waits: rows of number, start and end (Unix ns): the loop waited for the data of that step.
+        partial: numbers of the window's steps that it holds a part of.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.source = ""
+        self.tid = 0
+        self.recorded: list[list[int]] = []
+        self.waits: list[list[int]] = []
+        self.partial: list[int] = []
+        self._open = False
+        self._running = False
+        self._start_ns = 0
+        self._window_ns = 0
+        self._asked_ns = 0
+        self._main: weakref.ref[Any] | None = None
+        self._training = threading.local()
+
+    # --- the window
+
+    def open_window(self, begin_ns: int) -> None:
+        """A window opens; a step that runs is in it from here on."""
+        self.recorded, self.waits, self.partial = [], [], []
+        self.tid = threading.get_native_id()
+        self._open, self._window_ns = True, begin_ns
+        if self._running:
+            self._start_ns = begin_ns
+            if not getattr(self._training, "beginning", False):
+                self.partial.append(self.number)
+
+    def close_window(self) -> None:
+        """The window closes; a step that runs ends in it. Eager work has been waited for."""
+        if self._running:
+            self._record(time.time_ns())
+            if not getattr(self._training, "ending", False) and self.number not in self.partial:
+                self.partial.append(self.number)
+            # the same step may go on into another window, from there on
+            self._start_ns = time.time_ns()
+        self._open = False
+
+    def _record(self, end_ns: int) -> None:
+        if self._open:
+            self.recorded.append([self.number, self._start_ns, end_ns])
+
+    def _end(self) -> int:
+        """End the step that runs, if any; gives the time of the border."""
+        if self._open:
+            framework.synchronise()
+        now = time.time_ns()
+        if self._running:
+            self._record(now)
+            self._running = False
+        return now
+
+    # --- step()
+
+    def manual(self, number: int) -> None:
+        """``step()`` was called: the step before ends, step ``number`` begins."""
+        if self.source != MANUAL:
+            self.source = MANUAL
+            if self._open:
+                # what the iterator or Model told so far lies within this first step
+                self.recorded.clear()
+                self.partial.clear()
+                self._start_ns, self._running = self._window_ns, True
+            self.number = number - 1
+        now = self._end()
+        self.number, self._start_ns, self._running = number, now, True
+
+    def begin_manual(self, number: int, begin_ns: int) -> None:
+        """A window of an object that steps by ``step()`` opens with step ``number``."""
+        self.source, self.number, self._start_ns, self._running = MANUAL, number, begin_ns, True
+        self.partial.clear()
+
+    def pause(self) -> None:
+        """The window that is about to close ends at the border; the step behind it is in none."""
+        self._running = False
+
+    def end_manual(self) -> None:
+        """Nobody calls ``step()`` any more; other sources may speak again."""
+        if self.source == MANUAL:
+            self.source, self._running = "", False
+
+    # --- Model.train
+
+    def model_begins(self, number: int) -> None:
+        """``on_train_step_begin``: the step began when its data was asked for."""
+        if self.source == MANUAL:
+            return
+        if self.source != MODEL:
+            self.source = MODEL
+            if not self._running:
+                self._start_ns = time.time_ns()
+        elif not self._running:
+            self._start_ns = self._asked_ns or time.time_ns()
+        self.number, self._running, self._asked_ns = number, True, 0
+        if self._open and self.waits and self.waits[-1][1] >= self._start_ns:
+            self.waits[-1][0] = number
+
+    def model_ends(self) -> None:
+        """``on_train_step_end``."""
+        if self.source == MODEL:
+            self._end()
+
+    def model_trained(self) -> None:
+        """``on_train_end``: loops of the script's own may follow."""
+        if self.source == MODEL:
+            self.source, self._running, self._main = "", False, None
+
+    # --- the iterator
+
+    def asks(self, iterator: Any) -> int:
+        """The loop asks for a batch; gives the time."""
+        if self.source == MANUAL:
+            return time.time_ns()
+        if self.source == MODEL:
+            now = time.time_ns()
+            if not self._running:
+                self._asked_ns = now
+            return now
+        main = self._main() if self._main is not None else None
+        if main is None:
+            self._main = weakref.ref(iterator)
+        elif main is not iterator:
+            return time.time_ns()
+        return self._end()
+
+    def has(self, iterator: Any, asked_ns: int) -> None:
+        """The loop has its batch."""
+        now = time.time_ns()
+        if self.source != MANUAL and self.source != MODEL:
+            main = self._main() if self._main is not None else None
+            if main is not iterator:
+                return
+            self.source = ITERATOR
+            self.number += 1
+            self._start_ns, self._running = asked_ns, True
+        if self._open:
+            self.waits.append([self.number, asked_ns, now])
+
+    def exhausted(self, iterator: Any) -> None:
+        """There was no batch left."""
+        self._asked_ns = 0
+        if self._main is not None and self._main() is iterator:
+            self._main = None
+
+    # --- what is being called
+
+    def in_callbacks(self, name: str, value: bool) -> None:
+        """Whether the callbacks of the beginning (``beginning``) or the end (``ending``) of a step of Model run."""
+        setattr(self._training, name, value)
+
+
+steps = Steps()
+_hooked = False
+
+
+def hook() -> None:
+    """Listen to iterators and to ``Model``'s callbacks; once per process."""
+    global _hooked
+    if _hooked:
+        return
+    _hooked = True
+    _hook_iterators()
+    _hook_callbacks()
+
+
+def _hook_iterators() -> None:
+    from steplens.mindspore.pipeline import pipeline
+
+    iterator = framework.iterator_class()
+    create, following, stop = iterator.__init__, iterator.__next__, iterator.stop
+
+    @functools.wraps(create)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        pipeline.before_iterator()
+        create(self, *args, **kwargs)
+        pipeline.after_iterator(self)
+
+    @functools.wraps(following)
+    def __next__(self: Any) -> Any:
+        asked_ns = steps.asks(self)
+        try:
+            batch = following(self)
+        except StopIteration:
+            steps.exhausted(self)
+            raise
+        steps.has(self, asked_ns)
+        return batch
+
+    @functools.wraps(stop)
+    def stop_(self: Any) -> None:
+        pipeline.before_stop(self)
+        stop(self)
+
+    iterator.__init__, iterator.__next__, iterator.stop = __init__, __next__, stop_
+
+
+def _hook_callbacks() -> None:
+    manager = framework.callback_manager_class()
+    if manager is None:
+        return
+
+    def around(name: str, before: Callable[[Any], None], after: Callable[[], None], word: str) -> None:
+        original = getattr(manager, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def called(self: Any, run_context: Any) -> Any:
+            before(run_context)
+            steps.in_callbacks(word, True)
+            try:
+                return original(self, run_context)
+            finally:
+                steps.in_callbacks(word, False)
+                after()
+
+        setattr(manager, name, called)
+
+    around("on_train_step_begin", _model_begins, lambda: None, "beginning")
+    around("on_train_step_end", lambda context: framework.synchronise(), steps.model_ends, "ending")
+    around("on_train_end", lambda context: None, steps.model_trained, "leaving")
+
+
+def _model_begins(context: Any) -> None:
+    number = getattr(context.original_args(), "cur_step_num", None)
+    steps.model_begins(number if isinstance(number, int) and number > 0 else steps.number + 1)

@@ -1,0 +1,166 @@
+"""One window: from opening MindSpore's profiler of operators to its files and ``window.json`` in a folder of their own.
+
+MindSpore has one such profiler per process, so one window is open at a time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect import log
+from steplens.mindspore import framework
+from steplens.mindspore.pipeline import pipeline
+from steplens.mindspore.steps import hook, steps
+
+RAW_DIRECTORY = "FRAMEWORK"
+WINDOW_FILE = "window.json"
+
+_lock = threading.RLock()
+_open: Window | None = None
+
+
+class Window:
+    """A window that records.
+
+    Args:
+        run: the run directory; the window's folder is made in its ``FRAMEWORK``.
+        operators: record every launch of an operator.
+        memory: record the memory pool.
+        data: record the data pipeline.
+        config: what to write down of the profiler's options.
+        wants_marks: whether marks of a domain are kept.
+
+    Raises:
+        RuntimeError: another window is open, or MindSpore cannot record.
+        OSError: the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        *,
+        operators: bool = True,
+        memory: bool = False,
+        data: bool = False,
+        config: Mapping[str, Any] | None = None,
+        wants_marks: Callable[[str], bool] = lambda domain: True,
+    ) -> None:
+        global _open
+        with _lock:
+            if _open is not None:
+                raise RuntimeError("another profiler is recording in this process; stop it first")
+            self._profiler: Any = framework.operator_profiler() if operators else None
+            hook()
+            self.run = run
+            self._data = data
+            self._marks: list[list[Any]] = []
+            self.wants_marks = wants_marks
+            rank = framework.rank()
+            raw = rundir.make_directory(run / RAW_DIRECTORY)
+            count = 0
+            while (folder := raw / f"window_{rank}_{count}").exists():
+                count += 1
+            self.path = rundir.make_directory(folder)
+            self._state: dict[str, Any] = {
+                "state": "recording",
+                "pid": os.getpid(),
+                "hostname": socket.gethostname(),
+                "rank": rank,
+                "world_size": framework.world_size(),
+                "operators": operators,
+                "memory": memory,
+                "context_mode": framework.mode(),
+                "ms_version": framework.version(),
+                "steplens_version": sys.modules["steplens"].__version__,
+                "config": dict(config or {}),
+            }
+            self._begin(operators, memory)
+            _open = self
+
+    def _begin(self, operators: bool, memory: bool) -> None:
+        if steps.number:
+            # work that is still on its way began before; a script that has not run a step may still choose its device
+            framework.synchronise()
+        begin_ns = time.time_ns()
+        self._state["begin_ns"] = begin_ns
+        rundir.write_json(self.path / WINDOW_FILE, self._state)
+        if operators:
+            self._profiler.init(str(self.path.absolute()))
+            self._profiler.step_profiling_enable(True)
+            self._profiler.enable_op_time()
+            if memory:
+                self._profiler.enable_profile_memory()
+        if self._data:
+            pipeline.window_opens(self.path.parent)
+        steps.open_window(begin_ns)
+
+    def mark(self, row: list[Any]) -> None:
+        """Keep a mark: domain, message, start and end (Unix ns), thread."""
+        self._marks.append(row)
+
+    def close(self) -> Path:
+        """Close the window and write everything it recorded; gives its folder.
+
+        Raises:
+            OSError: something could not be written.
+        """
+        global _open
+        with _lock:
+            if _open is not self:
+                return self.path
+            framework.synchronise()
+            steps.close_window()
+            try:
+                if self._profiler is not None:
+                    self._profiler.stop()
+            finally:
+                _open = None
+            if self._data:
+                pipeline.window_closes()
+            self._state.update(
+                state="collected",
+                end_ns=time.time_ns(),
+                context_mode=framework.mode(),
+                tid=steps.tid,
+                step_source=steps.source,
+                steps=steps.recorded,
+                partial_steps=steps.partial,
+                waits=steps.waits,
+                marks=self._marks,
+            )
+            self._state["health"] = [
+                {"check": "missing_data_pipeline", "severity": "warning", "count": 1, "message": problem, "unsafe": "step phases"}
+                for problem in (pipeline.problems() if self._data else [])
+            ]
+            for file in self.path.iterdir():
+                file.chmod(rundir.FILE_MODE)
+            rundir.write_json(self.path / WINDOW_FILE, self._state)
+            return self.path
+
+
+def open_window() -> Window | None:
+    """The window that is open in this process."""
+    return _open
+
+
+@atexit.register
+def _at_exit() -> None:
+    window = _open
+    if window is None or window._state["pid"] != os.getpid():
+        return
+    try:
+        window.close()
+        log.warning(
+            f"the profiler was not stopped; what it recorded up to here is in {window.run}, steplens analyse makes results of it."
+        )
+    except Exception as error:
+        log.failed("closing the window at the end of the program", error)
