@@ -8,8 +8,8 @@ people), the generation of a collection, the address, size, thread and operator 
 allocator's totals after each event, and pairs of allocation and release with the operator's name), the peer of a
 point-to-point operation, or arrows that no other table implies.
 
-The text files do not hold the details of a collective's inner tasks in a form that is read back, a group's own name where
-communication.json has its number, the elapsed times of collectives whose library measured nothing, or sizes of copies.
+The text files do not hold a group's own name where communication.json has its number, the elapsed times of collectives whose
+library measured nothing, sizes of copies, or RDMA types of a collective's inner tasks.
 
 The database does not hold wait times (its readers compute them from the gaps between tasks), callers of Python calls (they
 follow from the times), streams of collectives without tasks of their own, names of a GPU's copies, layers of a GPU's runtime
@@ -150,6 +150,23 @@ def measured(trace: Trace) -> list[tuple[Any, ...]]:
     return sorted((start, name, round(value, 6)) for value, name, start in joined.select("value", "name", "start_ns").iter_rows())
 
 
+INNER = ("taskType", "planeId", "notifyId", "srcRank", "dstRank", "transportType", "size", "dataType", "linkType")
+#: the largest number of 64 bits means none in a text, that of 63 bits in a database
+NO_NOTIFY = {str((1 << 64) - 1): None, str((1 << 63) - 1): None}
+
+
+def inner_tasks(trace: Trace) -> list[tuple[Any, ...]]:
+    """What is known of the tasks that collectives consist of, by the task's start."""
+    details = trace.source_table("COMMUNICATION_TASK_INFO")
+    if details is None:
+        return []
+    starts = dict(trace.required("kernels").select("id", "start_ns").collect().iter_rows())
+    return sorted(
+        (starts[int(row["kernel"])], *(NO_NOTIFY.get(row[column], row[column]) or "" for column in INNER))
+        for row in details.iter_rows(named=True)
+    )
+
+
 @pytest.mark.parametrize("export", [TEXT, DATABASE])
 def test_a_hand_built_ascend_run(reread: Callable[..., Trace], export: str) -> None:
     source = ascend_run()
@@ -168,6 +185,7 @@ def test_a_hand_built_ascend_run(reread: Callable[..., Trace], export: str) -> N
     compared = assert_same(source, found, export, without=without)
     assert compared == set(COLUMNS) - {"allocations", "communication_matrix"}
     assert measured(found) == measured(source)
+    assert inner_tasks(found) == inner_tasks(source) != []
     # what was derived once stays as it is: the second generation has the same selection and pairs
     again = reread(found, export)
     assert assert_same(found, again, export) == compared | {"allocations", "communication_matrix"}
@@ -250,3 +268,7 @@ def test_a_recorded_ascend_run(reread: Callable[..., Trace], sample: str, export
     compared = assert_same(source, found, export, without=without)
     assert compared >= {"ops", "python", "task_queue", "kernels", "communication", "memory", "allocations", "steps"}
     assert measured(found) == measured(source)
+    # at Level0 nothing is known of a collective's tasks but that they are its own, which only a database says
+    known = inner_tasks(source)
+    assert level == "Level0" or inner_tasks(found) == known
+    assert (len(known) > 200) == (level != "Level0")

@@ -20,6 +20,7 @@ from steplens.readers import ascend_communication, ascend_csv, msprof_command
 from steplens.readers.analysis_db import read_analysis
 from steplens.readers.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend_link import through_queue
+from steplens.readers.ascend_planes import with_inner_tasks
 from steplens.readers.ascend_text import with_groups
 from steplens.readers.ascend_timeline import read_timeline
 from steplens.readers.cann_db import read_cann
@@ -290,6 +291,7 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
         except InputError as error:
             health.add("unreadable_file", ERROR, 1, f"{error.path.name} {error.problem}", EVERYTHING)
     _add_tables(tables, prof, kernel_list, health)
+    tables = with_inner_tasks(tables)
     _add_communication(tables, prof, health)
     for name in ("memory", "allocations"):
         if name in tables and "component" in tables[name].columns:

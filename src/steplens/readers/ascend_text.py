@@ -20,6 +20,7 @@ from steplens.readers import ascend_csv
 from steplens.readers.ascend_communication import read_communication, read_communication_matrix
 from steplens.readers.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend_link import through_queue
+from steplens.readers.ascend_planes import with_inner_tasks
 from steplens.readers.ascend_timeline import read_timeline
 from steplens.readers.kineto import meta_frame
 from steplens.readers.run_directory import read_json
@@ -102,7 +103,7 @@ def read_timeline_trace(path: Path) -> Trace:
         InputError: it cannot be read or holds no event.
     """
     health = HealthLog()
-    tables = _linked(read_timeline([path], health))
+    tables = with_inner_tasks(_linked(read_timeline([path], health)))
     _require_events(tables, path)
     tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta")])
     return build_trace(path, tables, health, cpu_is_device=_is_cpu_run(tables))
@@ -121,6 +122,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if (output_folder / KERNELS).is_file():
         details, metrics = ascend_csv.read_kernel_details([output_folder / KERNELS], health, base_ns=base_ns)
         tables = with_kernel_list(tables, details, metrics, health)
+    tables = with_inner_tasks(tables)
     tables.update(_memory(output_folder, base_ns, health))
     _add(tables, "counters", output_folder / _MODULE_MEMORY, health, base_ns=base_ns)
     for name, read_rows in _HANDED_ON.items():

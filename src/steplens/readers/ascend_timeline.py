@@ -200,11 +200,14 @@ class _Timeline:
     def device(self) -> DeviceEvents:
         """Events of the devices, and the arrows that end there."""
         groups = {key: name for key, name in self._columns.thread_names.items() if key[0] in self.devices and "Group" in name}
+        numbered = {key: re.fullmatch(r"Plane (\d{1,9})", name) for key, name in self._columns.thread_names.items()}
+        planes = {key: int(number[1]) for key, number in numbered.items() if key[0] in self.devices and number}
         return DeviceEvents(
             hardware=self._on_device(HARDWARE),
             communication=self._on_device(_COMMUNICATION[0]),
             overlap=self._on_device(OVERLAP),
             groups=groups,
+            planes=planes,
             # the calls' process may have been pruned and have lost its name
             launches=self._own_pids(self._frame(self._columns.starts.get("HostToDevice", []))),
             launched=self._frame(self._columns.ends.get("HostToDevice", [])),

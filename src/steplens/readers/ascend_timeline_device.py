@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from steplens.readers.ascend_planes import with_details
 from steplens.readers.ascend_timeline_host import paired
 from steplens.trace.device_work import with_kind
 from steplens.trace.health import COMMUNICATION_VOLUME, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
@@ -71,6 +72,7 @@ class DeviceEvents:
         communication: communication operations and their parts, with ``device``.
         overlap: the lanes of the overlap analysis, with ``device``.
         groups: (process id, thread id) -> name of a lane of communication operations.
+        planes: (process id, thread id) -> number of a plane, on which parts of these operations are.
         launches: starts of the arrows from runtime calls to device tasks (process ids of the OS).
         launched: their ends.
         operators: starts of the arrows from framework operators to device tasks.
@@ -83,6 +85,7 @@ class DeviceEvents:
     communication: pl.DataFrame
     overlap: pl.DataFrame
     groups: dict[tuple[int, int], str]
+    planes: dict[tuple[int, int], int]
     launches: pl.DataFrame
     launched: pl.DataFrame
     operators: pl.DataFrame
@@ -95,10 +98,11 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
     """``kernels`` and ``communication`` of a timeline; every communication operation is a row of both, except a CPU's.
 
     The parts of an operation (waits, reductions, copies on its planes) appear twice in a timeline, as such and as tasks
-    of the hardware; the latter are kept.
+    of the hardware; the latter are kept, with what the former tell of them.
     """
     operations = _operations(found)
     tasks = _tasks(found)
+    tasks = with_details(tasks, found.communication, found.planes)
     launches = _launch_points(found, health)
     if tasks.height:
         tasks = _snapped(_launched(tasks, launches), found.overlap, _COMPUTING)

@@ -50,6 +50,15 @@ class DurationArgs(
         "event": "event_type",
         "event_old": "Event Type",
         "domain_old": "Domain",
+        "notify": "notify_id",
+        "inner_type": "task type",
+        "inner_task_id": "task id",
+        "inner_context": "context id",
+        "source_rank": "src rank",
+        "destination_rank": "dst rank",
+        "transport": "transport type",
+        "inner_data_type": "data type",
+        "link": "link type",
     },
 ):
     """The members of ``args`` that steplens uses from an event with a duration.
@@ -88,6 +97,15 @@ class DurationArgs(
     event_old: Any = None
     domain: Any = None
     domain_old: Any = None
+    notify: Any = None
+    inner_type: Any = None
+    inner_task_id: Any = None
+    inner_context: Any = None
+    source_rank: Any = None
+    destination_rank: Any = None
+    transport: Any = None
+    inner_data_type: Any = None
+    link: Any = None
 
 
 class MetadataArgs(msgspec.Struct, gc=False):
@@ -163,10 +181,17 @@ _ANY_DECODER = msgspec.json.Decoder(float_hook=str)
 INTEGERS = (
     "connection_id", "physical_stream", "stream", "task", "subtask", "model", "sequence", "forward_tid", "flops", "python_id",
     "python_parent", "python_module", "correlation_id", "elements", "bytes", "ranks",
+    "inner_task_id", "inner_context", "source_rank", "destination_rank",
+)  # fmt: skip
+#: of the parts of collectives, on the planes below a group
+_PART_MEMBERS = (
+    "notify", "inner_type", "inner_task_id", "inner_context", "source_rank", "destination_rank", "transport", "inner_data_type",
+    "link",
 )  # fmt: skip
 DEVICE_MEMBERS = (
     "connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model", "level", "elements", "data_type",
     "alg_type", "bytes", "kind", "group", "ranks", "event", "event_old", "domain", "domain_old",
+    *_PART_MEMBERS,
 )  # fmt: skip
 #: members of events with a category; those without one have some of DEVICE_MEMBERS
 MEMBERS: dict[str, tuple[str, ...]] = {
