@@ -15,7 +15,7 @@ from steplens.readers.kineto_structs import LaunchArgs
 from steplens.readers.kineto_tables import absolute
 from steplens.trace.checks import launches_device_work
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
-from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
+from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
 
 #: measured values of a device task in Kineto's order, and the member of ``LaunchArgs`` that has them; the last one
 #: differs from task to task
@@ -62,6 +62,9 @@ def device_tables(
     ranges = absolute(columns.take("device_ranges"), base_ns, lanes=False)
     tasks = absolute(columns.take("tasks"), base_ns, lanes=False)
     collectives = absolute(columns.take("collectives"), base_ns)
+    if _cpu_is_device(members):
+        # they repeat what the operator calls say, which their own rule makes the CPU's tasks
+        tasks, collectives = tasks.clear(), collectives.clear()
     if calls.height:
         calls = calls.with_columns(external_id=_meaningful("external_id"))
     if tasks.height:
@@ -103,6 +106,13 @@ def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log
 def _meaningful(column: str) -> pl.Expr:
     """External ids, null where an event has its own correlation instead, as old versions of Kineto wrote it."""
     return pl.when(pl.col(column) != pl.col("correlation")).then(pl.col(column))
+
+
+def _cpu_is_device(members: dict[str, Any]) -> bool:
+    """Whether the file says that its only devices are CPUs: steplens writes their tasks as kernels, for other tools."""
+    devices = members.get("deviceProperties")
+    named = [device.get("name") if isinstance(device, dict) else None for device in devices] if isinstance(devices, list) else []
+    return bool(named) and all(name == CORE_CPU for name in named)
 
 
 def _core(calls: pl.DataFrame, members: dict[str, Any]) -> str:
