@@ -173,7 +173,7 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     if not tasks.height:
         return
     tables["kernels"] = tasks
-    communication = cpu_device.cpu_communication(ops)
+    communication = cpu_device.cpu_communication(ops, tables.get("meta"))
     if "communication" not in tables and communication.height:
         tables["communication"] = communication
 

@@ -9,6 +9,7 @@ spend themselves is host time, as it is on an accelerator.
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -17,6 +18,8 @@ import polars as pl
 from steplens.trace.nesting import Int64Array, Nesting
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
 
+#: the group of a job that made no other
+DEFAULT_GROUP = "default_group"
 _ENGINE_PREFIX = "autograd::engine::"
 _COMMUNICATION = r"^(gloo|mpi|ucc):"
 
@@ -59,12 +62,35 @@ def cpu_tasks(ops: pl.DataFrame, nesting: Nesting, self_ns: Int64Array) -> pl.Da
     )
 
 
-def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
+def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
+    """Name and size of the process group of every communication operation; None where it is not known.
+
+    Gloo, MPI and UCC do not record the group. It is certain where the job has one group alone; among several it stays open.
+
+    Args:
+        meta: rows of ``meta``; ``distributedInfo`` lists the groups of the rank.
+    """
+    rows = meta.filter(pl.col("key").cast(pl.String) == "distributedInfo")["value"].to_list() if meta is not None else []
+    try:
+        job = json.loads(rows[0]) if rows else None
+    except (ValueError, RecursionError):
+        job = None
+    groups = job.get("pg_config") if isinstance(job, dict) else None
+    if not isinstance(groups, list) or not groups:
+        return DEFAULT_GROUP, None
+    if len(groups) > 1:
+        return None, None
+    size = groups[0].get("pg_size") if isinstance(groups[0], dict) else None
+    return DEFAULT_GROUP, size if type(size) is int and 0 < size < 1 << 31 else None
+
+
+def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl.DataFrame:
     """Collectives and point-to-point operations that the CPU runs itself (gloo, MPI, UCC), as ``communication`` rows.
 
-    Size and type are those of the tensors given to the operation, where their shapes were recorded. The libraries do not
-    say which process group an operation belongs to.
+    Size and type are those of the tensors given to the operation, where their shapes were recorded; the group is that of
+    ``only_group``.
     """
+    group, ranks = only_group(meta)
     name = pl.col("name").cast(pl.String)
     known = set(ops.columns)
     operation = name.str.replace(_COMMUNICATION, "").str.replace_all("_", "").str.replace("^recv", "receive")
@@ -88,7 +114,8 @@ def cpu_communication(ops: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit(COLLECTIVE))
         .cast(NAME),
         operation=pl.col("operation").cast(NAME),
-        group=pl.lit("default_group", dtype=NAME),
+        group=pl.lit(group, dtype=NAME),
+        ranks=pl.lit(ranks, dtype=pl.Int32),
         elements="elements",
         bytes=pl.col("elements") * pl.col("dtype").replace_strict(_TYPE_BYTES, default=None, return_dtype=pl.Int64),
         dtype=pl.col("dtype").cast(NAME),

@@ -102,7 +102,7 @@ def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:
         start, end = first_ns, max(_last_event_ns(output), first_ns)
     file.rows("SESSION_TIME_INFO", [(start, end)])
     # without a host the clients leave out the map of ranks and devices
-    host = meta.get("hostname") or _UNKNOWN_HOST
+    host = meta.get("hostname") or meta.get("host_name") or _UNKNOWN_HOST
     file.rows("HOST_INFO", [(str(meta.get("host_uid") or host), str(host))])
     used = used_devices(trace)
     products = devices.product_names(trace)

@@ -46,6 +46,8 @@ _KERNEL_TYPES = {
 
 #: what the clients look for to find copies
 _MEMCPY = "MEMCPY_ASYNC"
+#: the operator that copies, where the CPU is the device
+_CPU_COPY = "aten::copy_"
 #: parts of a copy's name or type -> where it goes
 _DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 3, "ptop": 3, "htoh": 0}
 
@@ -66,8 +68,8 @@ _SHAPES = {"inputShapes": "input_shapes", "outputShapes": "output_shapes"}
 def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
     """TASK, one row per task of the hardware, COMPUTE_TASK_INFO for those that compute, MEMCPY_INFO, TASK_PMU_INFO.
 
-    A task that does not compute has its name as its type; the copies of a GPU are called as those of an NPU, and
-    MEMCPY_INFO says what they do.
+    A task that does not compute has its name as its type; the copies of a GPU and of the CPU are called as those of an NPU,
+    and MEMCPY_INFO says what those of a GPU do. A copy on the CPU computes as well: the operator runs on the cores.
     """
     trace = output.trace
     npu = device_kind(trace) == NPU
@@ -109,7 +111,9 @@ def _task_type(trace: Trace, npu: bool) -> pl.Expr:
     if inner is not None:
         named_by_scheduler |= pl.col("id").is_in(inner["kernel"].implode())
     return (
-        pl.when(kind.is_null() | (kind == KIND_COMPUTE))
+        pl.when((core == CORE_CPU) & (name == _CPU_COPY))
+        .then(pl.lit(_MEMCPY))
+        .when(kind.is_null() | (kind == KIND_COMPUTE))
         .then(computes if npu else core)
         .when(named_by_scheduler)
         .then(recorded)
