@@ -34,7 +34,8 @@ from steplens.trace.trace import Trace
 from steplens.writers.metrics import metric_rows
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
-from .ascend import ascend_run
+from .ascend import ascend_run, ns
+from .builder import MAIN, PID
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -192,6 +193,23 @@ def test_a_hand_built_ascend_run(reread: Callable[..., Trace], export: str) -> N
     links = rows(found, "communication_matrix", COLUMNS["communication_matrix"])
     selected = {(row["name"], row["selection"], row["bandwidth_gbps"]) for row in links}
     assert ("allreduce", "total", 10.6667) in selected
+
+
+@pytest.mark.parametrize("export", [TEXT, DATABASE])
+def test_calls_of_the_operating_system(reread: Callable[..., Trace], tmp_path: Path, export: str) -> None:
+    calls = ascend_run().required("api").collect().to_dicts()
+    of_system = [
+        {"name": name, "layer": "os_runtime", "start_ns": ns(at), "end_ns": ns(at + 0.5), "pid": PID, "tid": MAIN}
+        for name, at in (("read", 60), ("futex", 70))
+    ]
+    source = ascend_run(api=[*calls, *of_system])
+    found = reread(source, export)
+    assert rows(found, "api", COLUMNS["api"]) == rows(source, "api", COLUMNS["api"])
+    if export == TEXT:
+        folder = tmp_path / f"{export}{rundir.RUN_SUFFIX}" / rundir.OUTPUT_DIRECTORY
+        events = json.loads((folder / "trace_view.json").read_bytes())
+        (process,) = (event for event in events if event.get("args", {}).get("name") == "OS Runtime API")
+        assert [event["name"] for event in events if event["pid"] == process["pid"] and event["ph"] == "X"] == ["read", "futex"]
 
 
 def test_text_and_database_lead_to_the_same_tables(reread: Callable[..., Trace]) -> None:

@@ -207,7 +207,12 @@ CATEGORIES = tuple(MEMBERS)
 _TASK_MEMBERS = ("connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model")
 _CALL_MEMBERS = ("connection_id", "level")
 #: of processes whose name is known when their first event comes, which saves looking for the rest
-PROCESS_MEMBERS = {"Ascend Hardware": _TASK_MEMBERS, "CANN": _CALL_MEMBERS, "Overlap Analysis": ()}
+PROCESS_MEMBERS = {
+    "Ascend Hardware": _TASK_MEMBERS,
+    "CANN": _CALL_MEMBERS,
+    "OS Runtime API": _CALL_MEMBERS,
+    "Overlap Analysis": (),
+}
 
 _NO_CONTROLS = dict.fromkeys(range(32), " ")
 

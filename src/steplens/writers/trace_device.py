@@ -34,8 +34,13 @@ FREE = "Free"
 OVERLAP_LANES = ("Computing", "Communication", "Communication(Not Overlapped)", FREE)
 
 _CANN_SORT = 7
+_OS_SORT = 13
 _HARDWARE_SORT = 14
 _OVERLAP_SORT = 31
+
+#: calls of the operating system are a process of their own
+_OS_PROCESS = "OS Runtime API"
+_OS_LAYER = "os_runtime"
 
 #: place of the process of each group of counters; the others come behind everything
 _COUNTER_SORTS = {
@@ -85,9 +90,28 @@ def _runtime_calls(view: View) -> None:
     calls = view.trace.api
     if calls is None or calls.is_empty() or view.output.level in (LEVEL_NONE, LEVEL0):
         return
-    pid = view.device_pid(_CANN_SORT, HOST)
     calls = calls.with_columns(pl.col("tid").fill_null(0))
-    view.metadata(process(pid, "CANN", "CPU", _CANN_SORT))
+    of_system = pl.col("layer").cast(pl.String).eq_missing(_OS_LAYER)
+    _write_calls(view, calls.filter(of_system), _OS_PROCESS, _OS_SORT)
+    calls = calls.filter(~of_system)
+    pid = _write_calls(view, calls, "CANN", _CANN_SORT)
+    known = calls.lazy().drop_nulls("correlation")
+    # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
+    first = (
+        known.sort(pl.col("layer").cast(pl.String) != "node", maintain_order=True)
+        .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
+        .unique("correlation", keep="first", maintain_order=True)
+    )
+    pairs = _targets(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
+    _to_device(view, pairs.with_row_index("id", 1).collect(), "HostToDevice", "HostToDevice")
+
+
+def _write_calls(view: View, calls: pl.DataFrame, name: str, sort: int) -> int:
+    """A process of runtime calls; returns its id."""
+    pid = view.device_pid(sort, HOST)
+    if calls.is_empty():
+        return pid
+    view.metadata(process(pid, name, "CPU", sort))
     for tid in calls["tid"].unique().sort():
         view.metadata(thread(pid, tid, f"Thread {tid}"))
     prefix = pl.col("layer").cast(pl.String).replace_strict(_CALL_PREFIXES, default="", return_dtype=pl.String)
@@ -108,15 +132,7 @@ def _runtime_calls(view: View) -> None:
         number_argument("connection_id", "correlation", calls),
         "}}",
     )
-    known = calls.lazy().drop_nulls("correlation")
-    # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
-    first = (
-        known.sort(pl.col("layer").cast(pl.String) != "node", maintain_order=True)
-        .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
-        .unique("correlation", keep="first", maintain_order=True)
-    )
-    pairs = _targets(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
-    _to_device(view, pairs.with_row_index("id", 1).collect(), "HostToDevice", "HostToDevice")
+    return pid
 
 
 def _device_tasks(view: View) -> None:
