@@ -9,6 +9,7 @@ involve two options (``aic_metrics`` needs a profiler level, ``mstx_domain_*`` n
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -145,6 +146,12 @@ def _optional_text(option: Option, value: Any) -> Accepted:
     return None, f"Parameter {option.name} should be a string, reset it to {option.default}."
 
 
+def _folder(option: Option, value: Any) -> Accepted:
+    if isinstance(value, str) and value and "\0" not in value:
+        return value, ""
+    return option.default, f"Parameter {option.name} should be a path, reset it to {option.default}."
+
+
 def _member(kind: type[_Text], value: Any) -> _Text | None:
     """The member of ``kind`` that ``value`` means: a member, its string, or its name as configuration files have it."""
     try:
@@ -194,6 +201,31 @@ def _threshold(option: Option, value: Any) -> Accepted:
     return float(value), ""
 
 
+def _count(option: Option, value: Any) -> Accepted:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value, ""
+    return option.default, f"Parameter {option.name} should be an integer not smaller than 1, reset it to {option.default}."
+
+
+def _limit(option: Option, value: Any) -> Accepted:
+    whole = option.type == "int"
+    if value is None:
+        return None, ""
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not math.isfinite(value) or value <= 0:
+        kind = "an integer" if whole else "a number"
+        return None, f"Parameter {option.name} should be {kind} larger than 0, reset it to None."
+    return (int(value) if whole else float(value)), ""
+
+
+def _signal(option: Option, value: Any) -> Accepted:
+    if value is None:
+        return None, ""
+    try:
+        return signal.Signals(value), ""
+    except ValueError:
+        return option.default, f"Parameter {option.name} should be a signal or None, reset it to {option.default.name}."
+
+
 def _domains(option: Option, value: Any) -> Accepted:
     if value is None:
         return [], ""
@@ -228,6 +260,7 @@ PROFILE = "profile"
 SCHEDULE = "schedule"
 EXPERIMENTAL = "experimental_config"
 HANDLER = "trace_handler"
+BLACK_BOX = "black_box"
 
 _ACTIVITY_NAMES = tuple(ProfilerActivity.__members__)
 
@@ -254,6 +287,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("execution_trace_observer", PROFILE, "callable", None, "Observer started and stopped with us.", _any, cli=False),
     Option("custom_trace_id_callback", PROFILE, "callable", None, "Returns the trace id of a window.", _callable, cli=False),
     Option("use_cuda", PROFILE, "bool", None, "Deprecated: use activities.", _optional_boolean, cli=False),
+    Option("max_seconds", PROFILE, "float", None, "End a window before it records longer than this.", _limit),
+    Option("max_bytes", PROFILE, "int", None, "End a window before its trace becomes larger than about this.", _limit),
+    Option("max_overhead", PROFILE, "float", None, "End a window whose steps take this share longer, such as 0.2.", _limit),
+    Option("show_plan", PROFILE, "bool", False, "Print which steps are recorded and how large that becomes.", _boolean),
     Option("wait", SCHEDULE, "int", 0, "Steps to skip at the start of every cycle.", _number_of_steps),
     Option("active", SCHEDULE, "int", 1, "Steps to record in every cycle.", _number_of_steps),
     Option("warmup", SCHEDULE, "int", 0, "Steps to warm up before recording; 1 is recommended.", _number_of_steps),
@@ -299,6 +336,15 @@ OPTIONS: tuple[Option, ...] = (
     Option("mstx_domain_exclude", EXPERIMENTAL, "strings", None, "Not these mstx domains.", _domains),
     Option("sys_io", EXPERIMENTAL, "bool", False, "Collect network card traffic.", _boolean, needs_npu=True),
     Option("sys_interconnection", EXPERIMENTAL, "bool", False, "Collect HCCS and PCIe traffic.", _boolean, needs_npu=True),
+    Option("directory", BLACK_BOX, "str", "black_box", "Folder for what is written.", _folder, cli=False),
+    Option("keep_steps", BLACK_BOX, "int", 8, "Steps before an event that are written with it, at least.", _count, cli=False),
+    Option("record_operators", BLACK_BOX, "bool", True, "Keep their operators too.", _boolean, cli=False),
+    Option("on_slow_step", BLACK_BOX, "bool", True, "Write when a step is slower than its history says.", _boolean, cli=False),
+    Option("on_exception", BLACK_BOX, "bool", True, "Write when an exception ends the training.", _boolean, cli=False),
+    Option("on_nan_loss", BLACK_BOX, "bool", False, "Write when the loss given to step() is not finite.", _boolean, cli=False),
+    Option("on_signal", BLACK_BOX, "int", signal.SIGUSR2, "Write when the process gets this signal.", _signal, cli=False),
+    Option("max_captures", BLACK_BOX, "int", 10, "Write no more often than this.", _count, cli=False),
+    Option("analyse_flag", BLACK_BOX, "bool", True, "Analyse what is written, beside the training.", _boolean, cli=False),
     Option("dir_name", HANDLER, "str", None, "Folder for run directories.", _optional_text),
     Option("worker_name", HANDLER, "str", None, "First part of a run directory's name; host name by default.", _optional_text),
     Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _boolean),

@@ -17,6 +17,7 @@ class ProfilerAction(Enum):
 
 
 NONE, WARMUP, RECORD, SAVE = ProfilerAction
+RECORDING = (RECORD, SAVE)
 EXIT = None
 
 WARN = "warn"

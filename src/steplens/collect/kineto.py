@@ -13,19 +13,21 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import child_threads, clock, log, metadata
+from steplens.collect import child_threads, clock, log, metadata, saving
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.beside import Beside
-from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.gc_detector import GcDetector
 from steplens.collect.health import ERROR, WARNING, Health
 from steplens.collect.modules import ModuleHooks
+from steplens.collect.plan import size_text
+from steplens.collect.probe import Probe
+from steplens.collect.size import TraceSize
+from steplens.collect.window import Recording, Window
 from steplens.options import ProfilerActivity
 
 #: A window that did not end well: its raw data is not complete on disk.
@@ -37,84 +39,6 @@ _LEAST_FREE_BYTES = 16 << 20
 #: Results are kept after saving up to this size of the trace: they take about 7 times as much memory as it has bytes,
 #: and telling what memory was used for takes a minute.
 _KEPT_TRACE_BYTES = 64 << 20
-
-#: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
-_TRACE_END = b'"traceName"'
-_TRACE_END_BYTES = 16 << 10
-
-
-@dataclass(frozen=True)
-class Recording:
-    """What to record.
-
-    Attributes:
-        activities: what Kineto observes.
-        record_shapes: shapes and types of operator inputs.
-        profile_memory: allocations and releases of tensor memory.
-        with_stack: Python calls.
-        with_flops: floating point operations.
-        with_modules: module calls.
-        experimental: extended options.
-        schedule: the attributes of the schedule, for the record; None without one.
-    """
-
-    activities: tuple[ProfilerActivity, ...]
-    record_shapes: bool
-    profile_memory: bool
-    with_stack: bool
-    with_flops: bool
-    with_modules: bool
-    experimental: _ExperimentalConfig
-    schedule: Mapping[str, Any] | None
-
-    @property
-    def categorises_memory(self) -> bool:
-        """Whether enough is recorded to tell later what memory was used for."""
-        return self.record_shapes and self.profile_memory and (self.with_stack or self.with_modules)
-
-    def recorded(self) -> dict[str, Any]:
-        """The configuration as ``profiler_info.json`` holds it."""
-        return {
-            "common_config": {
-                "activities": [str(item) for item in self.activities],
-                "schedule": self.schedule,
-                "record_shapes": self.record_shapes,
-                "profile_memory": self.profile_memory,
-                "with_stack": self.with_stack,
-                "with_flops": self.with_flops,
-                "with_modules": self.with_modules,
-            },
-            "experimental_config": self.experimental.recorded(),
-        }
-
-
-@dataclass
-class Window:
-    """One recorded span of steps and its run directory."""
-
-    run_directory: Path
-    first_step: int
-    start_ns: int
-    start_monotonic_ns: int
-    trace_id: str
-    rank: int
-    owner: int
-    process: int
-    kineto: Any = None
-    #: Kineto's result of a closed window, for what is not saved with it (``collect.memory_categories``)
-    results: Any = None
-    recording: bool = False
-    started: bool = False
-    failed: bool = False
-    last_step: int | None = None
-    end_ns: int = 0
-    end_monotonic_ns: int = 0
-    modules: ModuleHooks | None = None
-    gc: GcDetector | None = None
-    beside: Beside | None = None
-    #: what threads of the program that asked to be recorded join
-    threads: Any = None
-    counters: dict[str, int] = field(default_factory=dict)
 
 
 class KinetoSession:
@@ -128,6 +52,8 @@ class KinetoSession:
         new_trace_id: returns the id of a new window.
         health: gets what goes wrong.
         device: records the NPU beside Kineto; None where there is none to record.
+        probes: record the steps of the warmup too, and throw them away, to tell how large the window becomes.
+        max_bytes: what a trace should not be larger than; said if it is.
     """
 
     def __init__(
@@ -140,6 +66,8 @@ class KinetoSession:
         new_trace_id: Callable[[], str],
         health: Health,
         device: DeviceSession | None = None,
+        probes: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
         self._recording = recording
         self._parent = parent
@@ -148,7 +76,11 @@ class KinetoSession:
         self._new_trace_id = new_trace_id
         self._health = health
         self._device = device
-        self._expected_bytes = _LEAST_FREE_BYTES
+        self._probes = probes and device is None and ProfilerActivity.CUDA not in recording.activities
+        self._probe: Probe | None = None
+        self._max_bytes = max_bytes
+        self._expected_bytes: int | None = None
+        self.size = TraceSize(recording)
         #: the step that runs, and the last one that has ended or been cut short
         self.step = 0
         self.ended_step = 0
@@ -161,9 +93,11 @@ class KinetoSession:
     def init_trace(self) -> None:
         """Open a window: create its run directory and say in it that the window is open."""
         self.window = self.closed = None
-        now = clock.now_ns()
+        now, parent = clock.now_ns(), self._parent()
+        if not self._has_room(parent):
+            return
         window = Window(
-            run_directory=rundir.create_run_directory(self._parent(), self._worker_name),
+            run_directory=self._new_directory(parent),
             first_step=self.step,
             start_ns=now,
             start_monotonic_ns=clock.monotonic_ns(),
@@ -172,7 +106,6 @@ class KinetoSession:
             owner=threading.get_ident(),
             process=os.getpid(),
         )
-        rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
         self._write_state(window, rundir.STATE_RECORDING, [])
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
         window.beside = Beside(self._recording.experimental, raw, self._health, samples_host=not sampled_elsewhere)
@@ -185,9 +118,18 @@ class KinetoSession:
         window = self.window
         if window is None:
             return
-        self._prepare(window)
+        if self._probes and not self.size.measured and not another_is_recording():
+            self._probe = Probe(self._new_kineto(window), self.size, self.step)
+        else:
+            self._prepare(window)
         if self._device is not None:
             self._device.warm_up()
+
+    def end_probe(self) -> None:
+        """End the recording of the warmup, if there is one."""
+        if self._probe is not None:
+            probe, self._probe = self._probe, None
+            probe.end(self.step)
 
     def _prepare(self, window: Window) -> None:
         window.failed = True
@@ -207,6 +149,7 @@ class KinetoSession:
         # What failed before has been reported; the training goes on without this window.
         if window is None or window.failed:
             return
+        self.end_probe()
         if window.kineto is None:
             self._prepare(window)
         if self.step != window.first_step:
@@ -221,6 +164,7 @@ class KinetoSession:
         window.owner = threading.get_ident()
         window.start_ns = clock.now_ns()
         window.start_monotonic_ns = clock.monotonic_ns()
+        self.size.window_opens()
         window.kineto._start_trace()
         child_threads.open_window(window.threads)
         window.recording = window.started = True
@@ -275,6 +219,7 @@ class KinetoSession:
         if window is None:
             return
         self.closed = window
+        self.end_probe()
         if self._device is not None:
             begin = clock.monotonic_ns()
             self._device.close()
@@ -295,7 +240,8 @@ class KinetoSession:
             message = f"The raw data of {window.run_directory.name} could not be saved: {exception}"
             self._health.add("save_failed", ERROR, message, unsafe="everything")
             log.error(message)
-        self._write_side_files(window)
+        device = self._device.summary() if self._device is not None else None
+        saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
         self._write_state(window, state, self._health.take())
         # Kineto's result is as large as the trace itself.
         window.kineto = None
@@ -337,6 +283,12 @@ class KinetoSession:
         rundir.write_json(path, state)
 
     # --- inside
+
+    def _new_directory(self, parent: Path) -> Path:
+        """The run directory of a window that opens."""
+        path = rundir.create_run_directory(parent, self._worker_name)
+        rundir.make_directory(path / rundir.RAW_DIRECTORY)
+        return path
 
     def _new_kineto(self, window: Window) -> Any:
         """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows."""
@@ -405,71 +357,44 @@ class KinetoSession:
         window.kineto = None
 
     def _save(self, window: Window) -> None:
-        """Let Kineto write its file, and check that it did.
+        """Write Kineto's result.
 
         Raises:
             OSError: the file could not be written completely; no part of it is left.
         """
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
-        free = rundir.free_bytes(target)
-        if free < self._expected_bytes:
-            message = f"Only {free >> 10} KiB are free in {target.parent}, saving may fail."
-            log.warning(message)
-            self._health.add("disk_space", WARNING, message)
         begin = clock.monotonic_ns()
         results, window.kineto = window.kineto.kineto_results, None
-        try:
-            with rundir.atomic_path(target) as temporary:
-                results.save(str(temporary))
-                _check_complete(temporary)
-        finally:
-            # Kineto has its own temporary file, which it leaves when the disk is full.
-            for leftover in target.parent.glob(f".{target.name}*"):
-                leftover.unlink(missing_ok=True)
+        size = saving.save_trace(results, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
-        window.counters["trace_bytes"] = target.stat().st_size
+        window.counters["trace_bytes"] = size
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
-        if self._recording.categorises_memory and window.counters["trace_bytes"] <= _KEPT_TRACE_BYTES:
+        if self._recording.categorises_memory and size <= _KEPT_TRACE_BYTES:
             window.results = results
-        self._expected_bytes = max(_LEAST_FREE_BYTES, window.counters["trace_bytes"])
+        has_steps = self._recording.schedule is not None and window.last_step is not None
+        self.size.window_saved(size, (window.last_step or 0) - window.first_step + 1 if has_steps else 0)
+        self._expected_bytes = size
+        if self._max_bytes is not None and size > self._max_bytes:
+            message = f"The trace has {size} bytes, more than max_bytes={self._max_bytes}: its size was only estimated."
+            log.warning(message)
+            self._health.add("budget", WARNING, message)
 
-    def _write_side_files(self, window: Window) -> None:
-        raw = window.run_directory / rundir.RAW_DIRECTORY
-        if window.beside is not None:
-            window.beside.save(window.counters)
-        suffix = f"_{window.rank}" if window.rank >= 0 else ""
-        collections = window.gc.records if window.gc is not None else []
-        info = {
-            "config": self._recording.recorded(),
-            "start_info": {
-                "syscnt_enable": False,
-                "freq": 100.0,
-                "start_cnt": 0,
-                "start_monotonic": window.start_monotonic_ns,
-                "collectionTimeStart": window.start_ns,
-            },
-            "end_info": {"collectionTimeEnd": window.end_ns, "MonotonicTimeEnd": window.end_monotonic_ns},
-            **metadata.versions(),
-            "rank_id": window.rank,
-            "world_size": metadata.world_size(),
-        }
-        if self._device is not None:
-            info["ascend"] = self._device.summary()
-        text_export = "text" in self._recording.experimental.export_type
-        content = metadata.metadata(
-            self._user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns, text_export=text_export
-        )
-        for path, value, indent in (
-            (raw / rundir.HOST_EVENTS, {"gc": collections, "collection": window.counters}, None),
-            (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
-            (window.run_directory / rundir.METADATA_FILE, content, 4),
-        ):
-            try:
-                rundir.write_json(path, value, indent=indent)
-            except OSError as exception:
-                message = f"{path.name} could not be written: {exception}"
-                log.error(message)
-                self._health.add("save_failed", ERROR, message)
+    def _has_room(self, parent: Path) -> bool:
+        """Whether the disk has room for another window; says so if not."""
+        free = rundir.free_bytes(parent)
+        if self._expected_bytes is not None and free < self._expected_bytes:
+            message = (
+                f"Only {size_text(free)} are free in {parent} and the last window took {size_text(self._expected_bytes)}: "
+                "nothing is recorded in this window."
+            )
+            log.error(message)
+            self._health.add("disk_space", ERROR, message)
+            return False
+        if free < _LEAST_FREE_BYTES:
+            message = f"Only {free >> 10} KiB are free in {parent}, saving may fail."
+            log.warning(message)
+            self._health.add("disk_space", WARNING, message)
+        return True
 
     def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:
         value = {
@@ -489,16 +414,3 @@ def another_is_recording() -> bool:
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     autograd: Any = importlib.import_module("torch.autograd")
     return bool(getattr(profiler, "_is_profiler_enabled", False)) or bool(autograd._profiler_enabled())
-
-
-def _check_complete(path: Path) -> None:
-    """Raise OSError unless ``path`` is a complete file of Kineto."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise OSError("Kineto wrote no file; the disk may be full") from None
-    with path.open("rb") as handle:
-        handle.seek(max(0, size - _TRACE_END_BYTES))
-        end = handle.read().rstrip()
-    if not end.endswith(b"}") or _TRACE_END not in end:
-        raise OSError("Kineto's file is not complete; the disk may be full")

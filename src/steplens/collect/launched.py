@@ -97,19 +97,22 @@ class StepRecording:
             self._complain(f"recording failed, the training goes on: {type(error).__name__}: {error}")
 
     def _start(self) -> None:
-        import steplens
+        from steplens.collect.actions import ProfilerAction
+        from steplens.collect.experimental import _ExperimentalConfig
+        from steplens.collect.handler import tensorboard_trace_handler
+        from steplens.collect.profiler import profile
+        from steplens.collect.schedule import schedule
 
         order = self._order
-        schedule = steplens.schedule(**order.schedule)
-        handler = steplens.tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False)
-        self._profiler = steplens.profile(
+        chosen = schedule(**order.schedule)
+        self._profiler = profile(
             **order.profile,
-            schedule=schedule,
-            on_trace_ready=handler,
-            experimental_config=steplens._ExperimentalConfig(**order.experimental),
+            schedule=chosen,
+            on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False),
+            experimental_config=_ExperimentalConfig(**order.experimental),
         )
         self._profiler.start()
-        if schedule(0) is steplens.ProfilerAction.NONE:
+        if chosen(0) is ProfilerAction.NONE:
             self._profiler.step()
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from steplens.collect.ascend.settings import DeviceOptions
 from steplens.collect.health import INFO, Health
 
 if TYPE_CHECKING:
-    from steplens.collect.kineto import Recording
+    from steplens.collect.window import Recording
 
 #: options that need more of torch_npu than CANN's library offers
 NOT_COLLECTED = ("record_op_args",)

@@ -46,7 +46,8 @@ TEMPLATE: dict[str, Any] = {
 }
 
 #: fields that a file may have although a new one does not
-_OPTIONAL = ("metadata",)
+_LIMITS = ("max_seconds", "max_bytes", "max_overhead")
+_OPTIONAL = ("metadata", *_LIMITS)
 _RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 
@@ -64,6 +65,7 @@ class Settings:
         warmup: steps to warm up before that.
         experimental: arguments of ``_ExperimentalConfig``; None without any.
         metadata: what the user adds to the run.
+        limits: max_seconds, max_bytes, max_overhead, as far as they are given.
     """
 
     activities: tuple[ProfilerActivity, ...] | None
@@ -75,6 +77,7 @@ class Settings:
     warmup: int
     experimental: Mapping[str, Any] | None
     metadata: Mapping[str, Any]
+    limits: Mapping[str, Any]
 
 
 class _Reader:
@@ -139,6 +142,14 @@ class _Reader:
         self.warnings.append(f"Parameter {name} should be an object, it is left out.")
         return None
 
+    def limits(self) -> Mapping[str, Any]:
+        found = {}
+        for option in options.options(options.PROFILE):
+            if option.name in _LIMITS and option.name in self._document:
+                found[option.name], warning = option.accept(self._document[option.name])
+                self.warnings += [warning] if warning else []
+        return found
+
     def experimental(self) -> Mapping[str, Any] | None:
         given = self.mapping("experimental_config")
         if given is None:
@@ -190,6 +201,7 @@ def read(document: Mapping[str, Any], rank: int) -> Plan:
         warmup=warmup,
         experimental=reader.experimental(),
         metadata=reader.mapping("metadata") or {},
+        limits=reader.limits(),
     )
     reader.unknown(document, (*TEMPLATE, *_OPTIONAL))
     return Plan(start_step, active + warmup, warmup, refusal, tuple(reader.warnings), settings)

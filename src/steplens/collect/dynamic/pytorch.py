@@ -86,6 +86,7 @@ class WindowCapture:
             schedule=schedule(wait=0, warmup=settings.warmup, active=settings.active, repeat=1),
             on_trace_ready=tensorboard_trace_handler(str(folder), analyse_flag=settings.analyse, async_mode=settings.async_mode),
             experimental_config=_ExperimentalConfig(**settings.experimental) if settings.experimental is not None else None,
+            **settings.limits,
             **recorded,
         )
         self._profiler._set_step_num_offset_for_dynamic_prof(step)

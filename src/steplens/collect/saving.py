@@ -1,0 +1,100 @@
+"""A closed window on disk: Kineto's file, and the small files beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect import log, metadata
+from steplens.collect.health import ERROR, Health
+from steplens.collect.window import Recording, Window
+
+#: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
+_TRACE_END = b'"traceName"'
+_TRACE_END_BYTES = 16 << 10
+
+
+def save_trace(results: Any, target: Path) -> int:
+    """Let Kineto write its file, and check that it did.
+
+    Args:
+        results: what Kineto recorded.
+        target: the file.
+
+    Returns:
+        its size in bytes.
+
+    Raises:
+        OSError: the file could not be written completely; no part of it is left.
+    """
+    try:
+        with rundir.atomic_path(target) as temporary:
+            results.save(str(temporary))
+            _check_complete(temporary)
+    finally:
+        # Kineto has its own temporary file, which it leaves when the disk is full.
+        for leftover in target.parent.glob(f".{target.name}*"):
+            leftover.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def _check_complete(path: Path) -> None:
+    """Raise OSError unless ``path`` is a complete file of Kineto."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise OSError("Kineto wrote no file; the disk may be full") from None
+    with path.open("rb") as handle:
+        handle.seek(max(0, size - _TRACE_END_BYTES))
+        end = handle.read().rstrip()
+    if not end.endswith(b"}") or _TRACE_END not in end:
+        raise OSError("Kineto's file is not complete; the disk may be full")
+
+
+def write_side_files(
+    window: Window, recording: Recording, device: Any, user_metadata: metadata.UserMetadata, health: Health
+) -> None:
+    """Write what Kineto's file does not hold: configuration, clocks, collections of garbage, metadata.
+
+    Args:
+        window: the closed window.
+        recording: what was to be recorded.
+        device: what the device's session says about itself; None without one.
+        user_metadata: what the user adds.
+        health: gets files that could not be written.
+    """
+    raw = window.run_directory / rundir.RAW_DIRECTORY
+    if window.beside is not None:
+        window.beside.save(window.counters)
+    suffix = f"_{window.rank}" if window.rank >= 0 else ""
+    collections = window.gc.records if window.gc is not None else []
+    info = {
+        "config": recording.recorded(),
+        "start_info": {
+            "syscnt_enable": False,
+            "freq": 100.0,
+            "start_cnt": 0,
+            "start_monotonic": window.start_monotonic_ns,
+            "collectionTimeStart": window.start_ns,
+        },
+        "end_info": {"collectionTimeEnd": window.end_ns, "MonotonicTimeEnd": window.end_monotonic_ns},
+        **metadata.versions(),
+        "rank_id": window.rank,
+        "world_size": metadata.world_size(),
+    }
+    if device is not None:
+        info["ascend"] = device
+    text_export = "text" in recording.experimental.export_type
+    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns, text_export=text_export)
+    for path, value, indent in (
+        (raw / rundir.HOST_EVENTS, {"gc": collections, "collection": window.counters}, None),
+        (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
+        (window.run_directory / rundir.METADATA_FILE, content, 4),
+    ):
+        try:
+            rundir.write_json(path, value, indent=indent)
+        except OSError as exception:
+            message = f"{path.name} could not be written: {exception}"
+            log.error(message)
+            health.add("save_failed", ERROR, message)
