@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from steplens import parent, rundir
+from steplens import mindspore_results, parent, rundir
 from steplens.collect import log
 from steplens.errors import InputError, SteplensError
 from steplens.readers import contents, detect, run_directory
@@ -119,10 +119,16 @@ def analyse(
         InputError: the path does not exist or holds nothing that steplens reads.
     """
     top = Path(profiler_path)
-    jobs = _jobs(top, recompute=recompute, output=None if output is None else Path(output))
+    folder = None if output is None else Path(output)
+    ranks = [found for found in detect.find_traces(top) if found.part]
+    jobs = _jobs(top, recompute=recompute, output=folder)
     exports = _export_types(export_type)
     force = force or recompute
     workers = min(_process_number(max_process_number), len(jobs))
+    if ranks:
+        with _progress(len(ranks)) as advance:
+            shared = [_and_report(_analyse_rank(found, exports, force, recompute, folder), advance) for found in ranks]
+        return [*shared, *(analyse_run(path, exports, force=force, target=target) for path, target in jobs)]
     with _progress(len(jobs)) as advance:
         # A daemon process, such as a data loading worker, may not have children.
         if workers == 1 or multiprocessing.current_process().daemon:
@@ -171,6 +177,8 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
     jobs: list[tuple[Path, Path | None]] = []
     folder = output or Path(_RECOMPUTED)
     for found in map(_source, detect.find_traces(top)):
+        if found.part:
+            continue
         target = None
         if output is not None or (recompute and not _in_place(found)):
             inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
@@ -203,6 +211,32 @@ def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], f
         )
     note = f"{why}, so the results stay as they are" if force else ""
     return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
+
+
+def _analyse_rank(
+    found: detect.Found, exports: Sequence[str] | None, force: bool, recompute: bool, output: Path | None
+) -> RunResult:
+    """Write the results of one rank of a folder that several share: MindSpore's files, or elsewhere those of every run."""
+    begin = time.perf_counter()
+    try:
+        if output is None and mindspore_results.is_raw(found.where):
+            if not force and mindspore_results.is_complete(found.where):
+                return RunResult(found.path, True, already_complete=True, written_to=found.path)
+            made = mindspore_results.analyse_source(found.where, mindspore_results.Options(data_simplification=None))
+            seconds = round(time.perf_counter() - begin, 6)
+            return RunResult(found.path, not made.failed, made.outputs, seconds, made.written_to, problem=made.problem)
+        if output is None and not recompute:
+            note = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
+            return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
+        into = (output or Path(_RECOMPUTED)) / f"{found.path.name}_{found.part}{rundir.RUN_SUFFIX}"
+        trace = detect.load(found)
+        rundir.make_directory(into)
+        statuses = write_result(trace, into, Settings(level=LEVEL1), export_types=exports or [_TEXT])
+        findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    except (Exception, _polars_panic()) as error:  # the boundary between ranks
+        return RunResult(found.path, False, problem=_one_line(error), seconds=time.perf_counter() - begin)
+    seconds = round(time.perf_counter() - begin, 6)
+    return RunResult(found.path, complete(statuses), statuses, seconds, into, findings=findings)
 
 
 def _in_place(found: detect.Found) -> bool:

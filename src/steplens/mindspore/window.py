@@ -138,7 +138,13 @@ class Window:
                 marks=self._marks,
             )
             self._state["health"] = [
-                {"check": "missing_data_pipeline", "severity": "warning", "count": 1, "message": problem, "unsafe": "step phases"}
+                {
+                    "check": "missing_data_pipeline",
+                    "severity": "warning",
+                    "count": 1,
+                    "message": problem,
+                    "unsafe": "phases of steps",
+                }
                 for problem in (pipeline.problems() if self._data else [])
             ]
             for file in self.path.iterdir():

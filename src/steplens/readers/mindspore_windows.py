@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from steplens.trace.health import (
     OPERATOR_CALLS,
     STEP_PHASES,
     STEP_TIMES,
+    USER_MARKS,
     WARNING,
     HealthLog,
 )
@@ -61,11 +63,16 @@ def sources(path: Path, rank: int) -> list[Path]:
     return own or open_folder(raw).of_rank(rank)
 
 
-def read_trace(path: Path, rank: int) -> Trace:
+def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) -> Trace:
     """The trace of one rank: all of its windows.
 
+    Args:
+        path: the run directory.
+        rank: the rank.
+        step_list: only these of the recorded steps, consecutive, counted from 1.
+
     Raises:
-        InputError: no window can be read.
+        InputError: no window can be read, or there is no such step.
     """
     health = HealthLog()
     raw = path / RAW_DIRECTORY
@@ -82,6 +89,8 @@ def read_trace(path: Path, rank: int) -> Trace:
         raise InputError(path, f"holds windows of rank {rank} in which nothing can be read", reasons)
     if "steps" in tables:
         tables["steps"] = _steps(tables["steps"], health)
+    if step_list is not None:
+        tables = _only(tables, step_list, path)
     tables["meta"] = meta_frame(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
@@ -102,6 +111,7 @@ def _read_window(
     pid = state["pid"] if type(state.get("pid")) is int else rank
     span = _span(state)
     launches = folder / f"cpu_op_execute_timestamp_{rank}.txt"
+    found: dict[str, pl.DataFrame] = {}
     if launches.is_file():
         shapes = folder / f"cpu_framework_{rank}.txt"
         found = mindspore_cpu.read_tables(launches, shapes if shapes.is_file() else None, rank, health, pid=pid)
@@ -126,8 +136,9 @@ def _read_window(
         if file.is_file() and not state:
             frame = pl.read_csv(file, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
             parts.setdefault("source_tables", []).append(source_rows(table, frame))
-    _add_steps(state, pid, parts, health)
+    _add_steps(state, pid, found.get("kernels", pl.DataFrame()), parts, health)
     _add_waits(state, pid, parts, health)
+    _add_marks(state, pid, parts, health)
     return span
 
 
@@ -154,8 +165,15 @@ def _read_pipeline(
             parts.setdefault(name, []).append(frame)
 
 
-def _add_steps(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
+def _add_steps(
+    state: dict[str, Any], pid: int, launches: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], health: HealthLog
+) -> None:
     rows, lost = _rows(state.get("steps"), 3)
+    # of a step that the window cuts, the part without any launch is no step: the script stopped behind it, or began before it
+    partial = state.get("partial_steps")
+    cut = set(partial) if isinstance(partial, list) and all(type(item) is int for item in partial) else set()
+    starts = launches["start_ns"] if launches.height else pl.Series(dtype=pl.Int64)
+    rows = [row for row in rows if row[0] not in cut or starts.is_between(row[1], row[2]).any()]
     if lost:
         health.add("damaged_side_file", WARNING, lost, f"steps in {WINDOW_FILE} are damaged", STEP_TIMES)
     if rows:
@@ -194,6 +212,38 @@ def _steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
         health.add("renumbered_steps", WARNING, ordered.height - unique.height, message, STEP_TIMES)
         return ordered.with_columns(id=pl.int_range(1, pl.len() + 1))
     return ordered
+
+
+def _add_marks(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
+    given = state.get("marks")
+    if not isinstance(given, list) or not given:
+        return
+    good = [row for row in given if isinstance(row, list) and len(row) == 5 and all(isinstance(text, str) for text in row[:2])
+            and all(type(number) is int and 0 <= number < _LATEST_NS for number in row[2:]) and row[2] <= row[3]]  # fmt: skip
+    if lost := len(given) - len(good):
+        health.add("damaged_side_file", WARNING, lost, f"marks in {WINDOW_FILE} are damaged", USER_MARKS)
+    schema = {"domain": pl.String, "message": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "tid": pl.Int64}
+    if good:
+        frame = pl.DataFrame(good, schema=schema, orient="row")
+        parts.setdefault("marks", []).append(frame.with_columns(pid=pl.lit(pid, pl.Int64)))
+
+
+_TIMES = {"ops": "start_ns", "kernels": "start_ns", "memory": "time_ns", "marks": "start_ns", "pipeline_batches": "time_ns",
+          "pipeline_samples": "time_ns"}  # fmt: skip
+
+
+def _only(tables: dict[str, pl.DataFrame], step_list: Sequence[int], path: Path) -> dict[str, pl.DataFrame]:
+    """The tables with what lies in some steps."""
+    count = tables["steps"].height if "steps" in tables else 0
+    if max(step_list) > count:
+        raise InputError(path, f"holds {count} steps; step {max(step_list)} was asked for", f"Give steps from 1 to {count}")
+    steps = tables["steps"].slice(min(step_list) - 1, len(step_list))
+    begin, end = steps["start_ns"][0], steps["end_ns"][-1]
+    cut = dict(tables)
+    for name, column in _TIMES.items():
+        if name in cut:
+            cut[name] = cut[name].filter(pl.col(column).is_between(begin, end, closed="left") | pl.col(column).is_null())
+    return {**cut, "steps": steps}
 
 
 def _rows(value: Any, width: int) -> tuple[list[list[int]], int]:

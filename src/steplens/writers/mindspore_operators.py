@@ -1,0 +1,195 @@
+"""MindSpore's files of operators on a CPU: sums by type and by instance, every launch with its time and its shapes, memory.
+
+An instance is an operator under its full name: short names repeat in every scope. Times are ms as MindSpore has them, printed
+from integer ns.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from steplens.trace.schema import CORE_CPU
+from steplens.trace.trace import Trace
+from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.text import write_csv
+
+_SIDE = "HostCpuOps"
+_MILLIONTH_DIGITS = 6
+
+
+def launches(trace: Trace) -> pl.DataFrame:
+    """Every launch in order of time: name, short, type, start_ns, length (ns), worker, shapes (``;`` between inputs).
+
+    Raises:
+        NothingToWriteError: no launch was recorded.
+    """
+    rows = (
+        trace.required("kernels")
+        .filter(pl.col("core").cast(pl.String) == CORE_CPU)
+        .sort("start_ns", maintain_order=True)
+        .select(
+            pl.col("name").cast(pl.String),
+            pl.col("type").cast(pl.String),
+            "start_ns",
+            length=pl.col("end_ns") - pl.col("start_ns"),
+            worker=pl.col("stream").fill_null(0),
+            shapes=pl.col("input_shapes").cast(pl.String),
+        )
+        .with_columns(short=pl.col("name").str.extract(r"([^/]*)$"))
+        .collect()
+    )
+    if rows.is_empty():
+        raise NothingToWriteError("no launch of an operator was recorded")
+    return rows
+
+
+def _ms(ns: pl.Expr) -> pl.Expr:
+    """Integer ns as exact text of ms."""
+    return (ns.cast(pl.Float64) / 1e6).round(_MILLIONTH_DIGITS)
+
+
+def type_table(trace: Trace) -> pl.DataFrame:
+    """Sums by type, largest first; ``percent`` is the share of all launches' time, 0 to 1, as MindSpore has it.
+
+    Launches per step are those per recorded step; without steps, per launch of the type's first instance.
+    """
+    rows = launches(trace)
+    steps = trace.required("steps").select(pl.len()).collect().item()
+    first = rows.group_by("type", maintain_order=True).agg(per_first=pl.len() // (pl.col("name") == pl.col("name").first()).sum())
+    total = int(rows["length"].sum())
+    sums = rows.group_by("type", maintain_order=True).agg(pl.len().alias("count"), pl.col("length").sum())
+    frequency = (pl.col("count") / steps).round(3) if steps else pl.col("per_first").cast(pl.Float64)
+    return (
+        sums.join(first, on="type", maintain_order="left")
+        .sort("length", "type", descending=[True, False])
+        .select(
+            op_type="type",
+            type_occurrences="count",
+            **{"execution_frequency(per-step)": frequency},
+            total_compute_time=_ms(pl.col("length")),
+            **{"avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS)},
+            percent=_share(pl.col("length"), total),
+        )
+    )
+
+
+def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
+    """Sums by instance, largest first; ``total_proportion`` is the share of all launches' time, 0 to 1."""
+    rows = launches(trace)
+    total = int(rows["length"].sum())
+    sums = rows.group_by("name", maintain_order=True).agg(
+        pl.col("type", "short").first(), pl.len().alias("count"), pl.col("length").sum()
+    )
+    return sums.sort("length", "name", descending=[True, False]).select(
+        op_side=pl.lit("Host"),
+        op_type="type",
+        op_name="short",
+        full_op_name="name",
+        op_occurrences="count",
+        **{
+            "op_total_time(ms)": _ms(pl.col("length")),
+            "op_avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS),
+        },
+        total_proportion=_share(pl.col("length"), total),
+        subgraph=pl.when(pl.col("name").str.starts_with("Gradients/")).then(pl.lit("Gradients")).otherwise(pl.lit("Default")),
+        pid=pl.lit(pid),
+    )
+
+
+def _share(length: pl.Expr, total: int) -> pl.Expr:
+    return (length / total).round(9) if total else pl.lit(0.0)
+
+
+def write_types(output: Output, path: Path) -> None:
+    """Write cpu_op_type_info_<rank>.csv."""
+    write_csv(type_table(output.trace), path)
+
+
+def write_details(output: Output, path: Path) -> None:
+    """Write cpu_op_detail_info_<rank>.csv."""
+    pid = output.trace.meta_values().get("pid")
+    write_csv(detail_table(output.trace, pid if isinstance(pid, int) else 0), path)
+
+
+def write_timestamps(output: Output, path: Path) -> None:
+    """Write cpu_op_execute_timestamp_<rank>.txt: a line per instance: start (Unix ns), length (ms), worker of each launch."""
+    rows = launches(output.trace)
+    whole = pl.col("length") // 1_000_000
+    rest = (pl.col("length") % 1_000_000).cast(pl.String).str.zfill(_MILLIONTH_DIGITS)
+    lines = (
+        rows.with_columns(entry=pl.format("{},{}.{},{}", "start_ns", whole, rest, "worker"))
+        .group_by("name", maintain_order=True)
+        .agg(pl.col("entry").str.join(" "))
+        .select(pl.format("{};{};{} ", pl.col("name").str.replace_all(r"[;\n\r]", "_"), pl.lit(_SIDE), "entry"))
+    )
+    path.write_text("\n".join(lines.to_series().to_list()) + "\n", encoding="utf-8")
+
+
+def write_framework(output: Output, path: Path) -> None:
+    """Write cpu_framework_<rank>.txt: a line per launch with the shapes of its inputs, where they were recorded."""
+    rows = launches(output.trace)
+    lines = [f"{kind};{short};0;{_inputs(shapes)}" for kind, short, shapes in rows.select("type", "short", "shapes").iter_rows()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _inputs(shapes: str | None) -> str:
+    if shapes is None:
+        return ""
+    texts = (f"[{', '.join(shape.split(','))}]" if shape else "NoShape" for shape in shapes.split(";"))
+    return "".join(f"input_{number}:{text};" for number, text in enumerate(texts, 1))
+
+
+def write_memory(output: Output, path: Path) -> None:
+    """Write cpu_ms_memory_record_<rank>.txt: totals of the memory pool (bytes) after each of its events (Unix ns)."""
+    rows = (
+        output.trace.required("memory")
+        .filter(pl.col("device_type").cast(pl.String) == CORE_CPU)
+        .sort("time_ns", maintain_order=True)
+        .select(
+            pl.col("time_ns").alias("Timestamp(ns)"),
+            pl.col("allocated").alias("Total Allocated(Byte)"),
+            pl.col("reserved").alias("Total Reserved(Byte)"),
+            pl.col("active").alias("Total Active(Byte)"),
+        )
+        .collect()
+    )
+    if rows.is_empty():
+        raise NothingToWriteError("no event of the memory pool was recorded")
+    rows.write_csv(path)
+
+
+def operator_times(trace: Trace, types: list[str], rank: int) -> str:
+    """The JSON text of ``op_analyse``: for each type its launches by the shapes of their inputs, longest first, times us.
+
+    Raises:
+        KeyError: a type did not run; the argument names it.
+    """
+    rows = launches(trace)
+    result: dict[str, object] = {}
+    for kind in types:
+        own = rows.filter(pl.col("type") == kind)
+        if own.is_empty():
+            raise KeyError(kind)
+        groups = own.group_by("shapes").agg(pl.len(), pl.col("length").sum()).sort("length", "shapes", descending=[True, False])
+        result[kind] = [
+            {
+                "op_side": "cpu",
+                "input_shape": _shape_text(shapes),
+                "op_occurrences": count,
+                "op_total_time(us)": length / 1000,
+                "op_avg_time(us)": round(length / count / 1000, 3),
+            }
+            for shapes, count, length in groups.iter_rows()
+        ]
+    result["device_id"] = str(rank)
+    return json.dumps(result, ensure_ascii=False)
+
+
+def _shape_text(shapes: str | None) -> str:
+    """Shapes as JSON text of lists; empty where they were not recorded."""
+    if shapes is None:
+        return ""
+    return json.dumps([[int(size) for size in shape.split(",") if size.lstrip("-").isdecimal()] for shape in shapes.split(";")])
