@@ -32,6 +32,7 @@ from steplens.simplify import simplify
 from steplens.trace.health import ERROR, EVERYTHING, INFO, HealthFinding
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import (
+    DONE,
     FAILED,
     RESULT_VERSION,
     OutputStatus,
@@ -165,6 +166,11 @@ def analyse_run(
         into = path if target is None else _prepare(found, target)
         with _run_log(into) as logger:
             result = _analyse_run(found, into, settings, exports, logger)
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        remedy = "Free some space or change its permissions and analyse again, or give another --output folder"
+        where = InputError(error.filename or target or path, f"cannot be read or written: {reason}", remedy)
+        return RunResult(path, False, problem=_one_line(where), seconds=time.perf_counter() - begin, written_to=target)
     except (Exception, _polars_panic()) as error:  # the boundary between runs: the others are analysed whatever happens here
         return RunResult(path, False, problem=_one_line(error), seconds=time.perf_counter() - begin)
     return RunResult(**{**vars(result), "seconds": round(time.perf_counter() - begin, 6)})
@@ -224,7 +230,11 @@ def _analyse_rank(
                 return RunResult(found.path, True, already_complete=True, written_to=found.path)
             made = mindspore_results.analyse_source(found.where, mindspore_results.Options(data_simplification=None))
             seconds = round(time.perf_counter() - begin, 6)
-            return RunResult(found.path, not made.failed, made.outputs, seconds, made.written_to, problem=made.problem)
+            written = sum(status.status == DONE for status in made.outputs.values())
+            note = f"{written} files of number {found.part} in {made.written_to}" if made.written_to is not None else ""
+            return RunResult(
+                found.path, not made.failed, made.outputs, seconds, made.written_to, note=note, problem=made.problem
+            )
         if output is None and not recompute:
             note = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
             return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
@@ -471,6 +481,18 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
+class _LogFile(RotatingFileHandler):
+    """A log that fills no terminal when its disk is full or gone: the outputs that fail for the same reason say so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Leave the record out."""
+
+    def close(self) -> None:
+        """Close the file; what it could not take is lost."""
+        with contextlib.suppress(OSError):
+            super().close()
+
+
 @contextlib.contextmanager
 def _run_log(path: Path) -> Iterator[logging.Logger]:
     """The log of one analysis in the run directory; its first line states the path."""
@@ -480,7 +502,7 @@ def _run_log(path: Path) -> Iterator[logging.Logger]:
         raise InputError(folder, "is a link, so the log could end anywhere", "Remove it and analyse again")
     rundir.make_directory(folder)
     file = folder / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_analyse.log"
-    handler = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=_LOG_BACKUPS, encoding="utf-8")
+    handler = _LogFile(file, maxBytes=_LOG_BYTES, backupCount=_LOG_BACKUPS, encoding="utf-8")
     file.chmod(rundir.FILE_MODE)
     handler.setFormatter(logging.Formatter("[%(asctime)s] [%(levelname)s] [%(process)d] %(message)s"))
     logger.addHandler(handler)
