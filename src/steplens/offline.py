@@ -121,7 +121,7 @@ def analyse(
     """
     top = Path(profiler_path)
     folder = None if output is None else Path(output)
-    ranks = [found for found in detect.find_traces(top) if found.part]
+    ranks = [] if top.is_file() else [found for found in detect.find_traces(top) if found.part]
     jobs = _jobs(top, recompute=recompute, output=folder)
     exports = _export_types(export_type)
     force = force or recompute
