@@ -21,6 +21,7 @@ from steplens.readers import (
     mindspore_steps,
     mindspore_tables,
     mindspore_timeline,
+    mindspore_windows,
 )
 from steplens.readers.ascend_csv_file import read_table
 from steplens.readers.kineto_meta import meta_frame
@@ -229,6 +230,11 @@ class _Reader:
             found = mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health)
             for name, frame in found.items():
                 self._add(name, frame)
+        if self._info.get("writer") == "steplens":
+            recorded: dict[str, list[pl.DataFrame]] = {}
+            mindspore_windows.add_loop(self._info, self._rank, recorded, self._health)
+            for name, frames in recorded.items():
+                self._add(name, pl.concat(frames))
         if (path := self._file("cpu_timeline")) is not None and "steps" not in self._tables and "ops" in self._tables:
             steps = mindspore_timeline.try_read(mindspore_timeline.cpu_steps, path, self._rank, self._health).get("steps")
             ops = self._tables["ops"]

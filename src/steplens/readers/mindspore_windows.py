@@ -214,6 +214,13 @@ def _steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     return ordered
 
 
+def add_loop(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
+    """Add the steps and the waits for data of ``profiler_info_<rank>.json``, which has them when the windows are gone."""
+    rows, _ = _rows(state.get("steps"), 3)
+    _add_steps({**state, "steps": rows, "partial_steps": []}, pid, pl.DataFrame(), parts, health)
+    _add_waits(state, pid, parts, health)
+
+
 def _add_marks(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
     given = state.get("marks")
     if not isinstance(given, list) or not given:

@@ -1,0 +1,180 @@
+"""What is recorded equals what MindSpore itself writes, and what was done to the training on purpose."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.readers import mindspore_windows
+from steplens.readers.mindspore_find import WINDOWS, find
+from steplens.trace.trace import Trace
+
+from .conftest import Run
+
+pytestmark = pytest.mark.slow
+
+_ENTRY = re.compile(r"(\d+),([0-9.e+-]+),\d+")
+
+
+def trace_of(folder: Path) -> Trace:
+    (source,) = find(folder / "result" / "profiler")
+    assert source.kind == WINDOWS
+    return source.read()
+
+
+def windows(folder: Path) -> list[Path]:
+    return sorted((folder / "result" / "profiler" / "FRAMEWORK").glob("window_0_*"))
+
+
+def own_launches(folder: Path) -> Counter[tuple[str, int, int]]:
+    """Name, start and length (ns) of every launch in MindSpore's own files, parsed here."""
+    found: Counter[tuple[str, int, int]] = Counter()
+    for window in windows(folder):
+        for line in (window / "cpu_op_execute_timestamp_0.txt").read_text().splitlines():
+            name, _, entries = line.split(";")
+            found.update((name, int(start), round(float(length) * 1e6)) for start, length in _ENTRY.findall(entries))
+    return found
+
+
+def test_launches_equal_those_of_mindspore(recorded: Path) -> None:
+    kernels = trace_of(recorded).required("kernels").collect()
+    columns = kernels.select(pl.col("name").cast(pl.String), "start_ns", length=pl.col("end_ns") - pl.col("start_ns"))
+    assert Counter(columns.iter_rows()) == own_launches(recorded)
+    assert columns.height > 100
+
+
+def test_sums_equal_those_of_mindspore(recorded: Path) -> None:
+    counts: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    for window in windows(recorded):
+        with (window / "cpu_op_detail_info_0.csv").open() as handle:
+            for row in csv.DictReader(handle):
+                counts[row["full_op_name"]] += int(row["op_occurrences"])
+                totals[row["full_op_name"]] += float(row["op_total_time(ms)"])
+    with (recorded / "result" / "profiler" / "cpu_op_detail_info_0.csv").open() as handle:
+        own = {row["full_op_name"]: row for row in csv.DictReader(handle)}
+    assert {name: int(row["op_occurrences"]) for name, row in own.items()} == counts
+    for name, row in own.items():
+        # MindSpore prints six digits of every launch and of every sum
+        assert float(row["op_total_time(ms)"]) == pytest.approx(totals[name], rel=2e-5, abs=1e-6)
+    assert sum(float(row["total_proportion"]) for row in own.values()) == pytest.approx(1, abs=1e-6)
+
+
+def test_types_add_up(recorded: Path) -> None:
+    with (recorded / "result" / "profiler" / "cpu_op_type_info_0.csv").open() as handle:
+        own = {row["op_type"]: row for row in csv.DictReader(handle)}
+    counts: Counter[str] = Counter()
+    for window in windows(recorded):
+        with (window / "cpu_op_type_info_0.csv").open() as handle:
+            for row in csv.DictReader(handle):
+                counts[row["op_type"]] += int(row["type_occurrences"])
+    assert {name: int(row["type_occurrences"]) for name, row in own.items()} == counts
+    assert all(
+        float(row["execution_frequency(per-step)"]) == pytest.approx(counts[name] / 7, abs=1e-3) for name, row in own.items()
+    )
+    assert sum(float(row["percent"]) for row in own.values()) == pytest.approx(1, abs=1e-6)
+
+
+def test_every_launch_lies_in_the_step_that_made_it(recorded: Path) -> None:
+    trace = trace_of(recorded)
+    assert trace.required("steps").sort("start_ns").collect()["id"].to_list() == [3, 4, 5, 6, 7, 10, 11]
+    kernels = trace.required("kernels").collect()
+    assert kernels["step"].null_count() == 0
+    # each step of the training does the same
+    per_step = kernels.group_by("step", pl.col("name").cast(pl.String)).len()
+    for _, rows in per_step.partition_by("name", as_dict=True).items():
+        assert rows["len"].n_unique() == 1 and rows.height == 7
+    steps = trace.required("steps").collect()
+    inside = kernels.join(steps, left_on="step", right_on="id")
+    assert ((inside["start_ns"] >= inside["start_ns_right"]) & (inside["end_ns"] <= inside["end_ns_right"])).all()
+
+
+def test_memory_is_that_of_the_windows(recorded: Path) -> None:
+    memory = trace_of(recorded).required("memory").collect()
+    states = [json.loads((window / "window.json").read_text()) for window in windows(recorded)]
+    spans = [(state["begin_ns"], state["end_ns"]) for state in states]
+    rows = (windows(recorded)[-1] / "cpu_ms_memory_record_0.txt").read_text().splitlines()[1:]
+    times = [int(line.split(",")[0]) for line in rows]
+    # MindSpore's last list has the pool's events since the first window
+    expected = sorted(time for time in times if any(begin <= time <= end for begin, end in spans))
+    assert sorted(memory["time_ns"].to_list()) == expected and expected
+    assert not memory.is_duplicated().any()
+
+
+def test_shapes(recorded: Path) -> None:
+    trace = trace_of(recorded)
+    kernels = trace.required("kernels").collect().with_columns(pl.col("name", "type", "input_shapes").cast(pl.String))
+    if trace.meta_values()["context_mode"] == "graph":
+        first = kernels.filter(pl.col("name").str.starts_with("Default") & pl.col("name").str.contains("first-Dense/MatMul"))
+        assert first.height == 7 and set(first["input_shapes"]) == {"2,8;16,8;;"}
+        assert kernels["input_shapes"].null_count() == 0
+        return
+    # MindSpore records no shapes of the operators that PyNative mode dispatches itself; these have no scope either
+    without = kernels.filter(pl.col("input_shapes").is_null())
+    assert not without["name"].str.contains("/").any() and (without["name"] == without["type"]).all()
+    biases = kernels.filter(pl.col("type") == "BiasAdd")
+    assert set(biases["input_shapes"]) == {"2,16;16;", "2,2;2;"}
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_waits_equal_the_delays_of_the_pipeline(run: Run, tmp_path: Path, mode: str) -> None:
+    """One worker that sleeps: with a training that takes no time, every batch is waited for as long as it takes to make."""
+    delay = 0.2
+    run(
+        f"""
+mode({mode!r})
+from steplens.mindspore import Profiler
+ds.config.set_prefetch_size(1)
+step = stepper()
+for batch in pipeline(2).create_dict_iterator(num_epochs=1):
+    step(batch["data"], batch["label"])
+profiler = Profiler(output_path="result", data_process=True, data_simplification=False)
+begin = time.perf_counter()
+for batch in pipeline(10, {delay}).create_dict_iterator(num_epochs=1):
+    step(batch["data"], batch["label"])
+print(time.perf_counter() - begin)
+profiler.analyse()
+"""
+    )
+    trace = trace_of(tmp_path)
+    name = pl.col("name").cast(pl.String)
+    waits = trace.required("ops").filter(name.str.starts_with("enumerate(DataLoader)#")).sort("start_ns").collect()
+    steps = trace.required("steps").sort("start_ns").collect()
+    assert waits.height == steps.height == 10
+    # the first wait also starts the pipeline; from then on a wait and the work beside it last as long as the delay
+    lengths = (waits["end_ns"] - waits["start_ns"]).to_numpy() / 1e9
+    worked = ((steps["end_ns"] - steps["start_ns"]) - (waits["end_ns"] - waits["start_ns"])).to_numpy() / 1e9
+    assert (lengths[1:] + worked[:-1]).mean() == pytest.approx(delay, rel=0.05)
+    # MindSpore's own record of the same batches, in whole ms
+    batches = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == "iterate").sort("batch").collect()
+    assert batches.height == 10
+    assert batches["get_ns"].to_numpy()[1:].mean() / 1e9 == pytest.approx(lengths[1:].mean(), rel=0.05)
+    summary = json.loads((tmp_path / "result" / "profiler" / "minddata_pipeline_summary_0.json").read_text())
+    assert summary["bottleneck_warning"] == [name for name in summary["pipeline_ops"] if name.startswith("Generator")]
+    assert summary["per_batch_time"][0] / 1e3 == pytest.approx(lengths[1:].mean(), rel=0.05)
+
+
+def test_step_list_cuts_steps(recorded: Path) -> None:
+    whole = trace_of(recorded)
+    part = mindspore_windows.read_trace(recorded / "result" / "profiler", 0, [2, 3])
+    assert part.required("steps").collect()["id"].to_list() == [4, 5]
+    expected = whole.required("kernels").filter(pl.col("step").is_in([4, 5])).collect()
+    kernels = part.required("kernels").collect()
+    assert kernels["step"].null_count() == 0
+    assert Counter(kernels["start_ns"]) == Counter(expected["start_ns"])
+
+
+def test_opens_and_sums_up(recorded: Path) -> None:
+    run = steplens.open(recorded)
+    assert [source.format for source in run.sources] == ["MindSpore run"]
+    assert run.steps()["step"].to_list() == [3, 4, 5, 6, 7, 10, 11]
+    operators = run.operators()
+    calls = {row["name"]: row["calls"] for row in operators.iter_rows(named=True) if not row["name"].startswith("enumerate")}
+    assert calls == Counter(name for name, _, _ in own_launches(recorded).elements())
