@@ -1,0 +1,38 @@
+"""Jobs shared by the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from . import runs
+
+#: the rank of the largest job that sleeps before each forward pass
+SLOW_RANK = 2
+
+
+@pytest.fixture(scope="session")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A data-parallel job of some number of ranks: a folder with one folder per form of result ("text", "db", "both")."""
+
+    def run(ranks: int) -> Path:
+        def make(folder: Path) -> None:
+            runs.torchrun(ranks, "train.py", folder, *(("--slow-rank", str(SLOW_RANK)) if ranks > SLOW_RANK else ()))
+            runs.analysed(folder)
+
+        return runs.once(tmp_path_factory, f"train{ranks}", make)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline of two ranks: a folder with "pipeline", and "groups" where there is a second process group."""
+
+    def make(folder: Path) -> None:
+        runs.torchrun(2, "pipeline.py", folder)
+        runs.analysed(folder)
+
+    return runs.once(tmp_path_factory, "pipeline", make)
