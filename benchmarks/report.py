@@ -20,6 +20,7 @@ BENCHMARKS = {
     "speed": ("Reading and writing", "benchmarks/speed.py"),
     "ascend_raw": ("A raw Ascend capture", "benchmarks/ascend_raw.py"),
     "large": ("A gigabyte", "benchmarks/large.py"),
+    "outputs": ("Writing each file", "benchmarks/outputs.py"),
     "overhead": ("Recording", "benchmarks/overhead.py"),
 }
 
