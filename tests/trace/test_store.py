@@ -43,6 +43,42 @@ def test_second_opening_reads_no_json(trace_file: Path, monkeypatch: pytest.Monk
     assert stat.S_IMODE(cache_of(trace_file).stat().st_mode) == rundir.DIRECTORY_MODE
 
 
+def test_a_moved_run_has_its_cache_and_its_new_place(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = open_run(trace_file).trace().source
+    assert before == trace_file
+    folder = trace_file.parent / "moved"
+    folder.mkdir()
+    for name in (trace_file.name, rundir.CACHE_DIRECTORY):
+        (trace_file.parent / name).rename(folder / name)
+    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the raw file was read again"))
+    assert open_run(folder / trace_file.name).trace().source == folder / trace_file.name
+    # opened by another path
+    monkeypatch.chdir(folder)
+    assert open_run(trace_file.name).trace().source.resolve() == folder / trace_file.name
+
+
+def test_a_moved_run_directory(tmp_path: Path) -> None:
+    from ..readers.ascend_fixture import write_golden
+
+    run = write_golden(tmp_path / "a")
+    assert open_run(run).trace().source == run
+    moved = tmp_path / "b" / run.name
+    moved.parent.mkdir()
+    run.rename(moved)
+    cache = next((moved / rundir.CACHE_DIRECTORY).iterdir()) / "manifest.json"
+    before = cache.stat().st_mtime_ns
+    assert open_run(moved).trace().source == moved
+    assert cache.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("source", ["/etc", "../../etc", "a/../../b", "../x"])
+def test_a_manifest_that_leads_elsewhere_is_not_trusted(trace_file: Path, source: str) -> None:
+    names(trace_file)
+    file = cache_of(trace_file) / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "source": source}))
+    assert open_run(trace_file).trace().source == trace_file
+
+
 def test_a_changed_file_is_read_again(trace_file: Path) -> None:
     assert names(trace_file) == ["aten::a"]
     write(trace_file, "aten::b")

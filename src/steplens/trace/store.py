@@ -82,9 +82,23 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
             if frame.collect_schema().names() != list(SCHEMA[name]):
                 return None
             tables[name] = frame
-        return Trace(Path(manifest["source"]), tables)
+        return Trace(_source_of(manifest["source"], cache), tables)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+
+
+def _source_of(recorded: str, cache: Path) -> Path:
+    """Where the source lies now: the folder with the cache inside may have been moved.
+
+    Raises:
+        ValueError: the manifest leads elsewhere than into that folder or to the one around it.
+    """
+    folder, inside = cache.parent.parent, Path(recorded)
+    if recorded == os.pardir:
+        return folder.parent
+    if inside.is_absolute() or os.pardir in inside.parts:
+        raise ValueError(recorded)
+    return folder / inside
 
 
 def _checksum(file: Path) -> list[int]:
@@ -115,7 +129,8 @@ def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
             frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
             file.chmod(rundir.FILE_MODE)
             checksums[name] = _checksum(file)
-        rundir.write_json(temporary / _MANIFEST, {"key": key, "source": str(trace.source), "tables": checksums})
+        source = os.path.relpath(trace.source, folder)
+        rundir.write_json(temporary / _MANIFEST, {"key": key, "source": source, "tables": checksums})
         temporary.chmod(rundir.DIRECTORY_MODE)
         if cache.exists():
             old = Path(tempfile.mkdtemp(prefix=".old-", dir=cache.parent))
