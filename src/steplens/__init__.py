@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from steplens import dynamic_profile as dynamic_profile
     from steplens.collect.actions import ProfilerAction as ProfilerAction
+    from steplens.collect.black_box import BlackBox as BlackBox
     from steplens.collect.experimental import _ExperimentalConfig as _ExperimentalConfig
     from steplens.collect.handler import tensorboard_trace_handler as tensorboard_trace_handler
     from steplens.collect.profiler import _KinetoProfile as _KinetoProfile
@@ -40,6 +41,7 @@ _MODULES = ("dynamic_profile", "mstx")
 #: public name -> the module that defines it, or module:name where it is called differently there
 _EXPORTS = {
     "AiCMetrics": "steplens.options",
+    "BlackBox": "steplens.collect.black_box",
     "ExportType": "steplens.options",
     "HostSystem": "steplens.options",
     "ProfilerAction": "steplens.collect.actions",
@@ -65,6 +67,7 @@ _EXPORTS = {
 # spelled out for type checkers; a test compares it with the table
 __all__ = [
     "AiCMetrics",
+    "BlackBox",
     "ExportType",
     "HostSystem",
     "ProfilerAction",

@@ -162,6 +162,11 @@ class _Analyses:
             except Exception as exception:
                 log.failed(f"analyse {run_directory}", exception)
 
+    @property
+    def running(self) -> bool:
+        """Whether one is going on, or waits for its turn."""
+        return any(thread.is_alive() for thread in self._threads)
+
     def wait(self) -> None:
         """Wait for all of them; for the end of the program."""
         if os.getpid() != self._process:
@@ -179,6 +184,11 @@ _analyses = _Analyses()
 def analyse_beside(run_directory: Path) -> None:
     """Analyse a run directory in another process without waiting for it."""
     _analyses.add(run_directory)
+
+
+def analysing() -> bool:
+    """Whether an analysis runs beside the training."""
+    return _analyses.running
 
 
 def wait_for_analyses(*_: Any) -> None:

@@ -1,0 +1,86 @@
+"""Windows that are kept in memory and reach the disk only when something happens."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+from steplens import rundir
+from steplens.collect.kineto import KinetoSession
+from steplens.collect.window import Window
+
+
+class RingSession(KinetoSession):
+    """A session whose last closed window stays in memory, beside the one that is open.
+
+    Kineto cannot give back what it has not recorded, so short windows follow one another without a gap; the second last is
+    thrown away. Its results are kept as Kineto holds them, in C++, which takes no part of the training's time.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._kept: Window | None = None
+        self._saving = False
+
+    def rotate(self) -> None:
+        """Close the window that is open, keep it, throw away the one before it, and open the next."""
+        self.hold()
+        self.init_trace()
+        self.start_trace()
+
+    def hold(self) -> None:
+        """Close the window that is open and keep it in memory."""
+        self._kept = None
+        self.stop_trace()
+        window, self.window = self.window, None
+        if window is not None and window.started:
+            self._kept = window
+
+    def save(self) -> list[Path]:
+        """Write the kept window and the one that is open, which is closed by that.
+
+        Returns:
+            their run directories, oldest first; one that could not be saved is left out, and its files are removed.
+        """
+        self.stop_trace()
+        windows = [window for window in (self._kept, self.window) if window is not None and window.started]
+        self._kept = self.window = None
+        found = []
+        for window in windows:
+            parent = self._parent()
+            if not super()._has_room(parent):
+                break
+            window.run_directory = rundir.create_run_directory(parent, self._worker_name)
+            rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
+            self._saving, self.window = True, window
+            try:
+                self.finalize_trace()
+            finally:
+                self._saving = False
+            run = self.collected_run()
+            if run is not None:
+                found.append(run)
+            else:
+                shutil.rmtree(window.run_directory, ignore_errors=True)
+            self.closed = None
+        return found
+
+    def discard(self) -> None:
+        """Throw everything away."""
+        with contextlib.suppress(Exception):
+            self.stop_trace()
+        self._kept = self.window = None
+
+    def _new_directory(self, parent: Path) -> Path:
+        # made when it is needed
+        return parent / rundir.run_directory_name(self._worker_name)
+
+    def _has_room(self, parent: Path) -> bool:
+        # asked when a window opens, which takes no room yet
+        return True
+
+    def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:
+        if self._saving:
+            super()._write_state(window, state, health)
