@@ -129,6 +129,8 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     if core == CORE_CPU:
         device.pop("api", None)
     # what the framework recorded of CANN's allocators comes from the rows that are read here in full
+    if "memory" in framework and "memory" in device:
+        framework["memory"] = _with_events(framework["memory"], device["memory"])
     for name in ("memory", "allocations"):
         if name in framework and name in device:
             device[name] = _without_repetition(device[name], framework[name])
@@ -167,6 +169,15 @@ def _with_operators(tasks: pl.DataFrame, connections: pl.DataFrame | None, core:
 def _device_type(core: str | None) -> str:
     """The kind of device whose memory was recorded; the tables of memory themselves do not say it."""
     return _NPU if core is None else CORE_CPU if core == CORE_CPU else CORE_CUDA
+
+
+def _with_events(framework: pl.DataFrame, device: pl.DataFrame) -> pl.DataFrame:
+    """The framework's rows of CANN's allocators with what CANN's own rows tell: the event, its address, size and thread."""
+    keys, told = ["component", "device", "time_ns", "allocated"], ["event", "address", "bytes", "pid", "tid"]
+    if not set(keys + told) <= set(device.columns):
+        return framework
+    events = device.drop_nulls("event").unique(keys, keep="none").select(*keys, *told)
+    return framework.drop("pid", "tid").join(events, on=keys, how="left", maintain_order="left")
 
 
 def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.DataFrame:

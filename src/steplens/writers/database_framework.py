@@ -8,10 +8,10 @@ from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
 from steplens.writers.database_layout import API_TYPES
 from steplens.writers.links import Connections, forward_backward, launched_by, usable_connection
-from steplens.writers.memory_record import APP, memory_record
+from steplens.writers.memory_record import APP, GE, memory_record
 from steplens.writers.operator_memory import CANN_PREFIX, allocations
-from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.text import distinct_texts, joined
+from steplens.writers.output import NothingToWriteError, Output, main_pid
+from steplens.writers.text import NOT_AVAILABLE, distinct_texts, joined
 
 #: what stands for a text that is not known, where the column may not be NULL
 MISSING_TEXT = 4294967295
@@ -171,7 +171,11 @@ def write_collections(file: DatabaseFile, output: Output, pid: int) -> None:
 
 
 def write_memory(file: DatabaseFile, output: Output) -> None:
-    """MEMORY_RECORD and OP_MEMORY: the rows of memory_record.csv (without the process's own samples) and operator_memory.csv."""
+    """MEMORY_RECORD and OP_MEMORY: the rows of memory_record.csv (without the process's own samples) and operator_memory.csv.
+
+    NPU_OP_MEM: the events of the graph engine's allocator, of a source that has their addresses.
+    """
+    _write_engine_events(file, output)
     try:
         record, pairs = memory_record(output), allocations(output)
     except NothingToWriteError:
@@ -207,6 +211,45 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
             releaseTotalReserved="release_reserved",
             releaseTotalActive="release_active",
             streamPtr="stream",
+            deviceId=_device(),
+        ),
+    )
+
+
+def _write_engine_events(file: DatabaseFile, output: Output) -> None:
+    trace = output.trace
+    events = (
+        trace.required("memory")
+        .filter((pl.col("component").cast(pl.String) == GE) & pl.col("address").is_not_null() & (pl.col("bytes") != 0))
+        .sort("time_ns", maintain_order=True)
+        .collect()
+    )
+    if events.is_empty():
+        return
+    # the operator's name is known with the allocation that an event begins or ends
+    pairs = trace.required("allocations").filter(pl.col("component").cast(pl.String) == GE).collect()
+    ends = [
+        pairs.select("device", size="bytes", time_ns=time, operator=pl.col("name").cast(pl.String).str.strip_prefix(CANN_PREFIX))
+        for time in ("allocation_ns", "release_ns")
+    ]
+    keys = ["device", "size", "time_ns"]
+    named = pl.concat(ends).drop_nulls("time_ns").unique(keys, keep="first", maintain_order=True)
+    events = events.with_columns(size=pl.col("bytes").abs()).join(
+        named, on=keys, how="left", maintain_order="left", nulls_equal=True
+    )
+    types = events.select(pl.when(pl.col("bytes") > 0).then(pl.lit("allocate")).otherwise(pl.lit("release"))).to_series()
+    file.frame(
+        "NPU_OP_MEM",
+        events.select(
+            operatorName=pl.lit(file.text_ids(events["operator"], missing=NOT_AVAILABLE)),
+            addr="address",
+            type=pl.lit(file.text_ids(types)),
+            size="size",
+            timestampNs="time_ns",
+            globalTid=global_tid(main_pid(trace)),
+            totalAllocate="allocated",
+            totalReserve="reserved",
+            component=pl.lit(file.text_ids(events["component"])),
             deviceId=_device(),
         ),
     )

@@ -53,6 +53,7 @@ PROFILER_TABLES = {
     "OVERLAP_ANALYSIS": "id! deviceId startNs endNs type",
     "NPU_MEM": "type ddr# hbm# timestampNs deviceId",
     "NPU_MODULE_MEM": "moduleId timestampNs totalReserved# deviceId",
+    "NPU_OP_MEM": "operatorName addr type size timestampNs globalTid totalAllocate# totalReserve# component deviceId",
     "AICORE_FREQ": "deviceId timestampNs freq dieId",
     "HBM": "deviceId timestampNs bandwidth# hbmId type",
     "DDR": "deviceId timestampNs read# write#",
@@ -63,6 +64,11 @@ PROFILER_TABLES = {
     "NIC": _NETWORK,
     "ROCE": _NETWORK,
     "PCIE": f"deviceId timestampNs {_PCIE}",
+    "SAMPLE_PMU_TIMELINE": "deviceId timestampNs totalCycle# usage# freq# coreId coreType",
+    "CPU_USAGE": "timestampNs cpuId usage#",
+    "HOST_MEM_USAGE": "timestampNs usage#",
+    "HOST_DISK_USAGE": "timestampNs readRate# writeRate# usage#",
+    "HOST_NETWORK_USAGE": "timestampNs usage# speed#",
 }
 
 ANALYSIS_TABLES = {

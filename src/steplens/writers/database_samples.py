@@ -73,6 +73,21 @@ _TABLES = {
     "NIC": _Samples("NIC", _PORT, _all_values("NIC"), ("funcId",)),
     "ROCE": _Samples("RoCE", _PORT, _all_values("ROCE"), ("funcId",)),
     "PCIE": _Samples("PCIe", _PLAIN, _all_values("PCIE")),
+    "SAMPLE_PMU_TIMELINE": _Samples(
+        "AI Core Utilization",
+        r"^(?P<coreType>\w+) (?P<coreId>\d+)/(?P<value>\w+)$",
+        {name: (name, 1.0) for name in ("totalCycle", "usage", "freq")},
+        ("coreId",),
+    ),
+    # of the host: the timeline also has the process's share of all processors together, and more than these rates
+    "CPU_USAGE": _Samples("CPU Usage", r"^CPU (?P<cpuId>\d+)(?P<value>)$", {"": ("usage", 1.0)}, ("cpuId",)),
+    "HOST_MEM_USAGE": _Samples("Memory Usage", _PLAIN, {"Memory Usage": ("usage", 1.0)}),
+    "HOST_DISK_USAGE": _Samples(
+        "Disk Usage",
+        _PLAIN,
+        {"Disk/Read": ("readRate", 1.0), "Disk/Write": ("writeRate", 1.0), "Disk Usage": ("usage", 1.0)},
+    ),
+    "HOST_NETWORK_USAGE": _Samples("Network Usage", _PLAIN, {"Network Usage": ("usage", 1.0), "Network/Speed": ("speed", 1.0)}),
 }
 
 
