@@ -14,6 +14,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,30 @@ class Pipeline:
         found, self._problems = self._problems, []
         return found
 
-    # --- called by the hooks of the iterator
+    # --- called by the hooks of the iterator, inside somebody's training
 
     def before_iterator(self) -> None:
         """An iterator is about to be made: ``init`` has to come before."""
-        if not self._wanted:
-            return
+        if self._wanted:
+            self._guarded(self._initialise)
+
+    def after_iterator(self, iterator: Any) -> None:
+        """The iterator was made."""
+        self._guarded(self._made, iterator)
+
+    def before_stop(self, iterator: Any) -> None:
+        """An iterator is about to be destroyed."""
+        self._guarded(self._destroyed, iterator)
+
+    def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:  # the boundary to somebody's training
+            self._state, self._kept, self._wanted = SAVED, None, 0
+            self._say(f"recording the data pipeline failed: {' '.join(str(error).split())[:300]}")
+            log.failed("recording the data pipeline", error)
+
+    def _initialise(self) -> None:
         with self._lock:
             if self._state == RUNNING:
                 self.finish()
@@ -86,22 +105,23 @@ class Pipeline:
                 framework.pipeline_profiler().init()
                 self._state = READY
 
-    def after_iterator(self, iterator: Any) -> None:
-        """The iterator was made."""
+    def _made(self, iterator: Any) -> None:
         with self._lock:
             if self._state == READY:
                 self._iterator, self._state = weakref.ref(iterator), ARMED
                 if self._target is not None:
                     self._start(iterator)
 
-    def before_stop(self, iterator: Any) -> None:
-        """An iterator is about to be destroyed."""
+    def _destroyed(self, iterator: Any) -> None:
         with self._lock:
             if self._state == RUNNING and self._kept is iterator:
                 self.finish()
-            elif self._state == ARMED and self._iterator is not None and self._iterator() in (None, iterator):
-                # never started: its pipeline must not be started any more
-                self._state, self._iterator = SAVED, weakref.ref(iterator)
+            elif self._state == ARMED and self._is_registered(iterator):
+                # never started: the data engine wants to see an end before it accepts another pipeline
+                manager = framework.pipeline_profiler()
+                manager.start()
+                manager.stop()
+                self._state = SAVED
 
     # --- called by the windows
 
@@ -149,6 +169,10 @@ class Pipeline:
                     file.chmod(rundir.FILE_MODE)
             finally:
                 self._kept = None
+
+    def _is_registered(self, iterator: Any) -> bool:
+        # a reference is dead already while its object is being destroyed
+        return self._iterator is not None and self._iterator() in (None, iterator)
 
     def _start(self, iterator: Any) -> None:
         framework.pipeline_profiler().start()

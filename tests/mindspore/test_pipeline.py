@@ -1,0 +1,177 @@
+"""The sequences of calls that end in a crash of MindSpore's data engine: none is reached through the interfaces.
+
+Each program does what a script may do; the data engine died of the same with a plain start and stop.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from steplens.readers.mindspore_find import find
+from steplens.trace.trace import Trace
+
+from .conftest import Run
+
+pytestmark = pytest.mark.slow
+
+BEGIN = """
+import gc
+from steplens.mindspore import Profiler
+mode("pynative")
+ds.config.set_monitor_sampling_interval(20)
+step = stepper()
+def train(iterator, steps):
+    for _ in range(steps):
+        batch = next(iterator)
+        step(batch["data"], batch["label"])
+def recorder(**more):
+    return Profiler(output_path="result", start_profile=False, data_process=True, data_simplification=False, **more)
+def iterator(batches=60):
+    return pipeline(batches, 0.005).create_dict_iterator(num_epochs=1)
+"""
+
+SEQUENCES = {
+    "many windows on one iterator": """
+profiler = recorder()
+data = iterator()
+for window in range(8):
+    profiler.start()
+    train(data, 5)
+    profiler.stop()
+    train(data, 2)
+profiler.analyse()
+""",
+    "a second pipeline beside the first": """
+profiler = recorder()
+first = iterator()
+profiler.start()
+train(first, 5)
+second = iterator()
+train(second, 5)
+profiler.stop()
+profiler.start()
+train(first, 5)
+third = iterator()
+train(third, 5)
+profiler.stop()
+profiler.analyse()
+""",
+    "a window after the pipeline is gone": """
+profiler = recorder()
+data = iterator()
+profiler.start()
+train(data, 5)
+profiler.stop()
+data.stop()
+del data
+gc.collect()
+profiler.start()
+step(ms.Tensor(np.ones([2, 8], np.float32)), ms.Tensor(np.ones([2], np.int32)))
+profiler.stop()
+profiler.analyse()
+""",
+    "a pipeline that was never started": """
+profiler = recorder()
+data = iterator()
+train(data, 3)
+del data
+gc.collect()
+profiler.start()
+data = iterator()
+train(data, 5)
+profiler.stop()
+profiler.analyse()
+""",
+    "one pipeline after the other": """
+profiler = recorder()
+for window in range(4):
+    data = iterator()
+    profiler.start()
+    train(data, 8)
+    profiler.stop()
+    profiler.analyse()
+    del data
+    gc.collect()
+""",
+    "two profilers on one pipeline": """
+data = None
+for name in ("first", "second"):
+    profiler = Profiler(output_path=name, start_profile=False, data_process=True, data_simplification=False)
+    data = data or iterator()
+    profiler.start()
+    train(data, 5)
+    profiler.analyse()
+""",
+    "a profiler made behind its pipeline": """
+data = iterator()
+profiler = recorder()
+profiler.start()
+train(data, 5)
+profiler.stop()
+profiler.analyse()
+""",
+    "the end of the program inside a window": """
+profiler = recorder()
+profiler.start()
+train(iterator(), 5)
+""",
+}
+
+
+def trace_of(folder: Path) -> Trace:
+    (source,) = find(folder / "result" / "profiler")
+    return source.read()
+
+
+def batches(folder: Path) -> int:
+    return int(trace_of(folder).required("pipeline_batches").select(pl.len()).collect().item())
+
+
+def problems(folder: Path) -> str:
+    files = sorted((folder / "result" / "profiler" / "FRAMEWORK").glob("window_*/window.json"))
+    return " ".join(finding["message"] for file in files for finding in json.loads(file.read_text())["health"])
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_nothing_crashes(run: Run, name: str) -> None:
+    for _ in range(2):
+        run(BEGIN + SEQUENCES[name])
+
+
+def test_windows_share_one_recording_and_are_cut(run: Run, tmp_path: Path) -> None:
+    run(BEGIN + SEQUENCES["many windows on one iterator"])
+    trace = trace_of(tmp_path)
+    rows = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == "iterate").collect()
+    recorded = set(rows["batch"].to_list())
+    # 8 times 5 batches of 7; of the time stamps, whole ms of a clock of their own, one may fall on either side of a border
+    expected = {7 * window + number for window in range(8) for number in range(1, 6)}
+    assert len(recorded ^ expected) <= 8 and len(recorded) >= 36
+    assert not problems(tmp_path)
+
+
+def test_what_is_not_recorded_is_said(run: Run, tmp_path: Path) -> None:
+    run(BEGIN + SEQUENCES["a profiler made behind its pipeline"])
+    assert "made before the profiler" in problems(tmp_path)
+    health = trace_of(tmp_path).health
+    assert health is not None and "missing_data_pipeline" in health["check"].to_list()
+
+
+def test_pipelines_in_turn_are_recorded(run: Run, tmp_path: Path) -> None:
+    run(BEGIN + SEQUENCES["one pipeline after the other"])
+    folders = sorted((tmp_path / "result" / "profiler" / "FRAMEWORK").glob("pipeline_0_*"))
+    assert len(folders) == 4
+    for folder in folders:
+        lines = (folder / "dataset_iterator_profiling_0.txt").read_text().splitlines()
+        assert len(lines) >= 4 * 7
+    assert not problems(tmp_path)
+
+
+def test_a_window_that_was_left_open_is_saved(run: Run, tmp_path: Path) -> None:
+    made = run(BEGIN + SEQUENCES["the end of the program inside a window"])
+    assert "was not stopped" in made.stderr
+    assert trace_of(tmp_path).required("steps").select(pl.len()).collect().item() == 5
+    assert batches(tmp_path) >= 4
