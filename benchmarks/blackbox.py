@@ -56,17 +56,31 @@ def block(step: Callable[[], None], recorder: Any, steps: int) -> float:
     return (time.thread_time_ns() - begin) / steps / 1e6
 
 
-def call_us(folder: str, record_operators: bool, calls: int) -> float:
+def call_us(folder: str, calls: int) -> float:
     """Microseconds that ``step()`` takes between steps that do nothing; the median of blocks."""
     import steplens
 
     found = []
-    with steplens.BlackBox(folder, record_operators=record_operators, on_slow_step=False) as recorder:
+    with steplens.BlackBox(folder, record_operators=False, on_slow_step=False) as recorder:
         for _ in range(31):
             begin = time.perf_counter_ns()
             for _ in range(calls // 31):
                 recorder.step()
             found.append((time.perf_counter_ns() - begin) / (calls // 31) / 1e3)
+    return statistics.median(found)
+
+
+def call_in_training_us(step: Callable[[], None], folder: str, steps: int) -> float:
+    """Microseconds that ``step()`` takes after a training step, with its caches cold; the median."""
+    import steplens
+
+    found = []
+    with steplens.BlackBox(folder, record_operators=False, on_slow_step=False) as recorder:
+        for _ in range(steps):
+            step()
+            begin = time.perf_counter_ns()
+            recorder.step()
+            found.append((time.perf_counter_ns() - begin) / 1e3)
     return statistics.median(found)
 
 
@@ -123,7 +137,8 @@ def main() -> None:
         step, operators = training()
         found: dict[str, Any] = {
             "operators": operators,
-            "call_us": call_us(folder, False, 31_000),
+            "call_us": call_us(folder, 31_000),
+            "call_in_training_us": call_in_training_us(step, folder, 400),
             "numbers only": compare(step, folder, 5 * given.rounds, 4, record_operators=False),
             "operators, windows of 8": compare(step, folder, given.rounds, 8, keep_steps=8),
             "operators, windows of 2": compare(step, folder, given.rounds, 2, keep_steps=2),
@@ -131,11 +146,12 @@ def main() -> None:
         }
     off = found["numbers only"]["off_ms"]
     print(f"A step of {off:.1f} ms with {operators:,} operator calls; load {os.getloadavg()[0]:.1f}.\n")
-    print("| kept of every step | added, CPU time of the thread | share of the step |\n|---|---|---|")
-    print(f"| numbers only, `step()` by itself | {found['call_us']:.1f} us | {found['call_us'] / off / 10:.2f} % |")
+    print("| kept of every step | added | share of the step |\n|---|---|---|")
+    for name, added in (("one after the other", found["call_us"]), ("each after a step", found["call_in_training_us"])):
+        print(f"| numbers only, `step()` timed, {name} | {added:.1f} us | {added / off / 10:.2f} % |")
     for name in ("numbers only", "operators, windows of 8", "operators, windows of 2"):
         added, base = found[name]["added_ms"], found[name]["off_ms"]
-        print(f"| {name}, in the training | {added * 1e3:.0f} us | {added / base:.1%} |")
+        print(f"| {name}, difference of steps with and without | {added * 1e3:.0f} us | {added / base:.1%} |")
     quiet_found = found["quiet"]
     shown = ", ".join(f"{ratio:.1f}" for ratio in quiet_found["ratios"]) or "none"
     kept = quiet_found["captures"]

@@ -349,6 +349,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("worker_name", HANDLER, "str", None, "First part of a run directory's name; host name by default.", _optional_text),
     Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _boolean),
     Option("async_mode", HANDLER, "bool", False, "Analyse beside the training instead of making it wait.", _boolean),
+    Option("local_dir", HANDLER, "str", None, "Write here first, then move to the folder or URL of the results.", _optional_text),
 )
 
 

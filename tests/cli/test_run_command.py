@@ -162,3 +162,21 @@ def test_no_process_is_left(cli: Any) -> None:
     cli.run("run", "--", sys.executable, "train.py")
     left = subprocess.run(["ps", "-eo", "lstart,args"], capture_output=True, text=True, check=True).stdout
     assert str(cli.folder) not in left, before
+
+
+def test_results_can_land_elsewhere(cli: Any) -> None:
+    cli.write("train.py", TRAIN)
+    done = cli.run("run", "--out", "there", "--local-dir", "here", "--async-mode", "train.py")
+    (directory,) = cli.run_directories("there")
+    assert (directory / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
+    assert cli.run_directories("here") == []
+    assert f"moved {directory.name} to " in done.stderr
+    assert done.stderr.rstrip().endswith(f"next: steplens summary there/{directory.name}")
+
+
+def test_a_url_that_does_not_take_results(cli: Any) -> None:
+    cli.write("train.py", TRAIN)
+    done = cli.run("run", "--out", "nosuchprotocol://bucket", "--local-dir", "here", "train.py")
+    (directory,) = cli.run_directories("here")
+    assert f"{directory} could not be moved to nosuchprotocol://bucket and stays where it is" in done.stderr
+    assert [row["step"] for row in cli.json("summary", str(directory))["steps"]] == [2, 3, 4]

@@ -158,7 +158,7 @@ def test_no_more_than_so_many(tmp_path, capfd):
             os.kill(os.getpid(), signal.SIGUSR2)
             recorder.step()
     assert len(recorder.captures) == 1
-    assert capfd.readouterr().err.count("Black box: ") == 1
+    assert capfd.readouterr().err.count("Black box: the process got SIGUSR2") == 1
 
 
 # --- other events

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from steplens import rundir
 from steplens.cli.text import clean
-from steplens.collect import launched
+from steplens.collect import landing, launched
 
 
 def say(message: str) -> None:
@@ -109,6 +109,26 @@ def report(recorded: Recorded, needed: int, *, command: bool) -> None:
             f"nothing was recorded: the script took {recorded.steps} optimizer steps and recording begins after {needed}; "
             "let it run longer or lower --wait and --warmup"
         )
+
+
+def land(directories: list[Path], target: str) -> list[Path]:
+    """Move run directories to a target.
+
+    Returns:
+        those that lie in a folder now, in the target or where they were.
+    """
+    found = []
+    for directory in directories:
+        try:
+            destination = landing.move(directory, target)
+        except Exception as error:  # whatever a foreign file system raises: the data is safe and the next one is tried
+            say(landing.note_failure(directory, target, error))
+            found.append(directory)
+            continue
+        say(f"moved {directory.name} to {landing.shown(target)}")
+        if not landing.is_url(destination):
+            found.append(Path(destination))
+    return found
 
 
 def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool) -> None:

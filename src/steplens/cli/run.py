@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 
 from steplens import options
 from steplens.cli import flags, recording, run_command, script
-from steplens.collect import launched
+from steplens.collect import landing, launched
 from steplens.errors import SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
@@ -60,16 +60,14 @@ def register(app: typer.Typer) -> None:
     app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_command())
 
 
-def run(
-    target: str | None, arguments: list[str], module: str | None, out: Path, values: Mapping[str, Any], explicit: bool
-) -> int:
+def run(target: str | None, arguments: list[str], module: str | None, out: str, values: Mapping[str, Any], explicit: bool) -> int:
     """Run a script, a module or a command under the profiler and return its exit code.
 
     Args:
         target: the script or the command, or None with ``module``.
         arguments: what it gets as arguments.
         module: the module to run instead of a script.
-        out: folder for the run directories.
+        out: folder for the run directories, or a URL that fsspec knows.
         values: options by name; a missing one was not given.
         explicit: the target follows ``--``.
     """
@@ -82,17 +80,19 @@ def run(
     if not command:
         script.check_script(name, module is not None)
     schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    folder, target = landing.split(out, values.get("local_dir"))
+    local = Path(folder or ".")
     answers = tempfile.mkdtemp(prefix="steplens_run_")
     try:
         order = launched.Order(
-            out=str(out.absolute()),
+            out=str(local),
             answers=answers,
             profile=_chosen(options.PROFILE, values),
             schedule=schedule,
             experimental=_chosen(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
         )
-        recorded = recording.Recorded(out.absolute(), Path(answers))
+        recorded = recording.Recorded(local, Path(answers))
         ending: BaseException | None = None
         if command:
             code = run_command.run_command([name, *arguments], {**os.environ, launched.VARIABLE: order.text()})
@@ -105,9 +105,12 @@ def run(
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
         recording.report(recorded, max(before, 1), command=command)
         if recorded.directories:
-            wait = not values.get("async_mode", False)
+            # what is to be moved has to be complete
+            wait = target is not None or not values.get("async_mode", False)
             complete = values.get("analyse_flag", True) and recording.analyse(recorded.directories, wait=wait)
-            recording.say_next(out.absolute(), recorded.directories, start, complete=complete)
+            directories = recording.land(recorded.directories, target) if target is not None else recorded.directories
+            if directories:
+                recording.say_next(directories[0].parent, directories, start, complete=complete)
     finally:
         if os.getpid() == process:
             shutil.rmtree(answers, ignore_errors=True)
@@ -163,7 +166,7 @@ def _command() -> Any:
             "module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")
         ),
         flags.parameter(
-            "out", Path, typer.Option(Path("result"), help="Folder for the run directories.", rich_help_panel="Results")
+            "out", str, typer.Option("result", help="Folder or URL for the run directories.", rich_help_panel="Results")
         ),
     ]
     own = {"dir_name"}  # --out

@@ -8,11 +8,12 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steplens import options, parent, rundir
-from steplens.collect import log
+from steplens.collect import landing, log
 
 if TYPE_CHECKING:
     from steplens.collect.profiler import profile
@@ -25,13 +26,17 @@ class TraceHandler:
 
     Attributes:
         dir_name: folder for run directories; None leaves the choice to the profiler.
+        target: folder or URL to which they are moved when they are complete; None leaves them where they are.
         worker_name: first part of a run directory's name; None takes the host name.
         analyse_flag: analyse every window.
         async_mode: analyse beside the training.
     """
 
-    def __init__(self, dir_name: str | None, worker_name: str | None, analyse_flag: bool, async_mode: bool) -> None:
+    def __init__(
+        self, dir_name: str | None, worker_name: str | None, analyse_flag: bool, async_mode: bool, target: str | None = None
+    ) -> None:
         self.dir_name = dir_name
+        self.target = target
         self.worker_name = worker_name
         self.analyse_flag = analyse_flag
         self.async_mode = async_mode
@@ -42,12 +47,28 @@ class TraceHandler:
             # Already there, unless the handler is called by a function that hides it from the profiler.
             profiler._relocate(Path(self.dir_name))
         run_directory = profiler._collected_run()
-        if run_directory is None or not self.analyse_flag:
+        if run_directory is None:
             return
-        if self.async_mode:
-            analyse_beside(run_directory)
-        else:
+        then = self._landing(profiler, run_directory)
+        if self.analyse_flag and self.async_mode:
+            analyse_beside(run_directory, then)
+            return
+        if self.analyse_flag:
             analyse_and_wait(run_directory)
+        then()
+
+    def _landing(self, profiler: profile, run_directory: Path) -> Callable[[], None]:
+        """What is left to do with a run directory when its analysis is done."""
+        target, window = self.target, profiler._session.closed
+        if target is None:
+            return lambda: None
+
+        def moved(destination: str) -> None:
+            # the methods of the profiler that export the last window still find it
+            if window is not None and not landing.is_url(destination):
+                window.run_directory = Path(destination)
+
+        return lambda: landing.add(run_directory, target, moved)
 
 
 def tensorboard_trace_handler(
@@ -55,6 +76,7 @@ def tensorboard_trace_handler(
     worker_name: str | None = None,
     analyse_flag: bool = True,
     async_mode: bool = False,
+    local_dir: str | os.PathLike[str] | None = None,
 ) -> TraceHandler:
     """Where to put recorded windows and whether to analyse them; give it to ``profile`` as ``on_trace_ready``.
 
@@ -62,10 +84,13 @@ def tensorboard_trace_handler(
     ``async_mode`` is set; at the end of the program the analyses that still run are waited for.
 
     Args:
-        dir_name: folder for run directories; else ``$ASCEND_WORK_PATH/profiling_data``, else the current directory.
+        dir_name: folder for run directories; else ``$ASCEND_WORK_PATH/profiling_data``, else the current directory. Or a URL that
+            fsspec knows, such as ``s3://bucket/runs``: they are written to a local folder and moved there.
         worker_name: first part of a run directory's name; the host name by default.
         analyse_flag: analyse a window as soon as it is recorded; else use ``steplens.analyse`` later.
         async_mode: do not make the training wait for the analysis.
+        local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
+            be moved stays here, and a line says so.
     """
     values, warnings = options.resolve(
         options.HANDLER,
@@ -74,15 +99,15 @@ def tensorboard_trace_handler(
             "worker_name": worker_name,
             "analyse_flag": analyse_flag,
             "async_mode": async_mode,
+            "local_dir": os.fspath(local_dir) if isinstance(local_dir, os.PathLike) else local_dir,
         },
     )
     for warning in warnings:
         log.warning(warning)
     if values["worker_name"] and len(values["worker_name"]) > _WORKER_NAME_LIMIT:
         log.warning(f"worker_name is cut to {_WORKER_NAME_LIMIT} characters.")
-    if values["dir_name"] is not None:
-        values["dir_name"] = str(Path(values["dir_name"]).expanduser().absolute())
-    return TraceHandler(**values)
+    values["dir_name"], target = landing.split(values["dir_name"], values.pop("local_dir"))
+    return TraceHandler(**values, target=target)
 
 
 def offline_environment() -> dict[str, str]:
@@ -147,20 +172,21 @@ class _Analyses:
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
 
-    def add(self, run_directory: Path) -> None:
-        """Analyse a run directory as soon as there is room."""
+    def add(self, run_directory: Path, then: Callable[[], None]) -> None:
+        """Analyse a run directory as soon as there is room, and call ``then``."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=self._run, args=(run_directory,), name="steplens analysis", daemon=True)
+        thread = threading.Thread(target=self._run, args=(run_directory, then), name="steplens analysis", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, run_directory: Path) -> None:
+    def _run(self, run_directory: Path, then: Callable[[], None]) -> None:
         with self._slots:
             try:
                 process, path = _start(run_directory, beside=True)
                 _report(run_directory, process.wait(), path)
             except Exception as exception:
                 log.failed(f"analyse {run_directory}", exception)
+            then()
 
     @property
     def running(self) -> bool:
@@ -181,9 +207,14 @@ class _Analyses:
 _analyses = _Analyses()
 
 
-def analyse_beside(run_directory: Path) -> None:
-    """Analyse a run directory in another process without waiting for it."""
-    _analyses.add(run_directory)
+def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None) -> None:
+    """Analyse a run directory in another process without waiting for it.
+
+    Args:
+        run_directory: the run directory.
+        then: called when it has ended, whatever came of it.
+    """
+    _analyses.add(run_directory, then)
 
 
 def analysing() -> bool:
@@ -192,5 +223,6 @@ def analysing() -> bool:
 
 
 def wait_for_analyses(*_: Any) -> None:
-    """Wait for the analyses that run beside the training."""
+    """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
     _analyses.wait()
+    landing.wait()
