@@ -312,6 +312,7 @@ def test_marks(tmp_path: Path) -> None:
             "MSTX_EVENTS", eventType=kind, message=message, startNs=when(start), endNs=when(end), connectionId=connection, **mark
         )
     tables, _ = read(database, tmp_path)
+    assert tables["marks"]["kind"].to_list() == ["marker", "push/pop", "start/end"]
     assert rows(tables["marks"], "domain", "message", "start_ns", "end_ns", "pid", "tid", "stream", "correlation") == [
         ("train", "here", 1, 1, PID, MAIN, None, None),
         ("train", "range", 2, 6, PID, MAIN, 12, 5),

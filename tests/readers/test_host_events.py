@@ -58,6 +58,7 @@ def test_marks(tmp_path):
     assert marks["tid"].to_list() == [11, 12, 12, 11]
     assert marks["stream"].to_list() == [None, None, 7, 0]
     assert marks["pid"].to_list() == [99] * 4
+    assert marks["kind"].to_list() == [["marker", "push/pop", "start/end"][row[1]] for row in ROWS]
     assert [path.name for path in host_events.sources(tmp_path)] == ["marks.bin", "marks.json"]
 
 

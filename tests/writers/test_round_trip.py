@@ -57,7 +57,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "api": ("start_ns", "end_ns", "name", "layer", "tid"),
     "steps": ("id", "start_ns", "end_ns"),
     "gc": ("start_ns", "end_ns", "pid"),
-    "marks": ("start_ns", "end_ns", "message", "domain", "tid"),
+    "marks": ("start_ns", "end_ns", "message", "domain", "tid", "kind"),
     "memory": ("time_ns", "component", "allocated", "reserved", "active", "device", "device_type", "stream"),
     "allocations": (
         "allocation_ns", "bytes", "release_ns", "active_release_ns", "name", "component", "allocation_allocated",
@@ -210,6 +210,26 @@ def test_calls_of_the_operating_system(reread: Callable[..., Trace], tmp_path: P
         events = json.loads((folder / "trace_view.json").read_bytes())
         (process,) = (event for event in events if event.get("args", {}).get("name") == "OS Runtime API")
         assert [event["name"] for event in events if event["pid"] == process["pid"] and event["ph"] == "X"] == ["read", "futex"]
+
+
+@pytest.mark.parametrize("export", [TEXT, DATABASE])
+def test_kinds_of_marks(reread: Callable[..., Trace], export: str) -> None:
+    kinds = [
+        ("point", 30, 30, "marker"),
+        ("outer", 31, 39, "push/pop"),
+        ("inner", 32, 32, "push/pop"),
+        ("free", 33, 50, "start/end"),
+    ]
+    marks = [
+        {"domain": "d", "message": name, "start_ns": ns(start), "end_ns": ns(end), "pid": PID, "tid": MAIN, "kind": kind}
+        for name, start, end, kind in kinds
+    ]
+    source = ascend_run(marks=marks)
+    found = reread(source, export)
+    assert rows(found, "marks", COLUMNS["marks"]) == rows(source, "marks", COLUMNS["marks"])
+    # of a source that does not say it, the length tells a point from a range
+    unknown = reread(ascend_run(marks=[{**mark, "kind": None} for mark in marks]), export)
+    assert [row["kind"] for row in rows(unknown, "marks", COLUMNS["marks"])] == ["marker", "start/end", "marker", "start/end"]
 
 
 def test_text_and_database_lead_to_the_same_tables(reread: Callable[..., Trace]) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.readers import ascend_timeline_structs as events
 from steplens.readers.ascend_link import scope_of
 from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
-from steplens.trace.schema import NAME
+from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 
 #: CANN's layers as its database names them, by the first part of a call's name
 _LAYERS = {
@@ -21,6 +21,8 @@ _LAYERS = {
     "Hccl": "communication",
 }
 _OLDER_LAYERS = {"hccl": "communication"}
+#: kinds of marks -> ours
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
 _LAYER_PREFIX = rf"^({'|'.join(_LAYERS)})@(.+)$"
 
 
@@ -110,7 +112,9 @@ def _marks(frame: pl.DataFrame) -> pl.DataFrame:
         end_ns="end_ns",
         pid="pid",
         tid="tid",
+        stream=pl.col("stream") if "stream" in frame.columns else pl.lit(None, dtype=pl.Int64),
         correlation=pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64),
+        kind=pl.coalesce(known).cast(pl.String).replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String).cast(NAME),
     )
 
 

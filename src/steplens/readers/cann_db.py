@@ -27,12 +27,14 @@ from steplens.readers.kineto_meta import as_text
 from steplens.readers.sqlite_file import SqliteFile
 from steplens.trace.build import build_trace
 from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
-from steplens.trace.schema import NAME
+from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 from steplens.trace.trace import Trace
 
 _LAYERS = {"hccl": "communication"}
 _NODE, _ACL = "node", "acl"
 _OS_LAYER = "os_runtime"
+#: names of kinds of marks -> ours
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
 #: the connection of a mark that no task of a device belongs to
 _NO_CONNECTION = 4_000_000_000
 #: inner tasks of collectives whose details are kept; more would fill the memory, and health reports the rest
@@ -161,6 +163,7 @@ def _marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame
     rows = rows.with_columns(
         message=texts.of(rows["message"]),
         domain=texts.of(rows["domainId"]),
+        kind=pl.Series(kind),
         is_point=pl.Series(kind.str.starts_with("marker")).fill_null(False),
         connectionId=pl.when(pl.col("connectionId") != _NO_CONNECTION).then("connectionId"),
     ).join(streams, on="connectionId", how="left", maintain_order="left")
@@ -172,6 +175,7 @@ def _marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame
         **thread_of("globalTid"),
         stream="streamId",
         correlation="connectionId",
+        kind=pl.col("kind").replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String).cast(NAME),
     )
 
 

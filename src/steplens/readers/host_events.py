@@ -12,7 +12,7 @@ import polars as pl
 from steplens import rundir
 from steplens.readers.kineto_meta import meta_frame
 from steplens.trace.health import COUNTERS, INFO, RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
-from steplens.trace.schema import NAME
+from steplens.trace.schema import MARK_KINDS, NAME
 
 #: what each row of the marks holds, in order
 _COLUMNS = ["text", "kind", "start_ns", "end_ns", "tid", "stream"]
@@ -83,7 +83,8 @@ def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -
         message = f"marks in {path.name} are damaged and were left out"
         health.add("damaged_side_file", WARNING, damaged, message, USER_MARKS)
     rows = rows[good]
-    text, _, start, end, tid, stream = rows.T
+    text, kind, start, end, tid, stream = rows.T
+    kinds = pl.Series([*MARK_KINDS, None], dtype=NAME)
     number = pl.Series(text.astype(np.uint32))
     recorded = described.get("pid")
     return pl.DataFrame(
@@ -94,6 +95,7 @@ def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -
             "end_ns": end,
             "tid": tid,
             "stream": pl.Series(stream).set(pl.Series(stream < 0), None),
+            "kind": kinds.gather(pl.Series(np.where((kind >= 0) & (kind < len(MARK_KINDS)), kind, len(MARK_KINDS)))),
         }
     ).with_columns(pid=pl.lit(recorded if _is_number(recorded) else pid, dtype=pl.Int64))
 

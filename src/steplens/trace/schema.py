@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
+
+#: how a mark of the user was recorded, in the words and the order of CANN: a point; a range that a thread pushed and popped; a
+#: range that was started and ended by its number
+MARKER, PUSH_POP, START_END = "marker", "push/pop", "start/end"
+MARK_KINDS = (MARKER, PUSH_POP, START_END)
+
 
 NAME = pl.Categorical()
 
@@ -325,7 +331,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "queue_size": pl.Int64(),
         "queue_capacity": pl.Int64(),
     },
-    # One user mark (end_ns = start_ns) or range.
+    # One user mark (end_ns = start_ns) or range; kind is how it was recorded, one of MARK_KINDS, or null.
     "marks": {
         "domain": NAME,
         "message": NAME,
@@ -335,6 +341,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "tid": pl.Int64(),
         "stream": pl.Int64(),
         "correlation": pl.Int64(),
+        "kind": NAME,
     },
     # One garbage collection of the Python interpreter.
     "gc": {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.steps import computing_tasks
-from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS
 from steplens.trace.trace import Trace
 from steplens.writers.database_file import DatabaseFile
 from steplens.writers.database_framework import MISSING_TEXT, global_tid
@@ -208,7 +208,10 @@ def write_marks(file: DatabaseFile, output: Output, pid: int) -> None:
         marks.select(
             startNs="start_ns",
             endNs="end_ns",
-            eventType=pl.when(pl.col("end_ns") > pl.col("start_ns")).then(MSTX_RANGE).otherwise(MSTX_MARKER),
+            eventType=pl.col("kind")
+            .cast(pl.String)
+            .replace_strict({kind: number for number, kind in enumerate(MARK_KINDS)}, default=None, return_dtype=pl.Int64)
+            .fill_null(pl.when(pl.col("end_ns") > pl.col("start_ns")).then(MSTX_RANGE).otherwise(MSTX_MARKER)),
             rangeId=pl.int_range(pl.len(), dtype=pl.Int64),
             category=pl.lit(MISSING_TEXT, dtype=pl.Int64),
             message=pl.lit(file.text_ids(marks["message"], missing="")),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from steplens.trace.schema import SCOPE_MODULE
+from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
 from steplens.writers.links import forward_backward
 from steplens.writers.output import used_devices
 from steplens.writers.text import render_distinct
@@ -26,8 +26,6 @@ from steplens.writers.trace_events import (
 
 _GC_SORT = 1
 _MARKS_SORT = 6
-
-_MARKER = pl.lit('"event_type":"marker"')
 
 _ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
 
@@ -194,11 +192,18 @@ def _marks(view: View) -> None:
         ',"dur":',
         DURATION,
         render_distinct(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
-        pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit('"event_type":"start/end"')).otherwise(_MARKER),
+        pl.format('"event_type":"{}"', _kind_of_mark()),
         number_argument("Stream Id", "stream", marks),
         number_argument("connection_id", "correlation", marks),
         "}}",
     )
+
+
+def _kind_of_mark() -> pl.Expr:
+    """How a mark was recorded, or what its length says where the source does not know."""
+    by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))
+    known = pl.col("kind").cast(pl.String)
+    return pl.when(known.is_in(MARK_KINDS)).then(known).otherwise(by_length)
 
 
 def _garbage_collections(view: View) -> None:
