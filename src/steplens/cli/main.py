@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from steplens.cli import analyse, doctor, export, open_, run, status, summary, trigger
+from steplens.cli import advise, analyse, doctor, export, open_, run, status, summary, trigger
 from steplens.cli.text import clean
 from steplens.errors import SteplensError
 
@@ -33,6 +33,7 @@ open_.register(app)
 analyse.register(app)
 export.register(app)
 summary.register(app)
+advise.register(app)
 trigger.register(app)
 status.register(app)
 doctor.register(app)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TRUNCATED = "truncated"
 STEP_PREFIX = "ProfilerStep"
+#: findings of the advice that a summary has room for
+_ADVICE = 3
 
 #: what operators can be grouped by, and the column of the ``ops`` table that must hold something for it
 _GROUP_COLUMNS = {"module": "module", "shape": "input_shapes", "stack": "stack"}
@@ -46,6 +48,7 @@ class Summary:
         recorded: what operators can be grouped by with this data.
         results: folders of result files that are complete.
         unfinished: run directories whose results are not complete.
+        advice: the first findings of ``advise`` that matter: id, level and one line of text.
         accelerator: whether device tasks ran on something other than the CPU.
         problem: why the picture is not whole, in one sentence; empty when it is.
     """
@@ -60,6 +63,7 @@ class Summary:
     recorded: list[str]
     results: list[str]
     unfinished: list[str]
+    advice: list[dict[str, str]]
     accelerator: bool = False
     problem: str = ""
 
@@ -116,9 +120,22 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
         results=[str(directory / rundir.OUTPUT_DIRECTORY) for directory in complete],
         unfinished=[str(directory) for directory in directories if directory not in complete],
+        advice=_advice(run),
         accelerator=accelerator,
         problem=_problem(steps.height, _is_recorded(run, "id"), health),
     )
+
+
+def _advice(run: Run) -> list[dict[str, str]]:
+    from steplens.advice import advise
+    from steplens.advice.finding import LOW
+    from steplens.advice.texts import ENGLISH, TEXTS
+    from steplens.advice.words import Words
+    from steplens.cli.advise_text import headline
+
+    words = Words(ENGLISH, TEXTS)
+    matter = [finding for finding in advise(run).findings if finding.level != LOW]
+    return [{"id": one.id, "level": one.level, "text": headline(one, words)} for one in matter[:_ADVICE]]
 
 
 def _is_recorded(run: Run, column: str) -> bool:
@@ -140,6 +157,7 @@ def next_commands(found: Summary, by: str) -> list[str]:
     """What to try after this summary, most useful first."""
     path = shlex.quote(found.path)
     commands = [f"steplens analyse {path}"] if found.unfinished else []
+    commands += [f"steplens advise {path}"] if found.advice else []
     commands += [f"steplens summary {path} --by {kind}" for kind in _GROUP_COLUMNS if kind in found.recorded and kind != by]
     if len(found.recorded) == 1:
         commands.append("steplens run --record-shapes --with-modules --profile-memory SCRIPT, which records more")

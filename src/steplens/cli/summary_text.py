@@ -43,6 +43,7 @@ def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     _show_steps(out, found.steps)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
+    _show_advice(out, found.advice)
     show_health(out, found.health)
     out.print()
     for folder in found.results:
@@ -83,6 +84,14 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
     for name, segments in (("host", PHASES), ("device", DEVICE)):
         shares = [share(sum(step[segment.column] or 0 for step in whole), total) for segment in segments]
         _hanging(out, name.ljust(8), legend(segments, shares, out.width - 8, colour=colour))
+
+
+def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
+    if advice:
+        out.print()
+        out.print(plain("Advice", "bold"))
+        for finding in advice:
+            _wrapped(out, plain(finding["text"]))
 
 
 def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:

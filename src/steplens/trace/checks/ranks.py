@@ -46,6 +46,7 @@ _COMMON = (
     "profile_memory",
     "with_stack",
 )
+_TABLES = "tables"
 _COMPARED_TABLES = ("ops", "python", "api", "kernels", "communication", "memory")
 
 
@@ -171,7 +172,11 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindi
     described = [_description(trace) for _, trace in traces]
     differing = []
     for key in sorted({key for one in described for key in one}):
-        values = {json.dumps(one.get(key), sort_keys=True) for one in described}
+        compared = described
+        if key == _TABLES:
+            # where no work was recorded, such as between two steps, there is nothing of some kinds
+            compared = [one for (_, trace), one in zip(traces, described, strict=True) if "kernels" in trace]
+        values = {json.dumps(one.get(key), sort_keys=True) for one in compared}
         if len(values) > 1:
             shown = " and ".join(sorted(values)) if len(values) == 2 and sum(map(len, values)) < 60 else f"{len(values)} values"
             differing.append(f"{key} ({shown})")
@@ -188,9 +193,7 @@ def _description(trace: Trace) -> dict[str, Any]:
     for group in config.values() if isinstance(config, dict) else ():
         if isinstance(group, dict):
             found.update(group)
-    if "kernels" in trace or "communication" in trace:
-        # where nothing ran, such as between two steps, there is nothing of some kinds
-        found["tables"] = [name for name in _COMPARED_TABLES if name in trace]
+    found[_TABLES] = [name for name in _COMPARED_TABLES if name in trace]
     return found
 
 

@@ -1,0 +1,50 @@
+"""Whether advice helped: the findings of two runs of a program side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steplens.advice.advise import Advice
+from steplens.advice.finding import Finding
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of the findings.
+
+    Attributes:
+        cured: findings of the earlier run that the later one has not.
+        remaining: findings of both, as they are now.
+        new: findings of the later run alone.
+        before_ns, after_ns: how long a step took and takes.
+    """
+
+    cured: tuple[Finding, ...]
+    remaining: tuple[Finding, ...]
+    new: tuple[Finding, ...]
+    before_ns: float
+    after_ns: float
+
+    @property
+    def saved_ns(self) -> float:
+        """How much shorter a step became; negative where it became longer."""
+        return self.before_ns - self.after_ns
+
+    @property
+    def promised_ns(self) -> float:
+        """What the cured findings were expected to save: their sum, and no more than the step took."""
+        return min(sum(finding.saving.likely_ns for finding in self.cured if finding.saving), self.before_ns)
+
+
+def compare(before: Advice, after: Advice) -> Change:
+    """The findings of ``before`` and ``after``, matched by id. A rule that one of them could not judge says nothing."""
+    unknown = {one.rule for advice in (before, after) for one in advice.silenced}
+    old = {finding.id: finding for finding in before.findings if finding.rule not in unknown}
+    new = {finding.id: finding for finding in after.findings if finding.rule not in unknown}
+    return Change(
+        cured=tuple(finding for key, finding in old.items() if key not in new),
+        remaining=tuple(finding for key, finding in new.items() if key in old),
+        new=tuple(finding for key, finding in new.items() if key not in old),
+        before_ns=before.step_ns,
+        after_ns=after.step_ns,
+    )

@@ -1,0 +1,92 @@
+"""What a rule says: the cause, its proof, what a cure would save, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HIGH = "high"
+MEDIUM = "medium"
+LOW = "low"
+LEVELS = (HIGH, MEDIUM, LOW)
+
+#: share of a step from which on a saving is of this level
+_HIGH_SHARE = 0.10
+_MEDIUM_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Time that a cure takes off a step, ns: at least, probably, at most."""
+
+    low_ns: float
+    likely_ns: float
+    high_ns: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One measured fact.
+
+    Attributes:
+        what: key of its words in the catalogue.
+        value: the figure.
+        unit: "ns", "count" or "bytes".
+        steps: steps in which it was seen.
+        places: operators, source lines or ranks, most important first.
+        per_step: whether the figure is a mean over steps.
+    """
+
+    what: str
+    value: float
+    unit: str
+    steps: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
+    per_step: bool = True
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause of lost time or growing memory.
+
+    Attributes:
+        rule: name of the rule, a key of the catalogue.
+        confidence: how sure it is that the cause is named rightly, 0 to 1.
+        evidence: what proves it.
+        saving: None where no time is at stake.
+        step_ns: how long a step takes, to weigh the saving.
+        subject: what it is about where a rule can find several things (a rank, an operator).
+        values: figures and names that the texts mention.
+        urgency: level of a finding without saving.
+    """
+
+    rule: str
+    confidence: float
+    evidence: tuple[Evidence, ...]
+    saving: Saving | None = None
+    step_ns: float = 0.0
+    subject: str = ""
+    values: Mapping[str, str | int | float] = field(default_factory=dict)
+    urgency: str = LOW
+
+    @property
+    def id(self) -> str:
+        """Stable over runs of the same program: rule and subject."""
+        return f"{self.rule}:{self.subject}" if self.subject else self.rule
+
+    @property
+    def share(self) -> float:
+        """The likely saving as a share of the step; 0 without one."""
+        return self.saving.likely_ns / self.step_ns if self.saving and self.step_ns > 0 else 0.0
+
+    @property
+    def level(self) -> str:
+        """How much it matters: by the likely saving, or what the rule says where no time is at stake."""
+        if self.saving is None:
+            return self.urgency
+        return HIGH if self.share >= _HIGH_SHARE else MEDIUM if self.share >= _MEDIUM_SHARE else LOW
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Sort key: the level, then the saving, largest first."""
+        return LEVELS.index(self.level), -(self.saving.likely_ns if self.saving else 0.0)

@@ -1,0 +1,31 @@
+"""What a rule is: a question to the facts, and what its answer rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from steplens.advice.facts import Facts
+from steplens.advice.finding import Finding
+from steplens.trace.run import Run
+
+
+def _nothing(_: Facts) -> Iterable[Finding]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        name: key of its texts in the catalogue; ``Finding.rule`` of what it finds.
+        judge: what it finds in one trace.
+        rests_on: conclusions of ``trace.health``; where one of them is unsafe the rule is not asked.
+        judge_run: in place of ``judge``, for what only several ranks together show.
+    """
+
+    name: str
+    judge: Callable[[Facts], Iterable[Finding]] = _nothing
+    rests_on: Sequence[str] = ()
+    judge_run: Callable[[Run, Sequence[Facts]], Iterable[Finding]] | None = None

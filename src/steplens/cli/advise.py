@@ -1,0 +1,80 @@
+"""``steplens advise``: what to change, with proof and price; with ``--since``, whether it helped."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steplens.cli.text import print_json
+
+if TYPE_CHECKING:
+    from steplens.advice import Advice, Finding
+    from steplens.advice.words import Words
+
+
+class Language(str, enum.Enum):
+    """Languages of the catalogue."""
+
+    en = "en"
+    zh = "zh"
+
+
+def advise(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Anything: a run directory, a trace file, a folder of them.")],
+    since: Annotated[Path | None, typer.Option(help="An earlier run: say what was cured and what was really saved.")] = None,
+    rules: Annotated[Path | None, typer.Option(help="Folder of rules of your own, a Python file each; they are run.")] = None,
+    language: Annotated[Language, typer.Option(help="Language of the texts.")] = Language.en,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+) -> None:
+    """Say what to change in the training in PATH, most valuable first.
+
+    Every finding names the cause, the evidence, and about how much shorter a step becomes. What rests on data that the
+    health check calls unsafe is not judged.
+    """
+    import steplens
+    from steplens.advice import advise as judge
+    from steplens.advice.compare import compare
+    from steplens.advice.table import RULES
+    from steplens.advice.texts import TEXTS
+    from steplens.advice.user_rules import load_rules
+    from steplens.advice.words import Words
+    from steplens.cli import advise_text
+
+    own, own_texts = load_rules(rules) if rules is not None else ([], {})
+    words = Words(language.value, {**TEXTS, **own_texts})
+    found = judge(steplens.open(path), (*RULES, *own))
+    change = compare(judge(steplens.open(since), (*RULES, *own)), found) if since is not None else None
+    if as_json:
+        document: dict[str, Any] = _document(found, words)
+        if change is not None:
+            parts = {name: [one.id for one in getattr(change, name)] for name in ("cured", "remaining", "new")}
+            times = {name: getattr(change, name) for name in ("before_ns", "after_ns", "saved_ns", "promised_ns")}
+            document["since"] = {**parts, **times}
+        print_json(document)
+    else:
+        advise_text.show(found, words)
+        if change is not None:
+            advise_text.show_change(change, words)
+
+
+def _document(found: Advice, words: Words) -> dict[str, Any]:
+    return {
+        "step_ns": found.step_ns,
+        "findings": [_row(finding, words) for finding in found.findings],
+        "silenced": [asdict(one) for one in found.silenced],
+    }
+
+
+def _row(finding: Finding, words: Words) -> dict[str, Any]:
+    text = words.of(finding)
+    derived = {"id": finding.id, "level": finding.level, "share": finding.share}
+    return {**derived, **asdict(finding), "title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(advise)

@@ -1,0 +1,105 @@
+"""What ``steplens advise`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from steplens.advice.advise import Advice
+from steplens.advice.compare import Change
+from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
+from steplens.advice.words import Words
+from steplens.cli.text import clean, console, duration, plain, share, size
+
+_STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
+_STEPS = 8
+
+
+def show(found: Advice, words: Words) -> None:
+    """Print all findings on stdout, most important first."""
+    out = console()
+    step = duration(found.step_ns)
+    key = {0: "nothing", 1: "step_one"}.get(len(found.findings), "step")
+    out.print(plain(words.frame(key, count=str(len(found.findings)), step=step), "bold"), soft_wrap=True)
+    for number, finding in enumerate(found.findings, 1):
+        _show_one(out, number, finding, words)
+    for one in found.silenced:
+        out.print()
+        reason = words.frame("not_judged", rule=one.rule, conclusion=one.conclusion, reason=one.reason)
+        out.print(plain(reason, "dim"), soft_wrap=False)
+
+
+def show_change(change: Change, words: Words) -> None:
+    """Print which findings of an earlier run are cured, and what a step really became shorter by."""
+    out = console()
+    out.print()
+    times = {"before": change.before_ns, "after": change.after_ns, "saved": change.saved_ns, "promised": change.promised_ns}
+    out.print(plain(words.frame("since", **{name: duration(ns) for name, ns in times.items()}), "bold"))
+    for key, findings in (("cured", change.cured), ("remaining", change.remaining), ("new", change.new)):
+        for finding in findings:
+            out.print(plain(f"  {words.frame(key)}: {words.of(finding).title}"))
+
+
+def headline(finding: Finding, words: Words) -> str:
+    """A finding on one line: level, title, saving."""
+    saves = f", {_saves(finding, words)}" if finding.saving is not None else ""
+    return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
+
+
+def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None:
+    text = words.of(finding)
+    out.print()
+    head = Text(f"{number}. [{words.frame(finding.level)}] ", _STYLE.get(finding.level, "bold"))
+    out.print(head + plain(text.title, "bold"))
+    if finding.saving is not None:
+        sure = words.frame("confidence", percent=f"{100 * finding.confidence:.0f} %")
+        _wrapped(out, f"{_saves(finding, words)}; {sure}")
+    _wrapped(out, text.cause)
+    for item in finding.evidence:
+        _wrapped(out, _evidence(item, words), "dim")
+    _wrapped(out, text.remedy)
+    for line in text.patch.splitlines():
+        out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)
+
+
+def _saves(finding: Finding, words: Words) -> str:
+    assert finding.saving is not None
+    ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
+    return words.frame(
+        "saves", share=share(finding.saving.likely_ns, finding.step_ns), **{name: duration(ns) for name, ns in ends.items()}
+    )
+
+
+def _evidence(item: Evidence, words: Words) -> str:
+    per_step = f" {words.frame('per_step')}" if item.per_step else ""
+    parts = [f"{words.evidence(item.what)} {_figure(item)}{per_step}"]
+    if item.steps:
+        parts.append(f"{words.frame('steps')} {_numbers(item.steps)}")
+    if item.places:
+        parts.append(", ".join(item.places))
+    return f"{words.frame('evidence')}: " + " · ".join(parts)
+
+
+def _figure(item: Evidence) -> str:
+    if item.unit == "ns":
+        return duration(item.value)
+    return size(item.value) if item.unit == "bytes" else f"{item.value:.0f}"
+
+
+def _numbers(steps: Sequence[int]) -> str:
+    """``3-8, 11``."""
+    ranges: list[list[int]] = []
+    for step in sorted(set(steps)):
+        if ranges and step == ranges[-1][1] + 1:
+            ranges[-1][1] = step
+        else:
+            ranges.append([step, step])
+    named = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+    return ", ".join(named[:_STEPS]) + (" ..." if len(named) > _STEPS else "")
+
+
+def _wrapped(out: Console, text: str, style: str = "") -> None:
+    for line in Text(clean(text), style).wrap(out, max(out.width - 3, 20)):
+        out.print(Text("   ") + line, no_wrap=True)

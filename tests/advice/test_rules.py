@@ -1,0 +1,205 @@
+"""Every rule on hand-built traces, where cause and price are known exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steplens.advice import Finding
+from steplens.advice.facts import Facts
+from steplens.advice.rules import (
+    garbage_collection,
+    loader_too_slow,
+    loader_without_workers,
+    memory_growth,
+    scalar_reads,
+    single_tensor_optimizer,
+    tiny_operators,
+)
+from steplens.trace.schema import SCOPE_USER
+from steplens.trace.trace import Trace
+
+from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, memory, op
+
+STEP_US = 10_000
+US = 1000
+STEPS = range(6)
+
+
+def training(more: list[list[dict[str, Any]]], **tables: Any) -> Trace:
+    """Six steps of 10 ms, each with the given calls (times in us after the beginning of the step)."""
+    ops: list[dict[str, Any]] = []
+    for step, calls in zip(STEPS, more, strict=True):
+        begin = step * STEP_US
+        first = len(ops)
+        ops.append(op(f"ProfilerStep#{step}", begin, begin + STEP_US, step=step, scope=SCOPE_USER))
+        for call in calls:
+            values = {**call, "start_ns": call["start_ns"] + begin * US, "end_ns": call["end_ns"] + begin * US, "step": step}
+            values["parent"] = first + values["parent"] if values["parent"] >= 0 else first
+            ops.append(values)
+    steps = [
+        {
+            "id": step,
+            "start_ns": BASE_NS + step * STEP_US * US,
+            "end_ns": BASE_NS + (step + 1) * STEP_US * US,
+            "pid": PID,
+            "tid": MAIN,
+        }
+        for step in STEPS
+    ]
+    return build(ops=ops, steps=steps, **tables)
+
+
+def only(found: Any) -> Finding:
+    (finding,) = found
+    assert isinstance(finding, Finding)
+    return finding
+
+
+def test_loading_in_the_loop() -> None:
+    fetch = op(f"{loader_without_workers.FETCH}.__next__", 0, 6000, scope=SCOPE_USER)
+    finding = only(loader_without_workers.judge(Facts(training([[fetch]] * 6))))
+    # 6 ms of loading and 4 ms of the rest: three workers load a batch in 2 ms, while the rest runs
+    assert finding.values["workers"] == 3
+    assert finding.saving is not None
+    assert (finding.saving.likely_ns, finding.saving.high_ns) == (6_000_000, 6_000_000)
+    assert (finding.level, finding.id, finding.evidence[0].steps) == ("high", "loader_without_workers", tuple(STEPS))
+    little = op(f"{loader_without_workers.FETCH}.__next__", 0, 100, scope=SCOPE_USER)
+    assert list(loader_without_workers.judge(Facts(training([[little]] * 6)))) == []
+
+
+def test_loading_that_no_number_of_workers_hides() -> None:
+    fetch = op(f"{loader_without_workers.FETCH}.__next__", 0, 9990, scope=SCOPE_USER)
+    finding = only(loader_without_workers.judge(Facts(training([[fetch]] * 6))))
+    assert finding.values["workers"] == 16
+    assert finding.saving is not None
+    # a step then takes a sixteenth of the loading
+    assert finding.saving.likely_ns == pytest.approx(STEP_US * US - 9_990_000 / 16)
+
+
+def test_workers_that_are_too_slow() -> None:
+    fetches = [
+        op(f"{loader_too_slow.FETCH}.__next__", 0, length, scope=SCOPE_USER) for length in (200, 5200, 5200, 5200, 5200, 5200)
+    ]
+    finding = only(loader_too_slow.judge(Facts(training([[fetch] for fetch in fetches]))))
+    assert finding.saving is not None
+    # no more than 1 ms of a fetch is what a batch that is ready costs
+    assert finding.saving.likely_ns == pytest.approx(5 * (5_200_000 - 1_000_000) / 6)
+    same = [op(f"{loader_too_slow.FETCH}.__next__", 0, 400, scope=SCOPE_USER)]
+    assert list(loader_too_slow.judge(Facts(training([same] * 6)))) == []
+
+
+def test_collections() -> None:
+    gc = [
+        {
+            "start_ns": BASE_NS + (step * STEP_US + 100) * US,
+            "end_ns": BASE_NS + (step * STEP_US + 2100) * US,
+            "pid": PID,
+            "tid": MAIN,
+            "generation": 2,
+        }
+        for step in (1, 2, 4)
+    ]
+    finding = only(garbage_collection.judge(Facts(training([[]] * 6, gc=gc))))
+    assert finding.evidence[0].value == 1_000_000
+    assert finding.evidence[0].steps == (1, 2, 4)
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(950_000)
+    assert list(garbage_collection.judge(Facts(training([[]] * 6)))) == []
+
+
+def optimizer_calls(per_parameter: int, parameters: int, name: str = "aten::op{}") -> list[dict[str, Any]]:
+    calls = [op("Optimizer.step#Adam.step", 0, 6000, scope=SCOPE_USER)]
+    for number in range(per_parameter * parameters):
+        calls.append(op(name.format(number % per_parameter), number * 10, number * 10 + 8, parent=1))
+    return calls
+
+
+def test_an_optimizer_that_goes_one_by_one() -> None:
+    finding = only(single_tensor_optimizer.judge(Facts(training([optimizer_calls(12, 40)] * 6))))
+    assert finding.saving is not None
+    assert finding.saving.likely_ns == pytest.approx(6_000_000 * (1 - 2 / 12))
+    assert finding.values == {"optimizer": "Adam", "parameters": 40}
+    # two operators per parameter are what a fused update does as well
+    assert list(single_tensor_optimizer.judge(Facts(training([optimizer_calls(2, 100)] * 6)))) == []
+    assert list(single_tensor_optimizer.judge(Facts(training([optimizer_calls(12, 40, "aten::_foreach_op{}")] * 6)))) == []
+
+
+def test_a_storm_of_tiny_operators() -> None:
+    storm = [
+        op("aten::add" if number % 2 else "aten::select", 1000 + number * 10, 1000 + number * 10 + 5) for number in range(300)
+    ]
+    finding = only(tiny_operators.judge(Facts(training([storm] * 6))))
+    assert finding.evidence[0].value == (300 * 10 - 5) * US
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(0.95 * 2_995_000)
+    # large operators, few of them, many different ones, and those of the optimizer are no storm
+    large = [op("aten::mm", number * 100, number * 100 + 90) for number in range(100)]
+    few = [op("aten::add", number * 10, number * 10 + 5) for number in range(90)]
+    different = [op(f"aten::op{number}", number * 10, number * 10 + 5) for number in range(300)]
+    for calls in (large, few, different, optimizer_calls(3, 100)):
+        assert list(tiny_operators.judge(Facts(training([calls] * 6)))) == []
+
+
+def test_reads_on_a_cpu() -> None:
+    reads = [op("aten::item", number * 10, number * 10 + 4, stack="train.py(3): <module>") for number in range(100)]
+    finding = only(scalar_reads.judge(Facts(training([reads] * 6))))
+    # a hundred reads of 4 us and the 6 us between two of them
+    assert finding.evidence[0].value == (100 * 4 + 99 * 6) * US
+    assert finding.evidence[0].places == ("train.py(3): <module>",)
+    assert list(tiny_operators.judge(Facts(training([reads] * 6)))) == []
+    one = [op("aten::item", 100, 104)]
+    assert list(scalar_reads.judge(Facts(training([one] * 6)))) == []
+
+
+def test_reads_cost_what_the_device_is_idle_afterwards() -> None:
+    """The host waits 3 ms for the device; only the 700 us until the next kernel are lost."""
+    reads = [op("aten::item", 1000, 4000, stack="train.py(9): step")]
+    kernels = []
+    for step in STEPS:
+        begin = step * STEP_US
+        kernels.append(kernel("matmul", begin + 500, begin + 3990, core="CUDA", step=step))
+        kernels.append(kernel("matmul", begin + 4690, begin + STEP_US + 450, core="CUDA", step=step))
+    finding = only(scalar_reads.judge(Facts(training([reads] * 6, kernels=kernels))))
+    assert finding.evidence[0].value == 700 * US
+    assert finding.evidence[2].value == 3_000_000
+    assert finding.level == "medium"
+
+
+def test_memory_that_grows() -> None:
+    events, level = [], 0
+    for step in STEPS:
+        for number, size in enumerate((50_000, 70_000)):
+            level += size
+            events.append(memory(step * STEP_US + 100 + number, 4096 * (2 * step + number + 1), size, allocated=level, op=0))
+        level -= 50_000
+        events.append(memory(step * STEP_US + 5000, 4096 * (2 * step + 1), -50_000, allocated=level))
+    finding = only(memory_growth.judge(Facts(training([[]] * 6, memory=events))))
+    assert finding.evidence[0].value == 70_000
+    assert (finding.id, finding.level, finding.saving) == ("memory_growth:cpu0", "high", None)
+    assert finding.evidence[0].places == ("ProfilerStep#0",)
+    # what the first step leaves behind is no leak
+    early = [
+        memory(100, 4096, 1_000_000, allocated=1_000_000),
+        *(memory(step * STEP_US + 100, 8192, 0, allocated=1_000_000) for step in STEPS),
+    ]
+    assert list(memory_growth.judge(Facts(training([[]] * 6, memory=early)))) == []
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        rule.judge
+        for rule in (
+            garbage_collection,
+            loader_too_slow,
+            loader_without_workers,
+            memory_growth,
+            scalar_reads,
+            single_tensor_optimizer,
+            tiny_operators,
+        )
+    ],
+)
+def test_a_trace_without_anything(judge: Any) -> None:
+    assert list(judge(Facts(build()))) == []
+    assert list(judge(Facts(training([[]] * 6)))) == []

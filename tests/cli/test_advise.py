@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import event
+
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def slow_loader(cli: Any, name: str, loading_us: float) -> Path:
+    """A trace of six steps that load for a while and then work for 4 ms."""
+    events = []
+    for step in range(6):
+        begin = 1000 + step * (loading_us + 4000)
+        length = loading_us + 4000
+        events.append(event(f"ProfilerStep#{step}", begin, length - 1, "user_annotation"))
+        events.append(event(FETCH, begin + 10, loading_us, "user_annotation"))
+        events.append(event("aten::mm", begin + loading_us + 100, 3000))
+    return cli.trace(name, events)
+
+
+def test_says_what_to_change(cli: Any) -> None:
+    text = cli.run("advise", slow_loader(cli, "before.json", 6000)).stdout
+    lines = [line for line in text.splitlines() if line]
+    assert lines[0] == "1 finding; a step takes 10.00 ms"
+    assert lines[1] == "1. [high] The training loop loads the data itself"
+    assert lines[2] == "   saves about 6.00 ms of a step (60.0 %; between 3.00 ms and 6.00 ms); confidence 95 %"
+    assert "evidence: loading in the loop 6.00 ms a step · steps 0-5 · _SingleProcessDataLoaderIter.__next__" in text
+    assert "     +DataLoader(dataset, ..., num_workers=3, persistent_workers=True)" in lines
+    assert max(map(len, lines)) <= 100
+
+
+def test_says_it_in_chinese(cli: Any) -> None:
+    text = cli.run("advise", slow_loader(cli, "before.json", 6000), "--language", "zh", env={"PYTHONUTF8": "1"}).stdout
+    assert "训练循环自己加载数据" in text and "每步约可节省 6.00 ms（60.0 %；3.00 ms 至 6.00 ms）" in text
+
+
+def test_says_whether_it_helped(cli: Any) -> None:
+    before, after = slow_loader(cli, "before.json", 6000), slow_loader(cli, "after.json", 10)
+    text = cli.run("advise", after, "--since", before).stdout
+    assert text.splitlines()[0] == "Nothing to change was found; a step takes 4.01 ms"
+    assert "a step took 10.00 ms, now 4.01 ms: 5.99 ms less (6.00 ms were expected of what was cured)" in text
+    assert "  cured: The training loop loads the data itself" in text
+    found = cli.json("advise", after, "--since", before)["since"]
+    assert (found["cured"], found["remaining"], found["new"]) == (["loader_without_workers"], [], [])
+    assert cli.json("advise", before, "--since", after)["since"]["new"] == ["loader_without_workers"]
+
+
+def test_json_is_one_document(cli: Any) -> None:
+    (finding,) = cli.json("advise", slow_loader(cli, "before.json", 6000))["findings"]
+    assert (finding["id"], finding["level"], finding["confidence"]) == ("loader_without_workers", "high", 0.95)
+    assert finding["saving"]["likely_ns"] == pytest.approx(6e6, rel=0.01)
+    assert finding["evidence"][0]["steps"] == [0, 1, 2, 3, 4, 5]
+    assert finding["title"] == "The training loop loads the data itself"
+
+
+def test_bad_input(cli: Any) -> None:
+    assert "missing.json: does not exist" in cli.refused("advise", "missing.json")
+    trace = slow_loader(cli, "before.json", 6000)
+    assert "does not exist" in cli.refused("advise", trace, "--since", "missing.json")
+    assert "is no folder of rules" in cli.refused("advise", trace, "--rules", "rules")
+    cli.write("rules/broken.py", "import nothing_of_that_name")
+    assert "broken.py: cannot be loaded as a rule (ModuleNotFoundError" in cli.refused("advise", trace, "--rules", "rules")
+
+
+def test_names_from_a_trace_stay_text(cli: Any) -> None:
+    steps = [event(f"ProfilerStep#{step}", 1000 + step * 10_000, 9999, "user_annotation") for step in range(6)]
+    hostile = "\x1b[31maten::evil\u202e"
+    storm = [event(hostile, 1000 + step * 10_000 + 100 + 10 * number, 5) for step in range(6) for number in range(300)]
+    text = cli.run("advise", cli.trace("hostile.json", steps + storm), env={"PYTHONUTF8": "1"}).stdout
+    assert "tiny operators" in text
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_the_summary_shows_the_first_findings(cli: Any) -> None:
+    trace = slow_loader(cli, "before.json", 6000)
+    text = cli.run("summary", trace).stdout
+    assert "Advice" in text
+    assert "high: The training loop loads the data itself, saves about 6.00 ms of a step" in " ".join(text.split())
+    assert "next: steplens advise" in text
+    assert [one["id"] for one in cli.json("summary", trace)["advice"]] == ["loader_without_workers"]
+    assert "Advice" not in cli.run("summary", slow_loader(cli, "after.json", 10)).stdout
