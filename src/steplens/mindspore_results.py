@@ -92,7 +92,7 @@ def find(path: Path) -> list[MindSporeSource]:
     if path.is_dir():
         children = sorted(child for child in path.iterdir() if child.is_dir() and not child.is_symlink())
         candidates += [folder for child in children for folder in (child, child / PROFILER_DIRECTORY)]
-    folders = [folder for folder in candidates if folder.is_dir()]
+    folders = [folder for folder in dict.fromkeys(candidates) if folder.is_dir()]
     found = [source for folder in folders for source in mindspore_find.find(folder)]
     raw = [source for source in found if source.kind in (WINDOWS, LEGACY)]
     if raw:

@@ -140,7 +140,13 @@ class Profiler:
             mode = _SYNC
         steps = results.step_list_of(step_list)
         if offline_path is not None:
-            results.analyse(Path(offline_path), pretty=pretty, step_list=steps, wait=mode == _SYNC)
+            results.analyse(
+                Path(offline_path),
+                pretty=pretty,
+                step_list=steps,
+                data_simplification=self._values.get("data_simplification", False),
+                wait=mode == _SYNC,
+            )
             return
         self._finish()
         if not self._windows:

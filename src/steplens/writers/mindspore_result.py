@@ -6,6 +6,7 @@ removes another. ``profiler_info_<rank>.json`` says what failed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,8 +173,9 @@ def write_flat(
         else:
             statuses[name] = OutputStatus(DONE, "", path.stat().st_size)
             continue
-        # an older result's file beside newer ones would pass for one of them
-        path.unlink(missing_ok=True)
+        # an older result's file beside newer ones would pass for one of them; what else has its name is not ours
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
     return statuses
 
 
