@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import time
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import steplens
 from steplens import rundir
 from steplens.readers import ascend_db
 from steplens.trace.health import HealthLog
@@ -105,3 +109,52 @@ def test_events_of_the_graph_engine_are_those_of_the_capture(tmp_path: Path) -> 
     again = ascend_db.read_database(tmp_path / own.name, HealthLog())
     for table in ("memory", "allocations"):
         assert again[table].height == trace.required(table).collect().height
+
+
+def test_samples_of_this_machine_are_the_same_in_both_forms(tmp_path: Path) -> None:
+    """Recorded on a machine without an NPU: the tracks of the timeline, and the tables of CANN for the host."""
+    pytest.importorskip("psutil")
+    torch = pytest.importorskip("torch")
+    systems = [steplens.HostSystem.CPU, steplens.HostSystem.MEM, steplens.HostSystem.DISK, steplens.HostSystem.NETWORK]
+    with steplens.profile(
+        schedule=steplens.schedule(wait=0, warmup=1, active=4, repeat=1),
+        on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path / "runs"), analyse_flag=False),
+        experimental_config=steplens._ExperimentalConfig(host_sys=systems, export_type=["text", "db"]),
+    ) as profiler:
+        for _ in range(5):
+            until = time.monotonic() + 0.15
+            while time.monotonic() < until:
+                torch.randn(64, 64) @ torch.randn(64, 64)
+            profiler.step()
+    (done,) = steplens.analyse(tmp_path / "runs")
+    assert done.ok and done.written_to is not None
+    folder = done.written_to / rundir.OUTPUT_DIRECTORY
+    events = json.loads((folder / "trace_view.json").read_bytes(), parse_float=Decimal)
+    base_ns = events[0]["args"]["base_time_ns"]
+    tracks: dict[str, list[tuple[int, float]]] = {}
+    for event in events:
+        if event["ph"] == "C":
+            (value,) = event["args"].values()
+            tracks.setdefault(event["name"], []).append((base_ns + int(event["ts"] * 1000), float(value)))
+    connection = sqlite3.connect(f"file:{next(folder.glob('ascend_pytorch_profiler*.db'))}?mode=ro", uri=True)
+    compared = set()
+    for table, columns in {
+        "CPU_USAGE": {},
+        "HOST_MEM_USAGE": {"usage": "Memory Usage"},
+        "HOST_DISK_USAGE": {"readRate": "Disk/Read", "writeRate": "Disk/Write", "usage": "Disk Usage"},
+        "HOST_NETWORK_USAGE": {"usage": "Network Usage", "speed": "Network/Speed"},
+    }.items():
+        if not connection.execute(f"SELECT 1 FROM sqlite_master WHERE name = '{table}'").fetchall():
+            continue
+        for column, track in columns.items():
+            found = connection.execute(
+                f"SELECT timestampNs, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY 1"
+            ).fetchall()
+            assert found == sorted(tracks.get(track, [])), (table, column)
+            compared.add((table, column, bool(found)))
+    for (processor,) in connection.execute("SELECT DISTINCT cpuId FROM CPU_USAGE").fetchall():
+        found = connection.execute(f"SELECT timestampNs, usage FROM CPU_USAGE WHERE cpuId = {processor} ORDER BY 1").fetchall()
+        assert found == sorted(tracks[f"CPU {processor}"])
+        compared.add(("CPU_USAGE", "usage", bool(found)))
+    connection.close()
+    assert {("CPU_USAGE", "usage", True), ("HOST_MEM_USAGE", "usage", True), ("HOST_NETWORK_USAGE", "speed", True)} <= compared
