@@ -334,6 +334,23 @@ def test_only_the_last_thousand_steps_are_kept(tmp_path):
 # --- not in the way
 
 
+def test_forked_workers_have_no_black_box(tmp_path):
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            running.step()
+            return int(running._running)
+
+    with box(tmp_path, keep_steps=2) as running:
+        loader = torch.utils.data.DataLoader(Data(), batch_size=1, num_workers=2, multiprocessing_context="fork")
+        assert [int(batch) for batch in loader] == [0] * 6
+        running.step()
+        running.capture()
+    assert [row["step"] for row in event(running.captures[0])["steps"]] == [0, 1]
+
+
 def test_another_profiler_keeps_kineto(look, tmp_path, capfd):
     with torch.profiler.profile() as other, box(tmp_path) as recorder:
         for _ in range(3):

@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import threading
-import time
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from steplens import options, rundir
-from steplens.collect import clock, handler, log, metadata, support
+from steplens import options
+from steplens.collect import black_box_event, clock, handler, log, metadata, support
 from steplens.collect.activities import choose_activities
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.harmless import harmless
@@ -27,16 +27,10 @@ from steplens.collect.step_ring import StepRing
 from steplens.collect.window import Recording
 from steplens.options import ProfilerActivity
 
-#: beside the run directories of an event
-EVENT_FILE = "black_box.json"
-EVENT_VERSION = 1
-
 SLOW_STEP, EXCEPTION, SIGNAL, NAN_LOSS, REQUEST = "slow_step", "exception", "signal", "nan_loss", "request"
 
 #: steps whose few numbers are kept, and one that the first of them is told from
 _ROWS = 1025
-
-_EVENT_NAME_LIMIT = 100
 
 
 class BlackBox:
@@ -189,6 +183,7 @@ class BlackBox:
         self._owner = threading.get_ident()
         self.step_num = 0
         self._history = StepHistory()
+        _recorders.add(self)
         self._install_signal()
         if self._values["on_exception"]:
             self._previous_hook, sys.excepthook = sys.excepthook, self._excepthook
@@ -208,7 +203,7 @@ class BlackBox:
             loss: of the step, a number or a tensor of one element; looked at only with ``on_nan_loss``, where a tensor on a
                 device makes the training wait for it.
         """
-        if not self._running or os.getpid() != self._process or threading.get_ident() != self._owner:
+        if not self._running or threading.get_ident() != self._owner:
             return
         length = clock.monotonic_ns() - self._began_ns
         self._ring.end(self.step_num, length)
@@ -256,6 +251,10 @@ class BlackBox:
             sys.excepthook = self._previous_hook
 
     # --- steps
+
+    def _forked(self) -> None:
+        # A worker that loads data inherits this object; the steps are its parent's.
+        self._running = False
 
     def _begin_step(self, elsewhere: bool = True) -> None:
         if self._session is not None:
@@ -333,10 +332,11 @@ class BlackBox:
             return False
         begin = clock.monotonic_ns()
         try:
-            folder = self._event_directory = self._new_event_directory(kind)
+            folder = self._event_directory = black_box_event.new_directory(self._directory, self.step_num, kind)
             self.captures.append(folder)
             runs = self._session.save() if self._session is not None else []
-            self._write_event(folder, kind, message, runs)
+            median = int(self._history.median_ns)
+            black_box_event.write(folder, kind, message, self.step_num, median, runs, self._ring.rows())
         except Exception as exception:
             self._call_failed("black box", exception)
             if self._session is not None:
@@ -362,36 +362,6 @@ class BlackBox:
         if self._session is not None:
             self._session.ended_step = self.step_num
         return self._capture(kind, message)
-
-    def _new_event_directory(self, kind: str) -> Path:
-        rank = metadata.rank()
-        whose = f"{os.getpid()}_rank{rank}" if rank >= 0 else str(os.getpid())
-        name = f"{time.strftime('%Y%m%d%H%M%S')}_{whose}_step{self.step_num}_{kind}"[:_EVENT_NAME_LIMIT]
-        rundir.make_directory(self._directory)
-        for number in range(1, 1000):
-            path = self._directory / (name if number == 1 else f"{name}_{number}")
-            try:
-                path.mkdir(mode=rundir.DIRECTORY_MODE)
-            except FileExistsError:
-                continue
-            path.chmod(rundir.DIRECTORY_MODE)
-            return path
-        raise OSError(f"{self._directory} is full of events of one second")
-
-    def _write_event(self, folder: Path, kind: str, message: str, runs: list[Path]) -> None:
-        document = {
-            "version": EVENT_VERSION,
-            "event": kind,
-            "message": message,
-            "step": self.step_num,
-            "time_ns": clock.now_ns(),
-            "pid": os.getpid(),
-            "rank": metadata.rank(),
-            "median_step_ns": int(self._history.median_ns),
-            "run_directories": [run.name for run in runs],
-            "steps": self._ring.rows(),
-        }
-        rundir.write_json(folder / EVENT_FILE, document)
 
     # --- exceptions and signals
 
@@ -433,3 +403,15 @@ class BlackBox:
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
         self._health.add("call_failed", ERROR, f"{name} failed: {type(exception).__name__}: {exception}", unsafe="everything")
+
+
+#: black boxes of this process, for its forked children
+_recorders: weakref.WeakSet[BlackBox] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for recorder in _recorders:
+        recorder._forked()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -33,6 +33,9 @@ COLUMNS = (
 #: step, start, duration, resident pages; sums: wait, collecting, collections, user and system s, faults, switches
 _ROW = struct.Struct("=4q3q2d4q")
 
+#: asking for resident memory takes as long as everything else together
+_RESIDENT_EVERY = 16
+
 _getrusage = resource.getrusage
 #: of the calling thread where the system can tell
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
@@ -108,8 +111,8 @@ class Collections:
 class StepRing:
     """Rows of :data:`COLUMNS` of the last steps. Times are ns, sizes bytes; all but the first two columns are of the step alone.
 
-    Processor time, faults and switches are those of the thread that trains. What is stored are sums since the process began, in
-    one call; rows are made when they are asked for.
+    Processor time, faults and switches are those of the thread that trains; resident memory is looked at every 16th step. What
+    is stored are sums since the process began, in one call; rows are made when they are asked for.
 
     Args:
         capacity: how many steps are kept.
@@ -124,6 +127,7 @@ class StepRing:
         self._statm = -1
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._start_ns = 0
+        self._resident = 0
         #: sums at the beginning of a step, where they are not those at the end of the step before
         self._sums_before: dict[int, tuple[float, ...]] = {}
 
@@ -162,8 +166,9 @@ class StepRing:
             duration_ns: how long it took.
         """
         at = self._count % self._capacity * _ROW.size
-        resident = int(os.pread(self._statm, 128, 0).split(b" ", 2)[1]) if self._statm >= 0 else 0
-        _ROW.pack_into(self._rows, at, step, self._start_ns, duration_ns, resident, *self._sums())
+        if self._count % _RESIDENT_EVERY == 0 and self._statm >= 0:
+            self._resident = int(os.pread(self._statm, 128, 0).split(b" ", 2)[1])
+        _ROW.pack_into(self._rows, at, step, self._start_ns, duration_ns, self._resident, *self._sums())
         self._count += 1
 
     def _sums(self) -> tuple[float, ...]:
