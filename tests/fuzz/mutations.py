@@ -206,10 +206,12 @@ def _sql(data: bytes, statements: Callable[[sqlite3.Connection], Sequence[str]])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "changed.db"
         path.write_bytes(data)
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as connection:
+        # the message of an error may quote a damaged name, which is then no UTF-8
+        failures = (sqlite3.Error, UnicodeDecodeError)
+        with contextlib.suppress(*failures), contextlib.closing(sqlite3.connect(path)) as connection:
             connection.text_factory = bytes
             for statement in statements(connection):
-                with contextlib.suppress(sqlite3.Error):
+                with contextlib.suppress(*failures):
                     connection.execute(statement)
             connection.commit()
         return path.read_bytes()

@@ -167,6 +167,14 @@ def test_header_without_a_database(tmp_path: Path) -> None:
         SqliteFile(path, HealthLog())
 
 
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite quotes it in its message, which Python then cannot decode."""
+    path = make(tmp_path / "a.db", "CREATE TABLE T (a INTEGER)")
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE T", b"CREA\xff\xff TABLE T"))
+    with pytest.raises(InputError, match="is damaged .*malformed database schema"):
+        SqliteFile(path, HealthLog())
+
+
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no file"):
         SqliteFile(tmp_path, HealthLog())

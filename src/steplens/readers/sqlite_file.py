@@ -45,6 +45,7 @@ _SQL_LIMIT = 1 << 16
 _BASE_SECONDS = 60.0
 _BYTES_PER_SECOND = 1 << 20
 _INSTRUCTIONS_PER_CHECK = 200_000
+_MESSAGE_LIMIT = 200
 
 #: SQLite's own number of the limit on texts and records
 _LIMIT_LENGTH = 0
@@ -264,7 +265,7 @@ class SqliteFile:
         connection.set_progress_handler(self._is_overdue, _INSTRUCTIONS_PER_CHECK)
         for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY"):
             # a damaged header shows up in the first of them, and is reported with the list of tables
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error), _readable_errors():
                 connection.execute(f"PRAGMA {pragma}")
         return connection
 
@@ -273,7 +274,7 @@ class SqliteFile:
             return self._schema()
         except sqlite3.Error as first:
             # SQLite refuses a file that is shorter than its header says; with this it shows what there is of it
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error), _readable_errors():
                 self._connection.execute("PRAGMA writable_schema=ON")
                 tables = self._schema()
                 if tables:
@@ -322,9 +323,10 @@ class SqliteFile:
 
     def _batches(self, query: str) -> Iterator[Sequence[tuple[Any, ...]]]:
         self._deadline = time.monotonic() + _BASE_SECONDS + self._size / _BYTES_PER_SECOND
-        cursor = self._connection.execute(query)
+        with _readable_errors():
+            cursor = self._connection.execute(query)
         try:
-            while batch := cursor.fetchmany(_BATCH_ROWS):
+            while batch := _fetched(cursor):
                 yield batch
         finally:
             cursor.close()
@@ -332,7 +334,7 @@ class SqliteFile:
     def _rows_before_damage(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a batch that break off, one by one."""
         rows: list[tuple[Any, ...]] = []
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error), _readable_errors():
             for row in self._connection.execute(query):
                 rows.append(row)
         return rows
@@ -352,6 +354,20 @@ class _UndecodableError(Exception):
 
 class _OversizedError(Exception):
     """A record of numbers is larger than numbers are."""
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """SQLite's errors as such: of one that quotes a name that is no UTF-8, Python shows only that it cannot decode it."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(bytes(error.object).decode("utf-8", "replace")[:_MESSAGE_LIMIT]) from error
+
+
+def _fetched(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    with _readable_errors():
+        return cursor.fetchmany(_BATCH_ROWS)
 
 
 def _decoded(data: bytes) -> str:
