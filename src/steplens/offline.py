@@ -30,10 +30,12 @@ from steplens.readers.msprof_command import find_msprof
 from steplens.recompute import Comparison, compare
 from steplens.simplify import simplify
 from steplens.trace.health import ERROR, EVERYTHING, INFO, HealthFinding
+from steplens.writers.mindspore_result import PIPELINE_OUTPUT
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import (
     DONE,
     FAILED,
+    OUTPUT_FILES,
     RESULT_VERSION,
     OutputStatus,
     Settings,
@@ -241,7 +243,9 @@ def _analyse_rank(
         into = (output or Path(_RECOMPUTED)) / f"{found.path.name}_{found.part}{rundir.RUN_SUFFIX}"
         trace = detect.load(found)
         rundir.make_directory(into)
-        statuses = write_result(trace, into, Settings(level=LEVEL1), export_types=exports or [_TEXT])
+        statuses = write_result(
+            trace, into, Settings(level=LEVEL1), export_types=exports or [_TEXT], files=(*OUTPUT_FILES, *PIPELINE_OUTPUT)
+        )
         findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
     except (Exception, _polars_panic()) as error:  # the boundary between ranks
         return RunResult(found.path, False, problem=_one_line(error), seconds=time.perf_counter() - begin)

@@ -15,6 +15,7 @@ import polars as pl
 from steplens.analysis.step_trace import detail_table
 from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.text import microseconds
 
 _AI_CORE = "AI_CORE"
 
@@ -154,7 +155,7 @@ def write_timeline_data(output: Output, path: Path) -> None:
         .select(
             pl.col("name").cast(pl.String).alias("kernel_name"),
             pl.col("stream").alias("stream_id"),
-            (pl.col("start_ns").cast(pl.Decimal(38, 0)) / 1000).cast(pl.Decimal(38, 3)).alias("start_time(us)"),
+            microseconds(pl.col("start_ns")).alias("start_time(us)"),
             ((pl.col("end_ns") - pl.col("start_ns")) / 1e6).round(6).alias("duration(ms)"),
         )
         .collect()

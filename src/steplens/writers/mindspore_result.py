@@ -131,13 +131,16 @@ def _pipeline_output(file: FlatFile) -> OutputFile:
     return OutputFile(file.name.replace("_{rank}", "{rank}"), file.write, _EVERY)
 
 
-#: of ``ASCEND_PROFILER_OUTPUT``
+#: of ``ASCEND_PROFILER_OUTPUT``, beside those of every run
+PIPELINE_OUTPUT = tuple(map(_pipeline_output, _PIPELINE))
+
+#: of ``ASCEND_PROFILER_OUTPUT`` of a run on a CPU
 OUTPUT_FILES = (
     OutputFile("trace_view.json", trace_view.write, _EVERY),
     OutputFile("step_trace_time.csv", _write_step_times, _EVERY),
     OutputFile("memory_record.csv", _write_memory_record, _EVERY, switch="profile_memory"),
     OutputFile("operator_details.csv", operator_details.write, _EVERY, switch="record_shapes"),
-    *map(_pipeline_output, _PIPELINE),
+    *PIPELINE_OUTPUT,
 )
 
 

@@ -1,0 +1,194 @@
+"""Finding MindSpore's data: every sample is one trace per rank or device, and everybody else's folders stay theirs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import steplens
+from steplens.cli.main import app
+from steplens.errors import InputError
+from steplens.readers import detect
+from steplens.readers.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find
+
+from .mindspore_data import shared
+
+SAMPLES = [
+    ("JOB1", LEGACY, [0]),
+    ("JOB2", FLAT, [0]),
+    ("JOB4", LEGACY, [0]),
+    ("JOB_AICPU", LEGACY, [0]),
+    ("ERROR_JOB", LEGACY, [10]),
+    ("run_2", FLAT, [1]),
+    ("run_3", FLAT, [1]),
+    ("run_4", FLAT, [1]),
+    ("cluster_propose", FLAT, [0, 1, 2, 3]),
+    ("parallel_strategy", FLAT, [0, 1]),
+    ("minddata_pipeline", FLAT, [0, 1, 2, 3]),
+]
+
+
+@pytest.fixture
+def sample(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A writable copy of a sample."""
+    folder = tmp_path / "sample"
+    shutil.copytree(shared(request.param), folder, copy_function=shutil.copyfile)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o750 if path.is_dir() else 0o640)
+    return folder
+
+
+@pytest.mark.parametrize(("sample", "kind", "numbers"), SAMPLES, indirect=["sample"], ids=[name for name, _, _ in SAMPLES])
+def test_every_sample_is_found_and_read(sample: Path, kind: str, numbers: list[int]) -> None:
+    found = detect.find_traces(sample)
+    assert [item.where.kind for item in found] == [kind] * len(numbers)  # type: ignore[union-attr]
+    run = steplens.open(sample)
+    assert [trace.rank for trace in run.traces] == numbers
+    # the second time from the cache, one for each rank
+    assert {item.name for item in (found[0].path / ".steplens").iterdir()} == {
+        f"{detect.MINDSPORE[kind].name.replace(' ', '_').lower()}_{number}" for number in numbers
+    }
+    again = steplens.open(sample)
+    assert [trace.rank for trace in again.traces] == numbers
+    shown = CliRunner().invoke(app, ["open", str(sample)])
+    assert shown.exit_code == 0 and f"{len(numbers)} trace" in shown.output
+
+
+@pytest.mark.parametrize("sample", ["profiler"], indirect=True)
+def test_a_flat_directory_completes_device_data(sample: Path) -> None:
+    """P5, P6 and M4: the device's own data gives tasks and steps, the flat files of the same rank the data pipeline."""
+    assert [(source.kind, source.number, source.completed) for source in find(sample)] == [
+        (PROF, 0, True),
+        (PROF, 1, True),
+        (FLAT, 10, False),
+    ]
+    run = steplens.open(sample)
+    device = run.trace(0)
+    cores = device.required("kernels").collect()["core"].cast(str).value_counts()
+    counts = dict(cores.iter_rows())
+    assert (counts["AI_CORE"], counts["AI_CPU"]) == (3 * 137, 3 * 2)
+    assert device.required("pipeline_ops").collect().height == 4
+    types = run.trace(1).source_table("aicore_intermediate_type")
+    assert types is not None and types.height == 5
+
+
+def test_several_ranks_are_no_single_trace() -> None:
+    folder = shared("cluster_propose")
+    with pytest.raises(InputError, match="holds 4 traces"):
+        detect.find_one(folder)
+
+
+def test_other_folders_stay_others(tmp_path: Path) -> None:
+    """Names that look like MindSpore's do not make a folder theirs: a run directory of PyTorch, results, weak files alone."""
+    run = tmp_path / "host_1_20260101000000000_ascend_pt"
+    (run / "FRAMEWORK").mkdir(parents=True)
+    (run / "FRAMEWORK" / "torch.op_range").write_bytes(b"")
+    (run / "profiler_info_0.json").write_text("{}")
+    assert find(run) == []
+    output = tmp_path / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir()
+    (output / "minddata_pipeline_raw_0.csv").write_text("op_id\n")
+    assert find(output) == []
+    (tmp_path / "weak").mkdir()
+    (tmp_path / "weak" / "profiler_info_0.json").write_text("{}")
+    assert find(tmp_path / "weak") == []
+    assert find(tmp_path / "missing") == []
+
+
+def window(folder: Path, number: int, state: dict[str, object], launches: str = "", rank: int = 0) -> Path:
+    path = folder / "FRAMEWORK" / f"window_{rank}_{number}"
+    path.mkdir(parents=True)
+    (path / "window.json").write_text(json.dumps(state))
+    if launches:
+        (path / f"cpu_op_execute_timestamp_{rank}.txt").write_text(launches)
+    return path
+
+
+BASE = 1_795_000_000_000_000_000
+STATE = {"state": "collected", "pid": 7, "tid": 9, "begin_ns": BASE, "end_ns": BASE + 10_000}
+
+
+def test_windows_become_one_trace(tmp_path: Path) -> None:
+    first = {**STATE, "steps": [[1, BASE, BASE + 5000]], "waits": [[1, BASE, BASE + 100]]}
+    later = {**STATE, "begin_ns": BASE + 20_000, "end_ns": BASE + 30_000, "steps": [[5, BASE + 20_000, BASE + 25_000]]}
+    window(tmp_path, 0, first, f"Default/a/Add-op0;HostCpuOps;{BASE + 1000},0.002,0 \n")
+    window(tmp_path, 1, later, f"Default/a/Add-op0;HostCpuOps;{BASE + 21_000},0.003,0 \n")
+    (source,) = find(tmp_path)
+    assert source.kind == WINDOWS
+    trace = source.read()
+    kernels = trace.required("kernels").sort("start_ns").collect()
+    assert kernels["step"].to_list() == [1, 5]
+    assert (kernels["end_ns"] - kernels["start_ns"]).to_list() == [2000, 3000]
+    ops = trace.required("ops").collect()
+    assert sorted(ops["name"].cast(str)) == ["Default/a/Add-op0"] * 2 + ["enumerate(DataLoader)#Iterator.__next__"]
+    assert trace.rank == 0
+
+
+def test_steps_of_two_loops_are_numbered_anew(tmp_path: Path) -> None:
+    for number in (0, 1):
+        begin = BASE + number * 50_000
+        state = {
+            **STATE,
+            "begin_ns": begin,
+            "end_ns": begin + 9000,
+            "steps": [[1, begin, begin + 4000], [2, begin + 4000, begin + 9000]],
+        }
+        window(tmp_path, number, state, f"Default/Add-op0;HostCpuOps;{begin + 1},0.001,0 \n")
+    trace = find(tmp_path)[0].read()
+    assert trace.required("steps").collect()["id"].to_list() == [1, 2, 3, 4]
+    assert trace.health is not None and "renumbered_steps" in trace.health["check"].to_list()
+
+
+def test_a_cut_step_without_launches_is_none(tmp_path: Path) -> None:
+    steps = [[1, BASE, BASE + 10], [2, BASE + 10, BASE + 5000], [3, BASE + 5000, BASE + 5010]]
+    state = {**STATE, "steps": steps, "partial_steps": [1, 3]}
+    window(tmp_path, 0, state, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
+    assert find(tmp_path)[0].read().required("steps").collect()["id"].to_list() == [2]
+
+
+@pytest.mark.parametrize(
+    ("state", "check"),
+    [
+        ({"state": "recording", "pid": 7}, "window_lost"),
+        ({**STATE, "steps": [[1, BASE]]}, "damaged_side_file"),
+        ({**STATE, "steps": [[1, BASE + 5, BASE]]}, "damaged_side_file"),
+        ({**STATE, "waits": [["1", 2, 3]]}, "damaged_side_file"),
+        ({**STATE, "marks": [["a", "b", 3, 2, 1]]}, "damaged_side_file"),
+        ({**STATE, "memory": True}, "missing_file"),
+        ({**STATE, "health": [{"check": "told", "severity": "warning", "message": "so", "unsafe": "memory"}]}, "told"),
+    ],
+)
+def test_damage_is_a_finding(tmp_path: Path, state: dict[str, object], check: str) -> None:
+    window(tmp_path, 0, state, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
+    trace = find(tmp_path)[0].read()
+    assert trace.health is not None and check in trace.health["check"].to_list()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"steps": 3, "waits": {}, "marks": "x", "health": 1, "pid": "a"}'])
+def test_a_window_whose_side_file_is_unusable_still_has_its_launches(tmp_path: Path, text: str) -> None:
+    path = window(tmp_path, 0, {}, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
+    (path / "window.json").write_text(text)
+    assert find(tmp_path)[0].read().required("kernels").collect().height == 1
+
+
+def test_nothing_to_read_is_said(tmp_path: Path) -> None:
+    window(tmp_path, 0, {"state": "recording", "pid": 7})
+    with pytest.raises(InputError, match="still open when its process ended"):
+        steplens.open(tmp_path)
+
+
+def test_mindspores_own_output_on_a_cpu_is_read(tmp_path: Path) -> None:
+    """The files that MindSpore 2.10 leaves in FRAMEWORK are one window without steps."""
+    run = tmp_path / "host_1_20261121000000000_ascend_ms"
+    (run / "FRAMEWORK").mkdir(parents=True)
+    (run / "FRAMEWORK" / "cpu_op_execute_timestamp_0.txt").write_text(
+        f"Default/Add-op0;HostCpuOps;{BASE},0.5,0 {BASE + 9},0.25,0 \n"
+    )
+    (source,) = find(run)
+    assert (source.kind, source.number) == (WINDOWS, 0)
+    kernels = steplens.open(run).trace().required("kernels").collect()
+    assert (kernels["end_ns"] - kernels["start_ns"]).to_list() == [500_000, 250_000]
