@@ -7,6 +7,7 @@ inside it and run a moment later. Exporting is done here by hand, in the format 
 import csv
 import json
 import os
+import shutil
 
 import polars as pl
 import pytest
@@ -129,6 +130,27 @@ def test_the_results_of_such_a_run(recorded, look):
     steps = list(csv.DictReader((output / "step_trace_time.csv").open()))
     assert sum(float(row["Computing"]) for row in steps) == pytest.approx(4 * 7.25)
     assert (output / "analyse.done").exists()
+
+
+def test_results_whose_device_data_was_simplified_away_are_read(recorded, look):
+    prof = export(recorded, operators(look, recorded))
+    (done,) = steplens.analyse(str(recorded))
+    assert done.ok
+    # data simplification kept what nothing here could export again
+    assert (prof / "mindstudio_profiler_output").is_dir()
+    before = detect.load_trace(recorded)
+    shutil.rmtree(prof / "mindstudio_profiler_output")
+    found = detect.find_one(recorded)
+    assert found.format is detect.ASCEND_TEXT
+    assert "KINETO" in found.ignored
+    after = detect.load(found)
+    columns = ["name", "start_ns", "end_ns", "step", "core"]
+    one, other = (trace.kernels.select(columns).cast({"name": pl.String, "core": pl.String}) for trace in (before, after))
+    assert other.sort("start_ns").rows() == one.sort("start_ns").rows()
+    assert after.ops.height == before.ops.height
+    assert after.ops["device_self_ns"].sum() == before.ops["device_self_ns"].sum() > 0
+    (again,) = steplens.analyse(str(recorded))
+    assert again.ok and again.already_complete
 
 
 def test_device_data_that_is_not_exported(recorded):
