@@ -71,7 +71,7 @@ def test_a_flat_directory_completes_device_data(sample: Path) -> None:
     cores = device.required("kernels").collect()["core"].cast(str).value_counts()
     counts = dict(cores.iter_rows())
     assert (counts["AI_CORE"], counts["AI_CPU"]) == (3 * 137, 3 * 2)
-    assert device.required("pipeline_ops").collect().height == 4
+    assert device.required("pipeline_ops").collect().height == 5
     types = run.trace(1).source_table("aicore_intermediate_type")
     assert types is not None and types.height == 5
 
