@@ -221,6 +221,25 @@ def test_an_unknown_export_type_of_the_function(tmp_path: Path, capfd: pytest.Ca
         result.write_result(build(ops=[op("a", 0, 1)]), tmp_path, result.Settings(), export_types=("xml",))
 
 
+@pytest.mark.parametrize("json_output", [False, True])
+def test_several_traces_of_which_one_cannot_be_written(tmp_path: Path, disk: Path, json_output: bool) -> None:
+    """What was written before stays, and the exit status says that it is not all."""
+    trace_file(tmp_path / "job" / "a.json", 20)
+    trace_file(tmp_path / "job" / "b.json", 3000)
+    mount(disk, "size=400k")
+    options = ["--json"] if json_output else []
+    done = steplens_command("export", tmp_path / "job", "--to", "kineto", "-o", disk / "twins", *options)
+    assert done.returncode == 3, done.stderr
+    (written,) = (disk / "twins").iterdir()
+    assert written.name.startswith("a") and str(written) in done.stdout
+    if json_output:
+        said = json.loads(done.stdout)
+        assert said["written"] == [str(written)] and "No space left on device" in said["notes"][0] and not done.stderr
+    else:
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("steplens: ") and "cannot be written: No space left on device" in line
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_an_export_on_a_full_disk(full: Path, to: str) -> None:
     trace = synthetic(ops=400, kernels=200, memory_events=300, steps=3)

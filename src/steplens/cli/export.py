@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from steplens.cli.text import console, plain, print_json
+from steplens.errors import SteplensError
 
-#: some of the traces in a folder could not be read
+#: some of the traces in a folder could not be read or written
 EXIT_PARTIAL = 3
 
 
@@ -61,7 +62,7 @@ def export(
     msprof-analyze and MindStudio Insight · parquet: the tables · speedscope · pprof · stacks: for FlameGraph · memory:
     by category over time (.html, .json, .raw.json.gz).
 
-    Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read.
+    Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
     import steplens
     from steplens.exports.export import export as export_traces
@@ -77,11 +78,17 @@ def export(
             out.print(plain(f"{target}: {FORMATS[to.value].what}"), soft_wrap=True)
 
     notes: list[str] = []
-    export_traces(run, to.value, output, rank=rank, metric=metric.value, device=device, on_written=show, on_note=notes.append)
-    notes = [*dict.fromkeys(notes), *(str(error) for error in run.unreadable)]
+    failed: list[SteplensError] = []
+    try:
+        export_traces(run, to.value, output, rank=rank, metric=metric.value, device=device, on_written=show, on_note=notes.append)
+    except SteplensError as error:
+        if not written:
+            raise
+        failed.append(error)
+    notes = [*dict.fromkeys(notes), *(str(error) for error in (*failed, *run.unreadable))]
     if json:
         print_json({"path": str(path), "to": to.value, "written": [str(target) for target in written], "notes": notes})
     else:
         for note in notes:
             typer.echo(f"steplens: {note}", err=True)
-    raise typer.Exit(EXIT_PARTIAL if run.unreadable else 0)
+    raise typer.Exit(EXIT_PARTIAL if failed or run.unreadable else 0)
