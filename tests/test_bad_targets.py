@@ -226,9 +226,9 @@ def test_several_traces_of_which_one_cannot_be_written(tmp_path: Path, disk: Pat
     """What was written before stays, and the exit status says that it is not all."""
     trace_file(tmp_path / "job" / "a.json", 20)
     trace_file(tmp_path / "job" / "b.json", 3000)
-    mount(disk, "size=400k")
+    mount(disk, "size=100k")
     options = ["--json"] if json_output else []
-    done = steplens_command("export", tmp_path / "job", "--to", "kineto", "-o", disk / "twins", *options)
+    done = steplens_command("export", tmp_path / "job", "--to", "speedscope", "-o", disk / "twins", *options)
     assert done.returncode == 3, done.stderr
     (written,) = (disk / "twins").iterdir()
     assert written.name.startswith("a") and str(written) in done.stdout
