@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..readers import ascend_database, ascend_fixture
 from ..trace import gpu_run
+from . import mindspore_seeds
 from .mutations import Files
 
 RUN = ascend_fixture.RUN_NAME
@@ -277,4 +278,8 @@ SEEDS: dict[str, Callable[[Path], list[Seed]]] = {
     "raw": raw,
     "side_files": side_files,
     "store": store,
+    "mindspore_windows": mindspore_seeds.windows,
+    "mindspore_logs": mindspore_seeds.logs,
+    "mindspore_flat": mindspore_seeds.flat,
+    "mindspore_prof": mindspore_seeds.prof,
 }
