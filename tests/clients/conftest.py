@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from steplens.exports.export import export
+
 from . import runs
 
+KINETO = Path(__file__).resolve().parents[3] / "shared" / "data" / "kineto"
 #: the rank of the largest job that sleeps before each forward pass
 SLOW_RANK = 2
 
@@ -19,7 +23,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 
     def run(ranks: int) -> Path:
         def make(folder: Path) -> None:
-            runs.torchrun(ranks, "train.py", folder, *(("--slow-rank", str(SLOW_RANK)) if ranks > SLOW_RANK else ()))
+            slow = ["--slow-rank", str(SLOW_RANK)] if ranks > SLOW_RANK else []
+            runs.torchrun(ranks, "train.py", folder, "--steps", str(len(runs.steps_of(ranks))), *slow)
             runs.analysed(folder)
 
         return runs.once(tmp_path_factory, f"train{ranks}", make)
@@ -36,3 +41,20 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runs.analysed(folder)
 
     return runs.once(tmp_path_factory, "pipeline", make)
+
+
+@pytest.fixture(scope="session")
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recorded CUDA traces of two ranks: "original" holds them, "text" and "db" their run directories, as exported."""
+    if not KINETO.is_dir():
+        pytest.skip("the shared test data is not beside this checkout")
+
+    def make(folder: Path) -> None:
+        original = folder / "original"
+        original.mkdir()
+        for source in sorted(KINETO.glob("cuda_sampled_rank*.json.gz")):
+            (original / source.stem).write_bytes(gzip.decompress(source.read_bytes()))
+        for form in ("text", "db"):
+            export(original, form, folder / form)
+
+    return runs.once(tmp_path_factory, "cuda", make)

@@ -18,6 +18,11 @@ JOBS = Path(__file__).with_name("jobs")
 _LIMIT_S = 300
 
 
+def steps_of(ranks: int) -> list[int]:
+    """Numbers of the steps that a job of some number of ranks records: one waits, one warms up."""
+    return [2] if ranks == 1 else [2, 3, 4]
+
+
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """A folder that ``make`` has filled, once for all worker processes of the session; ``make`` gets it while it is empty."""
     base = factory.getbasetemp()

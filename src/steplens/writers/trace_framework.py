@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
+from steplens.writers.asynchronous import asynchronous_lanes
 from steplens.writers.links import forward_backward
 from steplens.writers.output import used_devices
 from steplens.writers.text import render_distinct
@@ -49,13 +50,18 @@ def _operators(view: View) -> None:
     ops = view.trace.ops
     if ops is None:
         return
-    calls = ops.filter(pl.col("scope").fill_null(0) != SCOPE_MODULE)
+    lanes = asynchronous_lanes(view.trace)
+    moved = pl.int_range(pl.len()).replace_strict(lanes, default=None, return_dtype=pl.Int64) if lanes else pl.lit(None)
+    calls = ops.with_columns(lane=pl.coalesce(moved, "tid")).filter(pl.col("scope").fill_null(0) != SCOPE_MODULE)
+    for number, lane in enumerate(sorted(set(lanes.values()))):
+        for process_id in calls.filter(pl.col("lane") == lane)["pid"].unique().sort().drop_nulls():
+            view.metadata(thread(process_id, lane, f"Asynchronous communication {number}"))
     view.rows(
         calls,
         head(calls["name"], "cpu_op"),
         pl.col("pid"),
         ',"tid":',
-        pl.col("tid"),
+        pl.col("lane"),
         ',"ts":',
         view.ts("start_ns"),
         ',"dur":',

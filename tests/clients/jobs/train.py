@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--forms", nargs="+", default=list(FORMS))
+    parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -48,16 +49,18 @@ def main() -> None:
     network = DistributedDataParallel(nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 10)))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
     for form in options.forms:
-        profiled(options.out / form, FORMS[form], network, optimizer, slow=dist.get_rank() == options.slow_rank)
+        profiled(options.out / form, FORMS[form], network, optimizer, options.steps, slow=dist.get_rank() == options.slow_rank)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def profiled(out: Path, exports: list[str], network: nn.Module, optimizer: torch.optim.Optimizer, *, slow: bool) -> None:
+def profiled(
+    out: Path, exports: list[str], network: nn.Module, optimizer: torch.optim.Optimizer, steps: int, *, slow: bool
+) -> None:
     """Train a few steps under the profiler."""
     world = dist.get_world_size()
     with steplens.profile(
-        schedule=steplens.schedule(wait=1, warmup=1, active=STEPS, repeat=1),
+        schedule=steplens.schedule(wait=1, warmup=1, active=steps, repeat=1),
         on_trace_ready=steplens.tensorboard_trace_handler(str(out), analyse_flag=False),
         record_shapes=True,
         profile_memory=True,
@@ -69,7 +72,7 @@ def profiled(out: Path, exports: list[str], network: nn.Module, optimizer: torch
         sizes = {f"{kind}_parallel_size": 1 for kind in ("tensor_model", "pipeline_model", "context", "expert_model")}
         job = {**sizes, "data_parallel_size": world, "world_size": world, "rank": dist.get_rank(), "sequence_parallel": False}
         profiler.add_metadata_json("distributed_args", json.dumps(job))
-        for _ in range(STEPS + 2):
+        for _ in range(steps + 2):
             train_one_step(network, optimizer, slow=slow)
             profiler.step()
 
