@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from steplens.analysis.steps import step_times
 from steplens.trace.build import conform
+from steplens.trace.health import STEP_AVERAGES, WARNING, finding, frame_of
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
 
@@ -154,3 +155,11 @@ def test_a_trace_without_steps() -> None:
     (row,) = step_times(trace, whole_trace_without_steps=True).iter_rows(named=True)
     assert (row["step"], row["duration_ns"], row["computing_ns"], row["forward_ns"]) == (None, 50, 10, 50)
     assert np.all([value is not None for key, value in row.items() if key != "step"])
+
+
+def test_a_step_that_recording_was_stopped_in_is_not_complete() -> None:
+    trace = trace_of([(110, 120), (210, 220)], [])
+    assert step_times(trace)["complete"].to_list() == [True, True]
+    stopped = frame_of([finding("stopped_inside_step", WARNING, 1, "stopped", STEP_AVERAGES)])
+    cut = Trace(trace.source, {**{name: trace.table(name) for name in trace}, "health": stopped})
+    assert step_times(cut)["complete"].to_list() == [True, False]

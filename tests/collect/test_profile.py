@@ -62,7 +62,7 @@ def test_window_cut_short_is_kept_and_marked(train, look, capfd):
         train(2, prof)
     (run,) = look.runs("out")
     assert look.state(run)["state"] == "collected"
-    assert look.checks(run) == ["schedule"]
+    assert look.checks(run) == ["stopped_inside_step"]
     assert "shorter than the schedule" in capfd.readouterr().err
 
 

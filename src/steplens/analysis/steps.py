@@ -10,6 +10,8 @@ from steplens.trace.checks import parts_of_steps
 from steplens.trace.schema import (
     DATALOADER_PREFIX,
     KIND_COMPUTE,
+    OPTIMIZER_CLOSURE,
+    OPTIMIZER_STEP_PREFIX,
     SCOPE_BACKWARD,
     SCOPE_FUNCTION,
     SCOPE_MODULE,
@@ -40,6 +42,10 @@ COLUMNS = {
 }
 
 
+#: the collector's finding that recording was stopped before the next step began
+STOPPED_INSIDE = "stopped_inside_step"
+
+
 def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
     """Times of every step, one row each, in ns; columns as in ``COLUMNS``.
 
@@ -53,12 +59,14 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
     * ``bubble_ns`` = |R|, ``stage_ns`` = span(C or M) - bubble, ``exclude_receive_ns`` = not overlapped - bubble, at least 0.
 
     Host side. The step range is cut into phases that add up to ``duration_ns``. Where several apply, the first wins:
-    ``data_wait_ns`` (the step's thread waits for the DataLoader), ``optimizer_ns`` (ranges named ``Optimizer.*``),
+    ``data_wait_ns`` (the step's thread waits for the DataLoader), ``optimizer_ns`` (ranges named ``Optimizer.*``, without the
+    closure that ``Optimizer.step`` calls back for),
     ``backward_ns`` (autograd's calls on any thread of the process), ``forward_ns`` (other operator and module calls of the
     step's thread), ``other_ns`` (none of them). Backward and forward include the gaps between two of their calls when
     nothing of another phase lies in the gap.
 
-    ``complete`` is false for a first or last step that recording holds only a part of: it is no part of an average.
+    ``complete`` is false for a first or last step that recording holds only a part of: it is no part of an average. A step of
+    a schedule that recording was stopped in, and not ended by ``step()``, is one too.
 
     Source: the ``steps``, ``ops``, ``kernels`` and ``communication`` tables. Unsafe when health reports lost or
     overlapping calls. A trace without steps gives no rows.
@@ -86,6 +94,10 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
 def _complete(trace: Trace, steps: pl.DataFrame) -> pl.Series:
     tables = {name: frame for name in ("steps", "kernels") if (frame := trace.table(name)) is not None}
     parts = [part.step for part in parts_of_steps(tables)]
+    stopped = trace.required("health").filter(pl.col("check").cast(pl.String) == STOPPED_INSIDE).select(pl.len()).collect().item()
+    if stopped:
+        # the last one lasted until somebody stopped recording, and not until the step was done
+        parts.append(steps.sort("start_ns")["id"][-1])
     return pl.select(~pl.lit(steps["id"]).is_in(parts).fill_null(False)).to_series()
 
 
@@ -193,6 +205,10 @@ def _phases(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     kind = (
         pl.when(on_thread & name.str.starts_with(DATALOADER_PREFIX))
         .then(pl.lit("data"))
+        .when(on_thread & (name == OPTIMIZER_CLOSURE))
+        .then(pl.lit("closure"))
+        .when(on_thread & name.str.starts_with(OPTIMIZER_STEP_PREFIX))
+        .then(pl.lit("optimizer step"))
         .when(on_thread & name.str.starts_with(_OPTIMIZER_PREFIX))
         .then(pl.lit("optimizer"))
         .when((pl.col("pid") == pl.lit(pid, dtype=pl.Int64)) & (scope == SCOPE_BACKWARD))
@@ -207,7 +223,9 @@ def _phases(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     }
     nothing = merge_intervals(np.empty(0, np.int64), np.empty(0, np.int64))
     data = found.get("data", nothing)
-    optimizer = subtract(found.get("optimizer", nothing), data)
+    # a closure runs forward and backward inside the step, and at times Optimizer.zero_grad
+    updates = subtract(found.get("optimizer step", nothing), found.get("closure", nothing))
+    optimizer = subtract(union(updates, found.get("optimizer", nothing)), data)
     taken = union(data, optimizer)
     backward = subtract(found.get("backward", nothing), taken)
     forward = subtract(subtract(found.get("forward", nothing), taken), backward)

@@ -70,12 +70,16 @@ def to_action(value: Any) -> ProfilerAction:
     return member
 
 
+#: how the text begins of a stop that cut a step short
+STOPPED_INSIDE = "The profiler stopped in a"
+
+
 def warning_text(previous: ProfilerAction, current: ProfilerAction | None) -> str:
     """What the ``warn`` call of a transition says."""
     if current is EXIT:
         if previous is WARMUP:
             return "The profiler stopped during warmup: nothing was recorded, the run directory is removed."
-        return f"The profiler stopped in a {_NAMES[previous]} step: the window is shorter than the schedule says."
+        return f"{STOPPED_INSIDE} {_NAMES[previous]} step: the window is shorter than the schedule says."
     return f"Incorrect schedule: {_NAMES[previous]} followed by {_NAMES[current]}."
 
 

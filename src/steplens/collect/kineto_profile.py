@@ -20,6 +20,7 @@ from steplens.collect.actions import (
     READY,
     START,
     STOP,
+    STOPPED_INSIDE,
     WARM,
     WARN,
     ActionController,
@@ -344,7 +345,10 @@ class _KinetoProfile(Exporting):
         # Without a schedule there is no plan to be shorter than: every recording ends like this.
         if self._schedule is not None:
             log.warning(message)
-            self._health.add("schedule", WARNING, message)
+            if message.startswith(STOPPED_INSIDE):
+                self._health.add("stopped_inside_step", WARNING, message, unsafe="averages over steps")
+            else:
+                self._health.add("schedule", WARNING, message)
 
     def _guarded(self, name: str, call: Callable[[], Any]) -> None:
         try:
