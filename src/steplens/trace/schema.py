@@ -29,6 +29,8 @@ MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
 DATALOADER_PREFIX = "enumerate(DataLoader)#"
 OPTIMIZER_STEP_PREFIX = "Optimizer.step#"
+#: what an optimizer calls back for, around forward and backward inside its step
+OPTIMIZER_CLOSURE = "Optimizer.closure"
 
 CORE_CPU = "CPU"
 

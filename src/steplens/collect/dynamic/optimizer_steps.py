@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from steplens.collect import closures
+
 OPTIMIZER_MODULE = "torch.optim.optimizer"
 
 
@@ -73,6 +75,7 @@ class OptimizerSteps:
         @functools.wraps(hooked)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             self._depth += 1
+            args, kwargs = closures.with_range(args, kwargs)
             try:
                 result = hooked(optimizer, *args, **kwargs)
             finally:

@@ -1,0 +1,67 @@
+"""What the callbacks have in common: a profiler that follows the training of a framework."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from steplens.collect.handler import tensorboard_trace_handler
+from steplens.collect.profiler import profile
+from steplens.collect.schedule import schedule as make_schedule
+
+#: name of the range around validation
+VALIDATION = "validation"
+
+
+class FollowedTraining:
+    """Drives a profiler by what happens in a training. None of its methods raises.
+
+    Args:
+        directory: folder or URL for run directories; not used with ``on_trace_ready``.
+        schedule: maps a step to an action; skips one step, warms up for one and records three by default.
+        on_trace_ready: called when a window is recorded; analyses it beside the training by default.
+        options: other arguments of ``steplens.profile``.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        schedule: Callable[[int], Any] | None,
+        on_trace_ready: Callable[..., Any] | None,
+        options: dict[str, Any],
+    ) -> None:
+        self.profiler = profile(
+            schedule=schedule or make_schedule(wait=1, warmup=1, active=3, repeat=1),
+            on_trace_ready=on_trace_ready or tensorboard_trace_handler(directory, async_mode=True),
+            **options,
+        )
+        self._range: Any = None
+
+    def begin(self) -> None:
+        """The first step begins."""
+        self.profiler.start()
+
+    def step(self) -> None:
+        """A step has ended."""
+        self.end_validation()
+        self.profiler.step()
+
+    def begin_validation(self) -> None:
+        """Validation begins, inside the step that runs."""
+        if self._range is None:
+            torch: Any = importlib.import_module("torch")
+            self._range = torch.autograd.profiler.record_function(VALIDATION)
+            self._range.__enter__()
+
+    def end_validation(self) -> None:
+        """It has ended."""
+        opened, self._range = self._range, None
+        if opened is not None:
+            opened.__exit__(None, None, None)
+
+    def end(self) -> None:
+        """The training has ended, in whatever way."""
+        self.end_validation()
+        self.profiler.stop()
