@@ -29,13 +29,15 @@ import pytest
 
 import steplens
 from steplens import rundir
+from steplens.analysis.steps import step_times
+from steplens.readers import kineto
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 from steplens.writers.metrics import metric_rows
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from .ascend import ascend_run, ns
-from .builder import MAIN, PID
+from .builder import BASE_NS, MAIN, PID, build, kernel, op
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -310,3 +312,56 @@ def test_a_recorded_ascend_run(reread: Callable[..., Trace], sample: str, export
     known = inner_tasks(source)
     assert level == "Level0" or inner_tasks(found) == known
     assert (len(known) > 200) == (level != "Level0")
+
+
+@pytest.mark.parametrize("export", [TEXT, DATABASE])
+@pytest.mark.parametrize("sample", ["cuda_alexnet", "cuda_nccl_distributed", "cuda_ns_resolution_rank0"])
+def test_a_recorded_cuda_trace(reread: Callable[..., Trace], sample: str, export: str) -> None:
+    files = sorted((SHARED / "kineto").glob(f"{sample}*"))
+    if not files:
+        pytest.skip("the shared test data is not beside this checkout")
+    source = kineto.read(files[0])
+    found = reread(source, export)
+    without: dict[str, tuple[str, ...]] = {
+        # what results write of a GPU's collectives is read back as measured
+        "communication_times": COLUMNS["communication_times"],
+        "communication_matrix": COLUMNS["communication_matrix"],
+        # annotations as the device saw them: nobody recorded how, and they have no thread
+        "marks": ("tid", "kind"),
+        # an arrow begins at the start of the call; of two that start together the inner one gets the collective
+        **({"ops": ("device_self_ns", "device_total_ns"), "communication": ("op",)} if export == TEXT else {}),
+        "kernels": ("op",) if export == TEXT else ("type",),
+    }
+    if export == DATABASE:
+        # names of layers of a GPU's runtime; threads have 32 bits
+        without["api"] = ("layer", "tid")
+        without["communication"] = ("dtype",)
+    compared = assert_same(source, found, export, without=without)
+    assert compared >= {"ops", "kernels", "api"}
+    assert [found.required(table).collect().height for table in ("kernels", "communication")] == [
+        source.required(table).collect().height for table in ("kernels", "communication")
+    ]
+    assert found.has_accelerator
+    assert step_times(found, whole_trace_without_steps=True).rows() == step_times(source, whole_trace_without_steps=True).rows()
+
+
+@pytest.mark.parametrize("export", [TEXT, DATABASE])
+def test_collectives_of_a_cpu_keep_their_names(reread: Callable[..., Trace], export: str) -> None:
+    names = ("gloo:all_reduce", "gloo:broadcast", "gloo:all_reduce")
+    spans = [(10 * number, 10 * number + 5) for number in range(1, 4)]
+    source = build(
+        meta={"rank": 0, "world_size": 2},
+        ops=[op("aten::mm", 1, 6), *(op(name, *span) for name, span in zip(names, spans, strict=True))],
+        kernels=[kernel("aten::mm", 1, 6, op=0)],
+        communication=[
+            {
+                "name": name, "kind": "collective", "operation": name.partition(":")[2].replace("_", ""), "device": 0,
+                "stream": MAIN, "start_ns": BASE_NS + start * 1000, "end_ns": BASE_NS + end * 1000, "op": number,
+            }
+            for number, (name, (start, end)) in enumerate(zip(names, spans, strict=True), 1)
+        ],
+    )  # fmt: skip
+    found = reread(source, export)
+    assert not found.has_accelerator
+    columns = ("start_ns", "end_ns", "name", "kind", "device")
+    assert rows(found, "communication", columns) == rows(source, "communication", columns)

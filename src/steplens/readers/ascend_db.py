@@ -126,6 +126,9 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     for name in ("kernels", "communication"):
         if name in device:
             device[name] = _with_operators(through_queue(device[name], queue), connections, core)
+    if core is not None and "communication" in device:
+        known = [tables[name] for tables, name in ((device, "kernels"), (framework, "ops")) if name in tables]
+        device["communication"] = _with_own_names(device["communication"], known)
     if core == CORE_CPU:
         device.pop("api", None)
     # what the framework recorded of CANN's allocators comes from the rows that are read here in full
@@ -139,6 +142,21 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         if name in framework:
             framework[name] = framework[name].with_columns(device_type=pl.lit(_device_type(core), dtype=NAME))
     return framework
+
+
+def _with_own_names(operations: pl.DataFrame, known: list[pl.DataFrame]) -> pl.DataFrame:
+    """Collectives of a run without an NPU by the names of the tasks or calls that they are.
+
+    steplens gives them names that clients know. Several tasks or calls of the same times, but different names, tell nothing.
+    """
+    times = ["start_ns", "end_ns"]
+    for frame in known:
+        names = frame.select(*times, _name="name").unique(maintain_order=True).unique(times, keep="none")
+        operations = operations.join(names, on=times, how="left", maintain_order="left")
+        made = pl.col("name").cast(pl.String).str.starts_with("hcom_")
+        own = pl.when(made).then(pl.coalesce("_name", "name")).otherwise("name")
+        operations = operations.with_columns(name=own).drop("_name")
+    return operations
 
 
 def _with_operators(tasks: pl.DataFrame, connections: pl.DataFrame | None, core: str | None) -> pl.DataFrame:

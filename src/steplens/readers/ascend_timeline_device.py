@@ -266,6 +266,9 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
     if "alg_type" in frame.columns:
         is_operation |= pl.col("alg_type").is_not_null()
     frame = frame.filter(is_operation)
+    if "recorded" in frame.columns:
+        # steplens gives collectives of other libraries names that clients know
+        frame = frame.with_columns(name=pl.coalesce("recorded", "name"))
     own_group = _optional(frame, "group", NAME).cast(pl.String)
     # steplens says the kind of each operation and the group where it knows one; its lanes are numbered otherwise
     group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)

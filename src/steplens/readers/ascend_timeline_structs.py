@@ -59,6 +59,7 @@ class DurationArgs(
         "transport": "transport type",
         "inner_data_type": "data type",
         "link": "link type",
+        "recorded": "recorded as",
     },
 ):
     """The members of ``args`` that steplens uses from an event with a duration.
@@ -106,6 +107,7 @@ class DurationArgs(
     transport: Any = None
     inner_data_type: Any = None
     link: Any = None
+    recorded: Any = None
 
 
 class MetadataArgs(msgspec.Struct, gc=False):
@@ -190,7 +192,7 @@ _PART_MEMBERS = (
 )  # fmt: skip
 DEVICE_MEMBERS = (
     "connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model", "level", "elements", "data_type",
-    "alg_type", "bytes", "kind", "group", "ranks", "event", "event_old", "domain", "domain_old",
+    "alg_type", "bytes", "kind", "group", "ranks", "recorded", "event", "event_old", "domain", "domain_old",
     *_PART_MEMBERS,
 )  # fmt: skip
 #: members of events with a category; those without one have some of DEVICE_MEMBERS
