@@ -59,6 +59,8 @@ class Window:
             if _open is not None:
                 raise RuntimeError("another profiler is recording in this process; stop it first")
             self._profiler: Any = framework.operator_profiler() if operators else None
+            if framework.other_profiler():
+                log.warning("MindSpore's own profiler is at work too; whichever begins last gets the data of both.")
             hook()
             self.run = run
             self._data = data

@@ -5,10 +5,12 @@ Every kind is cut into slices by size, wherever a record happens to be, so slice
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from steplens.trace.health import ERROR, WARNING, HealthLog
 
@@ -90,7 +92,7 @@ def joined(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str
     for path in slices:
         try:
             with path.open("rb") as handle:
-                part = handle.read(left)
+                part = read_up_to(handle, left)
                 cut = len(part) == left and bool(handle.read(1))
         except OSError as error:
             health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", unsafe)
@@ -102,6 +104,11 @@ def joined(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str
             health.add("oversized_file", WARNING, 1, message, unsafe)
             break
     return b"".join(parts)
+
+
+def read_up_to(handle: IO[bytes], limit: int) -> bytes:
+    """What a file holds, up to a limit, for which no room is made before it is needed."""
+    return handle.read(min(limit, os.fstat(handle.fileno()).st_size))
 
 
 def text_lines(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers.legacy_files import LATEST_TICK, TICK_NS
+from steplens.readers.legacy_files import LATEST_TICK, TICK_NS, read_up_to
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_TIMES, WARNING, HealthLog
 
 _RECORD = np.dtype(
@@ -96,7 +96,7 @@ def read_text(path: Path, health: HealthLog) -> pl.DataFrame:
     """
     try:
         with path.open("rb") as handle:
-            lines = handle.read(_TEXT_LIMIT_BYTES).decode("utf-8", errors="replace").split("\n")
+            lines = read_up_to(handle, _TEXT_LIMIT_BYTES).decode("utf-8", errors="replace").split("\n")
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror or error})") from error
     columns = _columns(lines)

@@ -16,6 +16,7 @@ import polars as pl
 from steplens.errors import InputError
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_aicpu import receive_rows
+from steplens.readers.legacy_files import read_up_to
 from steplens.readers.minddata_cpu import cpu_samples, json_object, numbers, samples
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
@@ -302,7 +303,7 @@ def _lines(path: Path, health: HealthLog) -> pl.Series:
     """The lines of a text file that are not blank."""
     try:
         with path.open("rb") as handle:
-            text = handle.read(_TEXT_LIMIT_BYTES).decode("utf-8", errors="replace")
+            text = read_up_to(handle, _TEXT_LIMIT_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", STEP_PHASES)
         text = ""

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.readers.ascend_csv_file import complete_rows, read_table, required
+from steplens.readers.legacy_files import read_up_to
 from steplens.readers.mindspore_kernels import ms_text_ns
 from steplens.trace.health import (
     ERROR,
@@ -195,7 +196,7 @@ def _lines(path: Path, health: HealthLog) -> pl.Series:
     """The lines of a text file that are not blank."""
     try:
         with path.open("rb") as handle:
-            data = handle.read(_SIZE_LIMIT_BYTES)
+            data = read_up_to(handle, _SIZE_LIMIT_BYTES)
     except OSError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", OPERATOR_CALLS)
         data = b""
