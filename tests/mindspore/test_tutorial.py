@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -356,3 +357,31 @@ profiler.analyse(mode="async")
     info = tmp_path / "result" / "profiler" / "profiler_info_0.json"
     assert info.stat().st_mtime >= begin
     assert files(tmp_path / "result" / "profiler") == FLAT
+
+
+def test_a_running_training_is_captured_by_the_trigger_command(run: Run, tmp_path: Path) -> None:
+    """``steplens trigger`` and ``steplens status`` serve MindSpore as they serve PyTorch."""
+    program = """
+import subprocess
+from steplens.mindspore import DynamicProfilerMonitor
+mode("graph")
+
+class Slow(ms.Callback):
+    def on_train_step_end(self, run_context):
+        time.sleep(0.02)
+        if run_context.original_args().cur_step_num == 10:
+            steplens = [sys.executable, "-m", "steplens"]
+            self.trigger = subprocess.Popen([*steplens, "trigger", "dyn_cfg", "--steps", "3", "--analyse"])
+        if run_context.original_args().cur_step_num > 20 and self.trigger.poll() is not None:
+            run_context.request_stop()
+
+slow = Slow()
+model().train(1, pipeline(3000), callbacks=[DynamicProfilerMonitor("dyn_cfg", "dynprof_data"), slow], dataset_sink_mode=False)
+print("trigger ended with", slow.trigger.wait())
+"""
+    made = run(program)
+    assert "trigger ended with 0" in made.stdout, made.stdout + made.stderr
+    (there,) = (tmp_path / "dynprof_data").iterdir()
+    first, last = (int(number) for number in re.findall(r"start(\d+)_stop(\d+)", there.name)[0])
+    assert last == first + 2 > 10
+    assert steps_of(there) == [first, first + 1, last]
