@@ -9,6 +9,8 @@ import pytest
 from steplens.advice import Finding
 from steplens.advice.facts import Facts
 from steplens.advice.rules import (
+    allocation_stalls,
+    device_waits_for_host,
     garbage_collection,
     loader_too_slow,
     loader_without_workers,
@@ -163,6 +165,38 @@ def test_reads_cost_what_the_device_is_idle_afterwards() -> None:
     assert finding.evidence[0].value == 700 * US
     assert finding.evidence[2].value == 3_000_000
     assert finding.level == "medium"
+
+
+def gaps(cause_api: str = "", **more: Any) -> Trace:
+    """On a device: a task of 2 ms, then 1 ms of nothing, of which 300 us are one call, then a task launched 200 us before."""
+    kernels, api = [], []
+    for step in STEPS:
+        begin = step * STEP_US
+        launch = BASE_NS + (begin + 2800) * US
+        kernels.append(kernel("a", begin, begin + 2000, core="CUDA", step=step, launch_ns=BASE_NS + begin * US - 1))
+        kernels.append(kernel("b", begin + 3000, begin + 9000, core="CUDA", step=step, launch_ns=launch))
+        if cause_api:
+            call = {"start_ns": BASE_NS + (begin + 2100) * US, "end_ns": BASE_NS + (begin + 2400) * US, "pid": PID, "tid": MAIN}
+            api.append({"name": cause_api, **call})
+    return training([[op("aten::mm", 2100, 2400)]] * 6, kernels=kernels, api=api, **more)
+
+
+def test_a_device_that_waits_for_the_host() -> None:
+    finding = only(device_waits_for_host.judge(Facts(gaps())))
+    values = {one.what: one.value for one in finding.evidence}
+    assert values == {
+        "idle_for_host": 1000 * US, "idle_calls": 300 * US, "idle_python": 500 * US, "idle_launch": 200 * US,
+        "device_tasks": 2, "task_length": 4000 * US,
+    }  # fmt: skip
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(800 * US)
+    assert list(allocation_stalls.judge(Facts(gaps()))) == []
+
+
+def test_memory_requested_inside_steps() -> None:
+    finding = only(allocation_stalls.judge(Facts(gaps("cudaMalloc"))))
+    assert finding.evidence[0].value == 300 * US
+    values = {one.what: one.value for one in only(device_waits_for_host.judge(Facts(gaps("cudaMalloc")))).evidence}
+    assert values["idle_for_host"] == 700 * US
 
 
 def test_memory_that_grows() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from steplens.advice.rule import Rule
 from steplens.advice.rules import (
+    allocation_stalls,
+    device_waits_for_host,
     garbage_collection,
     loader_too_slow,
     loader_without_workers,
@@ -18,6 +20,8 @@ RULES: tuple[Rule, ...] = (
     loader_without_workers.RULE,
     loader_too_slow.RULE,
     slow_rank.RULE,
+    device_waits_for_host.RULE,
+    allocation_stalls.RULE,
     garbage_collection.RULE,
     single_tensor_optimizer.RULE,
     tiny_operators.RULE,

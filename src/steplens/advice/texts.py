@@ -68,6 +68,34 @@ TEXTS: dict[str, dict[str, Text]] = {
             "查看 rank {rank} 比其他 rank 多做了什么（见下），以及它所在的机器和设备上还运行着什么。",
         ),
     },
+    "device_waits_for_host": {
+        ENGLISH: Text(
+            "The device waits for the host",
+            "Tasks end before the host has launched the next ones: Python and dispatch take longer than the work on the device.",
+            "Launch less often: torch.compile, CUDA graphs, larger batches, fused operators and a fused optimizer.",
+            "-model = Model()\n+model = torch.compile(Model(), mode='reduce-overhead')",
+        ),
+        CHINESE: Text(
+            "设备在等待主机",
+            "主机下发下一批任务之前，设备上的任务已经执行完：Python 和算子分发比设备上的计算更慢。",
+            "减少下发次数：torch.compile、CUDA graph、更大的批次、融合算子和融合优化器。",
+            "-model = Model()\n+model = torch.compile(Model(), mode='reduce-overhead')",
+        ),
+    },
+    "allocation_stalls": {
+        ENGLISH: Text(
+            "Device memory is requested inside the step",
+            "Calls such as cudaMalloc wait for the device and keep the host from launching; a warm allocator needs none.",
+            "Keep shapes constant or pad them, warm up with the largest batch, and let segments grow.",
+            "+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        ),
+        CHINESE: Text(
+            "在步骤中申请设备内存",
+            "cudaMalloc 等调用会等待设备并阻止主机下发任务；预热后的分配器不需要它们。",
+            "保持形状不变或补齐，用最大的批次预热，并允许内存段扩展。",
+            "+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        ),
+    },
     "garbage_collection": {
         ENGLISH: Text(
             "Python's garbage collector stops the training",
@@ -148,6 +176,13 @@ EVIDENCE: dict[str, dict[str, str]] = {
     "more_backward": {ENGLISH: "more time in backward", CHINESE: "反向时间更长"},
     "more_optimizer": {ENGLISH: "more time in the optimizer", CHINESE: "优化器时间更长"},
     "more_other": {ENGLISH: "more time outside forward, backward and optimizer", CHINESE: "前向、反向、优化器之外的时间更长"},
+    "idle_for_host": {ENGLISH: "device idle for the host", CHINESE: "设备等待主机的空闲"},
+    "idle_calls": {ENGLISH: "of it in operator and runtime calls", CHINESE: "其中算子与运行时调用"},
+    "idle_python": {ENGLISH: "of it in Python", CHINESE: "其中 Python"},
+    "idle_launch": {ENGLISH: "of it on the way to the device", CHINESE: "其中下发途中"},
+    "idle_allocation": {ENGLISH: "device idle while memory is requested", CHINESE: "申请内存时的设备空闲"},
+    "device_tasks": {ENGLISH: "device tasks", CHINESE: "设备任务数"},
+    "task_length": {ENGLISH: "median length of a task", CHINESE: "任务长度中位数"},
     "collecting": {ENGLISH: "collecting", CHINESE: "垃圾回收"},
     "collections": {ENGLISH: "collections", CHINESE: "回收次数"},
     "optimizer_time": {ENGLISH: "in the optimizer", CHINESE: "优化器用时"},

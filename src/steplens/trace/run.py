@@ -78,6 +78,12 @@ class Run:
 
         return self._each(lambda trace: step_times(trace, whole_trace_without_steps=whole_trace_without_steps))
 
+    def idle(self) -> pl.DataFrame:
+        """Idle time of an accelerator per step and cause; see ``analysis.idle.idle_causes``."""
+        from steplens.analysis.idle import idle_causes
+
+        return self._each(idle_causes)
+
     def operators(self, by: str = "name") -> pl.DataFrame:
         """Operator calls in groups; see ``analysis.operators.operators``. Several traces are added up."""
         from steplens.analysis.operators import operators

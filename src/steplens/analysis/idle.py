@@ -1,0 +1,120 @@
+"""Why the device was idle inside a step: every gap between two tasks attributed to what held the next task back."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.overlap import Int64Array, Intervals, clip, intersect, merge_intervals, subtract
+from steplens.analysis.steps import computing_tasks
+from steplens.trace.schema import DATALOADER_PREFIX, KIND_COPY, SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.trace import Trace
+
+COPY = "copy"
+GARBAGE_COLLECTION = "garbage collection"
+DATA = "data"
+SYNCHRONIZATION = "synchronization"
+ALLOCATION = "allocation"
+CALLS = "calls"
+PYTHON = "python"
+LAUNCH = "launch"
+DEPENDENCY = "dependency"
+UNKNOWN = "unknown"
+#: in the order in which they are looked for, where several apply
+CAUSES = (COPY, GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, LAUNCH, DEPENDENCY, UNKNOWN)
+
+_SYNCHRONIZATION_NAME = r"(?i)synchronize|^aclrtsync|stream sync|context sync|^(cuda|hip)memcpy$|^hipmemcpywithstream$"
+_ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
+
+
+def idle_causes(trace: Trace) -> pl.DataFrame:
+    """Idle time of the device per step and cause, in ns; per step it adds up to ``free_ns`` of ``analysis.steps``.
+
+    A gap lies between two stretches of computing or communication of a step, on all streams together. With a its start, b
+    its end, and L the time when the host launched the task that ends it:
+
+    1. while the device copies, the cause is ``copy``;
+    2. from a to L the host is late. What it was doing, first match: ``garbage collection``; waiting for ``data``; a call
+       that waits for the device (``synchronization``) or allocates its memory (``allocation``); other operator and
+       runtime ``calls``; none of them, which is ``python``;
+    3. from L to b the task was on its way: ``launch``;
+    4. a task that was launched before the gap began waited for something on the device: ``dependency``;
+    5. without L the cause is ``unknown``.
+
+    Source: ``kernels`` (an accelerator's; the CPU is never waited for), ``communication``, ``ops``, ``api``, ``gc``.
+
+    Returns:
+        step, cause and idle_ns, for causes that occur, in order of step and ``CAUSES``. No rows without an accelerator.
+    """
+    schema = {"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64}
+    steps = trace.steps
+    if steps is None or not steps.height or not trace.has_accelerator:
+        return pl.DataFrame(schema=schema)
+    tasks = _tasks(trace)
+    copies = _merged(trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COPY))
+    host = _host(trace)
+    rows: list[tuple[int, str, int]] = []
+    for (step,), own in tasks.partition_by("step", as_dict=True, maintain_order=True).items():
+        lengths = _causes_of(own, copies, host)
+        rows += [(int(step), cause, lengths[cause]) for cause in CAUSES if lengths.get(cause)]
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("step", maintain_order=True)
+
+
+def _tasks(trace: Trace) -> pl.DataFrame:
+    """What counts as work of a step, in order of step and start."""
+    columns = ["step", "start_ns", "end_ns", "launch_ns"]
+    operations = trace.required("communication").select(columns)
+    every = pl.concat([computing_tasks(trace).select(columns), operations])
+    return every.drop_nulls(["step", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns")).sort("step", "start_ns").collect()
+
+
+def _host(trace: Trace) -> dict[str, Intervals]:
+    """When the host did what, by cause; on all threads."""
+    name = pl.col("name").cast(pl.String)
+    ops, api = trace.required("ops"), trace.required("api")
+    call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & (pl.col("depth").fill_null(0) >= 0)
+    waits, allocates = name.str.contains(_SYNCHRONIZATION_NAME), name.str.contains(_ALLOCATION_NAME)
+    return {
+        GARBAGE_COLLECTION: _merged(trace.required("gc")),
+        DATA: _merged(ops.filter(name.str.starts_with(DATALOADER_PREFIX))),
+        SYNCHRONIZATION: _merged(api.filter(waits)),
+        ALLOCATION: _merged(api.filter(allocates & ~waits)),
+        CALLS: _merged(pl.concat([table.select("start_ns", "end_ns") for table in (ops.filter(call), api)])),
+    }
+
+
+def _merged(rows: pl.LazyFrame) -> Intervals:
+    frame = rows.select("start_ns", "end_ns").drop_nulls().collect()
+    return merge_intervals(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy())
+
+
+def _causes_of(tasks: pl.DataFrame, copies: Intervals, host: dict[str, Intervals]) -> dict[str, int]:
+    """Idle ns of one step by cause."""
+    start = tasks["start_ns"].to_numpy()
+    busy = merge_intervals(start, tasks["end_ns"].to_numpy())
+    begin, end = busy.end[:-1], busy.start[1:]
+    if not len(begin):
+        return {}
+    # the task that ends a gap is the first one to start then
+    launch = tasks["launch_ns"][np.searchsorted(start, end, side="left").tolist()]
+    known = launch.is_not_null().to_numpy()
+    at: Int64Array = launch.fill_null(0).to_numpy()
+    early = known & (at <= begin)
+    split = np.clip(at, begin, end)
+    gaps = merge_intervals(begin, end)
+    copying = intersect(gaps, clip(copies, int(begin[0]), int(end[-1])))
+    found = {COPY: copying.length_ns}
+    for cause, rows, low, high in (
+        (UNKNOWN, ~known, begin, end),
+        (DEPENDENCY, early, begin, end),
+        (LAUNCH, known & ~early, split, end),
+    ):
+        found[cause] = subtract(merge_intervals(low[rows], high[rows]), copying).length_ns
+    late = known & ~early
+    left = subtract(merge_intervals(begin[late], split[late]), copying)
+    for cause, intervals in host.items():
+        inside = intersect(left, clip(intervals, int(begin[0]), int(end[-1])))
+        found[cause] = inside.length_ns
+        left = subtract(left, inside)
+    found[PYTHON] = left.length_ns
+    return found

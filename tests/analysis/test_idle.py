@@ -1,0 +1,153 @@
+"""Causes of idle time: against a loop over single nanoseconds, and in recorded traces against the free time of their steps."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.analysis import idle
+from steplens.analysis.idle import CAUSES, idle_causes
+from steplens.analysis.steps import step_times
+from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER
+from steplens.trace.trace import Trace
+
+from ..writers.builder import build
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+STEP = 2000
+
+
+def random_trace(seed: int) -> Trace:
+    """Two steps of 2 us with tasks, calls and copies of tens of ns anywhere."""
+    numbers = random.Random(seed)
+    kernels: list[dict[str, Any]] = []
+    ops: list[dict[str, Any]] = []
+    api: list[dict[str, Any]] = []
+    gc: list[dict[str, Any]] = []
+
+    def span(step: int, longest: int = 60) -> dict[str, int]:
+        start = step * STEP + numbers.randrange(STEP - 100)
+        return {"start_ns": start, "end_ns": start + numbers.randrange(1, longest)}
+
+    for step in (0, 1):
+        for _ in range(14):
+            times = span(step)
+            launch = numbers.choice([None, times["start_ns"] - numbers.randrange(300)])
+            kernels.append(
+                {
+                    "name": "k",
+                    "kind": "compute",
+                    "core": "CUDA",
+                    "device": 0,
+                    "stream": 7,
+                    "step": step,
+                    "launch_ns": launch,
+                    **times,
+                }
+            )
+        for _ in range(3):
+            kernels.append(
+                {"name": "Memcpy", "kind": "copy", "core": "CUDA", "device": 0, "stream": 8, "step": step, **span(step)}
+            )
+        host = {"pid": 1, "tid": 1, "depth": 0, "parent": -1}
+        for _ in range(4):
+            ops.append({"name": "aten::mm", "scope": 0, **host, **span(step, 200)})
+            api.append(
+                {
+                    "name": numbers.choice(["cudaMalloc", "cudaStreamSynchronize", "cudaLaunchKernel"]),
+                    **span(step),
+                    "pid": 1,
+                    "tid": 1,
+                }
+            )
+        ops.append({"name": f"{DATALOADER_PREFIX}_Iter", "scope": SCOPE_USER, **host, **span(step, 200)})
+        gc.append({**span(step), "pid": 1, "tid": 1})
+    steps = [{"id": step, "start_ns": step * STEP, "end_ns": (step + 1) * STEP, "pid": 1, "tid": 1} for step in (0, 1)]
+    return build(ops=ops, api=api, gc=gc, kernels=kernels, steps=steps)
+
+
+def by_hand(trace: Trace) -> dict[tuple[int, str], int]:
+    """The causes of every single nanosecond."""
+
+    def covers(rows: list[dict[str, Any]], time: int) -> bool:
+        return any(row["start_ns"] <= time < row["end_ns"] for row in rows)
+
+    kernels, ops, api, gc = (trace.table(name).to_dicts() for name in ("kernels", "ops", "api", "gc"))
+    copies = [row for row in kernels if row["kind"] == "copy"]
+    found: dict[tuple[int, str], int] = {}
+    for step in (0, 1):
+        tasks = sorted(
+            (row for row in kernels if row["step"] == step and row["kind"] == "compute"), key=lambda row: row["start_ns"]
+        )
+        for time in range(tasks[0]["start_ns"], max(row["end_ns"] for row in tasks)):
+            if covers(tasks, time):
+                continue
+            begin = max(row["end_ns"] for row in tasks if row["end_ns"] <= time)
+            launch = next(row["launch_ns"] for row in tasks if row["start_ns"] > time)
+            if covers(copies, time):
+                cause = idle.COPY
+            elif launch is None:
+                cause = idle.UNKNOWN
+            elif launch <= begin:
+                cause = idle.DEPENDENCY
+            elif time >= launch:
+                cause = idle.LAUNCH
+            elif covers(gc, time):
+                cause = idle.GARBAGE_COLLECTION
+            elif covers([row for row in ops if row["name"].startswith(DATALOADER_PREFIX)], time):
+                cause = idle.DATA
+            elif covers([row for row in api if "Sync" in row["name"]], time):
+                cause = idle.SYNCHRONIZATION
+            elif covers([row for row in api if "Malloc" in row["name"]], time):
+                cause = idle.ALLOCATION
+            elif covers([row for row in ops if row["name"] == "aten::mm"] + api, time):
+                cause = idle.CALLS
+            else:
+                cause = idle.PYTHON
+            found[step, cause] = found.get((step, cause), 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_against_single_nanoseconds(seed: int) -> None:
+    trace = random_trace(seed)
+    found = idle_causes(trace)
+    assert {(step, cause): length for step, cause, length in found.iter_rows()} == by_hand(trace)
+    order = [(step, CAUSES.index(cause)) for step, cause, _ in found.iter_rows()]
+    assert order == sorted(order)
+
+
+def test_all_causes_occur() -> None:
+    assert {cause for seed in range(12) for cause in idle_causes(random_trace(seed))["cause"]} == set(CAUSES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kineto/cuda_nccl_distributed.json.gz",
+        "kineto/cuda_ns_resolution_rank0.json.gz",
+        "kineto/rocm_mi250_minitoy.json.gz",
+        "kineto/cuda_sampled_rank0.json.gz",
+        "ascend_pytorch/text_level1/rank0_ascend_pt",
+        "ascend_pytorch/db_level2/rank0_ascend_pt",
+    ],
+)
+def test_the_causes_add_up_to_the_free_time_of_recorded_steps(name: str) -> None:
+    if not (SHARED / name).exists():
+        pytest.skip("the shared test data is not beside this checkout")
+    trace = steplens.open(SHARED / name).trace()
+    sums = dict(idle_causes(trace).group_by("step").agg(pl.col("idle_ns").sum()).iter_rows())
+    for step, free in step_times(trace).select("step", "free_ns").iter_rows():
+        assert sums.get(step, 0) == free
+
+
+def test_a_cpu_is_never_waited_for() -> None:
+    trace = random_trace(0)
+    kernels = trace.table("kernels").with_columns(pl.lit("CPU").cast(trace.table("kernels")["core"].dtype).alias("core"))
+    assert idle_causes(Trace(Path("x"), {"kernels": kernels, "steps": trace.table("steps")})).is_empty()
+    assert idle_causes(build()).is_empty()
