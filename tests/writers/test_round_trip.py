@@ -36,6 +36,7 @@ from steplens.trace.trace import Trace
 from steplens.writers.metrics import metric_rows
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
+from ..readers.ascend_fixture import write_golden
 from .ascend import ascend_run, ns
 from .builder import BASE_NS, MAIN, PID, build, kernel, op
 
@@ -312,6 +313,21 @@ def test_a_recorded_ascend_run(reread: Callable[..., Trace], sample: str, export
     known = inner_tasks(source)
     assert level == "Level0" or inner_tasks(found) == known
     assert (len(known) > 200) == (level != "Level0")
+
+
+@pytest.mark.parametrize("export", [TEXT, DATABASE])
+def test_a_raw_ascend_capture(reread: Callable[..., Trace], tmp_path: Path, export: str) -> None:
+    source = open_run(write_golden(tmp_path / "source")).trace()
+    without: dict[str, tuple[str, ...]] = {
+        # scopes follow from names; here the step's own range has the scope of an operator
+        "ops": ("scope",),
+        # neither form holds memory of the CPU, a database none of the whole process, and both have all pairs
+        **{table: COLUMNS[table] for table in ("memory", "allocations", "communication_matrix")},
+        "communication_times": ("step",),
+        "communication": ("correlation",),
+    }
+    compared = assert_same(source, reread(source, export), export, without=without)
+    assert compared >= {"ops", "python", "task_queue", "kernels", "communication", "api", "steps", "gc", "communication_times"}
 
 
 @pytest.mark.parametrize("export", [TEXT, DATABASE])

@@ -22,6 +22,8 @@ from steplens.trace.schema import (
 )
 
 CORE_COMMUNICATION = "HCCL"
+#: name of an operation that stands for communication without one
+_UNNAMED = "Communication"
 _COMMUNICATION_CORES = (CORE_COMMUNICATION, "COMMUNICATION")
 #: cores of runs without an NPU, whose collectives are tasks like others
 _OTHER_CORES = r"^(CPU|CUDA|ROCM)"
@@ -240,7 +242,8 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
     if operations.height and on_npu:
         columns = ["name", "type", "start_ns", "end_ns", "correlation", "device", "stream", "bytes"]
         launch = ["launch_ns", "launch_pid", "launch_tid"]
-        rows = operations.select(
+        # stretches of communication that no operation explains have this name, and are no task
+        rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(_UNNAMED)).select(
             *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(CORE_COMMUNICATION, dtype=NAME)
         )
         nothing = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})
