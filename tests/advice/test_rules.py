@@ -10,6 +10,7 @@ from steplens.advice import Finding
 from steplens.advice.facts import Facts
 from steplens.advice.rules import (
     allocation_stalls,
+    checkpoint_stalls,
     device_waits_for_host,
     garbage_collection,
     loader_too_slow,
@@ -108,6 +109,30 @@ def test_collections() -> None:
     assert finding.evidence[0].steps == (1, 2, 4)
     assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(950_000)
     assert list(garbage_collection.judge(Facts(training([[]] * 6)))) == []
+
+
+def test_checkpoints_in_the_loop() -> None:
+    marks = [
+        {
+            "domain": "default",
+            "message": message,
+            "start_ns": BASE_NS + at * US,
+            "end_ns": BASE_NS + (at + 3000) * US,
+            "pid": PID,
+            "tid": MAIN,
+        }
+        for message, at in (
+            ("save_checkpoint", 21_000),
+            ("save_checkpoint", 41_000),
+            ("forward", 11_000),
+            ("save_checkpoint", 90_000),
+        )
+    ]
+    finding = only(checkpoint_stalls.judge(Facts(training([[]] * 6, marks=marks))))
+    # two of 3 ms in six steps; what was saved after them does not count
+    assert (finding.evidence[0].value, finding.evidence[0].steps) == (1_000_000, (2, 4))
+    assert finding.evidence[1].value == 3_000_000
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(800_000)
 
 
 def optimizer_calls(per_parameter: int, parameters: int, name: str = "aten::op{}") -> list[dict[str, Any]]:
@@ -224,6 +249,7 @@ def test_memory_that_grows() -> None:
     [
         rule.judge
         for rule in (
+            checkpoint_stalls,
             garbage_collection,
             loader_too_slow,
             loader_without_workers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from steplens.advice.rule import Rule
 from steplens.advice.rules import (
     allocation_stalls,
+    checkpoint_stalls,
     device_waits_for_host,
     garbage_collection,
     loader_too_slow,
@@ -22,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     slow_rank.RULE,
     device_waits_for_host.RULE,
     allocation_stalls.RULE,
+    checkpoint_stalls.RULE,
     garbage_collection.RULE,
     single_tensor_optimizer.RULE,
     tiny_operators.RULE,

@@ -96,6 +96,20 @@ TEXTS: dict[str, dict[str, Text]] = {
             "+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         ),
     },
+    "checkpoint_stalls": {
+        ENGLISH: Text(
+            "Training stops while checkpoints are written",
+            "torch.save runs in the training loop, and every step that saves waits for the disk.",
+            "Copy the state and write it in the background, or save less often.",
+            "-torch.save(model.state_dict(), path)\n+torch.distributed.checkpoint.async_save(model.state_dict(), checkpoint_id=path)",
+        ),
+        CHINESE: Text(
+            "写检查点时训练停止",
+            "torch.save 在训练循环中执行，保存检查点的步骤都要等待磁盘。",
+            "复制状态后在后台写入，或者降低保存频率。",
+            "-torch.save(model.state_dict(), path)\n+torch.distributed.checkpoint.async_save(model.state_dict(), checkpoint_id=path)",
+        ),
+    },
     "garbage_collection": {
         ENGLISH: Text(
             "Python's garbage collector stops the training",
@@ -183,6 +197,8 @@ EVIDENCE: dict[str, dict[str, str]] = {
     "idle_allocation": {ENGLISH: "device idle while memory is requested", CHINESE: "申请内存时的设备空闲"},
     "device_tasks": {ENGLISH: "device tasks", CHINESE: "设备任务数"},
     "task_length": {ENGLISH: "median length of a task", CHINESE: "任务长度中位数"},
+    "saving_checkpoints": {ENGLISH: "saving checkpoints", CHINESE: "保存检查点"},
+    "one_checkpoint": {ENGLISH: "one checkpoint", CHINESE: "每个检查点"},
     "collecting": {ENGLISH: "collecting", CHINESE: "垃圾回收"},
     "collections": {ENGLISH: "collections", CHINESE: "回收次数"},
     "optimizer_time": {ENGLISH: "in the optimizer", CHINESE: "优化器用时"},
