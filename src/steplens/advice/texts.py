@@ -28,6 +28,7 @@ class Text:
 _WORKERS = "-DataLoader(dataset, ...)\n+DataLoader(dataset, ..., num_workers={workers}, persistent_workers=True)"
 _COLLECT = "+gc.collect(); gc.freeze(); gc.disable()   # once, when model and data are set up\n+if step % 1000 == 0: gc.collect()"
 _FUSED = "-optimizer = {optimizer}(parameters, ...)\n+optimizer = {optimizer}(parameters, ..., fused=True)"
+_SAVE = "-torch.save(state, path)\n+torch.distributed.checkpoint.async_save(state, checkpoint_id=path)"
 
 TEXTS: dict[str, dict[str, Text]] = {
     "loader_without_workers": {
@@ -101,13 +102,13 @@ TEXTS: dict[str, dict[str, Text]] = {
             "Training stops while checkpoints are written",
             "torch.save runs in the training loop, and every step that saves waits for the disk.",
             "Copy the state and write it in the background, or save less often.",
-            "-torch.save(model.state_dict(), path)\n+torch.distributed.checkpoint.async_save(model.state_dict(), checkpoint_id=path)",
+            _SAVE,
         ),
         CHINESE: Text(
             "写检查点时训练停止",
             "torch.save 在训练循环中执行，保存检查点的步骤都要等待磁盘。",
             "复制状态后在后台写入，或者降低保存频率。",
-            "-torch.save(model.state_dict(), path)\n+torch.distributed.checkpoint.async_save(model.state_dict(), checkpoint_id=path)",
+            _SAVE,
         ),
     },
     "garbage_collection": {

@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     total = float((saves["end_ns"] - saves["start_ns"]).sum()) / facts.steps.height
     if total < _LEAST_SHARE * facts.step_ns:
         return
-    each = float((saves["end_ns"] - saves["start_ns"]).mean() or 0)  # type: ignore[arg-type]
+    each = float((saves["end_ns"] - saves["start_ns"]).mean() or 0)
     yield Finding(
         rule=RULE.name,
         confidence=0.9,
