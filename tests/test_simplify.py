@@ -155,6 +155,26 @@ def test_runs_that_have_nothing_to_lose(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "host" / "sqlite").is_dir() and (tmp_path / "device_0" / "summary").is_dir()
 
 
+def test_a_recorded_cpu_run_keeps_everything(tmp_path: Path) -> None:
+    """It consists of raw data, results and logs: of what the option asks to keep."""
+    torch = pytest.importorskip("torch")
+    with steplens.profile(
+        on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path), analyse_flag=False),
+        experimental_config=steplens._ExperimentalConfig(data_simplification=True),
+    ):
+        torch.randn(8, 8) @ torch.randn(8, 8)
+    (run,) = tmp_path.iterdir()
+    assert recorded_option(run) is True
+    before = content(run)
+    for options in ({}, {"force": True}):
+        (done,) = steplens.analyse(run, **options)
+        assert done.ok
+        assert before <= content(run)
+    assert {path.name for path in run.iterdir() if not path.name.startswith("profiler_")} == {
+        "KINETO", "ASCEND_PROFILER_OUTPUT", "logs", ".steplens",
+    }  # fmt: skip
+
+
 def test_without_a_recorded_option_nothing_goes(run: Path) -> None:
     set_option(run, True)
     assert recorded_option(run) is True
