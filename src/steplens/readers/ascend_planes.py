@@ -59,7 +59,7 @@ def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[in
         "start_ns",
         task_id="inner_task_id",
         context_id=pl.when(context != _NO_NUMBER).then(context),
-        **{INNER: pl.struct(**{column: pl.col(member).cast(pl.String) for column, member in present.items()})},
+        **{INNER: pl.struct([pl.col(member).cast(pl.String).alias(column) for column, member in present.items()])},
     )
     # a part has one task: of two that cannot be told apart neither is named
     told = told.unique(_PLACE, keep="none")
