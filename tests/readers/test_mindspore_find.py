@@ -76,6 +76,21 @@ def test_a_flat_directory_completes_device_data(sample: Path) -> None:
     assert types is not None and types.height == 5
 
 
+@pytest.mark.parametrize("sample", ["minddata_pipeline"], indirect=True)
+def test_summary_shows_what_holds_up_a_pipeline(sample: Path) -> None:
+    """M7 to M10, with the thresholds of the documents (0.8, 0.6). The incumbent adds the operations 2 and 3 to the first."""
+    shown = CliRunner().invoke(app, ["summary", str(sample)])
+    assert shown.exit_code == 0
+    lines = [line.split(":")[0].split() for line in shown.output.splitlines() if "it holds up the others" in line]
+    assert [(int(words[1]), words[2]) for words in lines] == [
+        (0, "Shuffle(id=4)"),
+        (1, "Shuffle(id=1)"),
+        (2, "Batch(id=0)"),
+        (3, "TFReader(id=2)"),
+        (3, "TFReader(id=3)"),
+    ]
+
+
 def test_several_ranks_are_no_single_trace() -> None:
     folder = shared("cluster_propose")
     with pytest.raises(InputError, match="holds 4 traces"):

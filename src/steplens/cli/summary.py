@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens import rundir
+from steplens.cli.pipeline_text import pipeline_rows
 from steplens.cli.text import print_json
 from steplens.errors import InputError, SteplensError
 
@@ -51,6 +52,7 @@ class Summary:
         advice: the first findings of ``advise`` that matter: id, level and one line of text.
         accelerator: whether device tasks ran on something other than the CPU.
         problem: why the picture is not whole, in one sentence; empty when it is.
+        pipeline: operations of a data pipeline that was recorded.
     """
 
     path: str
@@ -66,6 +68,7 @@ class Summary:
     advice: list[dict[str, str]]
     accelerator: bool = False
     problem: str = ""
+    pipeline: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
 def register(app: typer.Typer) -> None:
@@ -107,6 +110,7 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     steps = run.steps(whole_trace_without_steps=accelerator)
     operators = run.operators(by=by).filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
     health = run.health().to_dicts()
+    pipeline = pipeline_rows(run)
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
     complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
     return Summary(
@@ -122,7 +126,8 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         unfinished=[str(directory) for directory in directories if directory not in complete],
         advice=_advice(run),
         accelerator=accelerator,
-        problem=_problem(steps.height, _is_recorded(run, "id"), health),
+        problem=_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),
+        pipeline=pipeline,
     )
 
 
@@ -142,10 +147,12 @@ def _is_recorded(run: Run, column: str) -> bool:
     return any(trace.required("ops").select(column).drop_nulls().head(1).collect().height for trace in run.traces)
 
 
-def _problem(steps: int, operators: bool, health: list[dict[str, Any]]) -> str:
+def _problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
     for finding in health:
         if TRUNCATED in str(finding["check"]):
             return f"the data is truncated, what precedes the cut is shown: {finding['message']}"
+    if not steps and not operators and pipeline:
+        return ""
     if not steps and not operators:
         return "there are no operators and no steps in it, so there is nothing to show"
     if not steps:

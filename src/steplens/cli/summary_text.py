@@ -11,6 +11,7 @@ from rich.text import Text
 
 from steplens.cli.bars import DEVICE, PHASES, bar, legend
 from steplens.cli.health_text import show_health
+from steplens.cli.pipeline_text import show_pipeline
 from steplens.cli.text import console, duration, plain, share, size
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     _show_steps(out, found.steps)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
+    show_pipeline(out, found.pipeline)
     _show_advice(out, found.advice)
     show_health(out, found.health)
     out.print()
