@@ -1,0 +1,90 @@
+"""Two ranks on one machine: results of their own below one folder, and the same steps for both when a file asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import steplens
+
+from .conftest import INTERPRETER, run_program
+from .programs import NETWORK
+
+pytestmark = pytest.mark.slow
+
+
+def run_ranks(folder: Path, text: str, count: int = 2) -> list[str]:
+    """Run a program once per rank, at the same time; their output."""
+    if not INTERPRETER.exists():
+        pytest.skip(f"MindSpore's environment {INTERPRETER.parent.parent} is not there; make test sets it up")
+    (folder / "train.py").write_text(NETWORK + text)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MS_", "RANK", "PROFILING"))}
+    running = [
+        subprocess.Popen(
+            [str(INTERPRETER), "train.py"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**clean, "GLOG_v": "3", "RANK_ID": str(rank), "RANK_SIZE": str(count)},
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * count, outputs
+    return outputs
+
+
+def test_ranks_share_a_directory(tmp_path: Path) -> None:
+    run_ranks(
+        tmp_path,
+        """
+from steplens.mindspore import Profiler
+mode("graph")
+rank = int(os.environ["RANK_ID"])
+profiler = Profiler(output_path="result", data_process=True, profile_memory=True, data_simplification=False)
+model().train(1, pipeline(4 + rank), dataset_sink_mode=False)
+profiler.stop()
+""",
+    )
+    text = "from steplens.mindspore import Profiler\nProfiler.offline_analyse('result', pretty=True, data_simplification=False)\n"
+    run_program(tmp_path, text)
+    run = steplens.open(tmp_path / "result")
+    assert [trace.rank for trace in run.traces] == [0, 1]
+    steps = run.steps()
+    assert [steps.filter(rank=rank).height for rank in (0, 1)] == [4, 5]
+    there = tmp_path / "result" / "profiler"
+    for rank in (0, 1):
+        info = json.loads((there / f"profiler_info_{rank}.json").read_text())
+        assert (info["rank_id"], info["rank_size"], len(info["steps"])) == (str(rank), 2, 4 + rank)
+        assert (there / f"dataset_iterator_profiling_{rank}.txt").is_file()
+        assert len(list(there.glob(f"rank-{rank}_*_ascend_ms/ASCEND_PROFILER_OUTPUT/trace_view.json"))) == 1
+
+
+def test_ranks_capture_the_same_steps(tmp_path: Path) -> None:
+    run_ranks(
+        tmp_path,
+        """
+from steplens.mindspore import DynamicProfilerMonitor
+mode("graph")
+
+class Slow(ms.Callback):
+    def on_train_step_end(self, run_context):
+        time.sleep(0.01 + 0.01 * int(os.environ["RANK_ID"]))
+        if run_context.original_args().cur_step_num == 40 and os.environ["RANK_ID"] == "0":
+            text = json.loads(open("dyn_cfg/profiler_config.json").read())
+            text.update(start_step=150, stop_step=152, analyse_mode=0)
+            open("dyn_cfg/profiler_config.json", "w").write(json.dumps(text))
+
+monitor = DynamicProfilerMonitor("dyn_cfg", "dynprof_data")
+model().train(1, pipeline(160), callbacks=[monitor, Slow()], dataset_sink_mode=False)
+""",
+    )
+    assert sorted(path.name for path in (tmp_path / "dynprof_data").iterdir()) == [
+        "rank0_start150_stop152",
+        "rank1_start150_stop152",
+    ]
+    for rank in (0, 1):
+        run = steplens.open(tmp_path / "dynprof_data" / f"rank{rank}_start150_stop152")
+        assert [trace.rank for trace in run.traces] == [rank]
+        assert run.steps()["step"].to_list() == [150, 151, 152]
