@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,15 +58,14 @@ def tables(path: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             yield name, [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')]
 
 
-def run(output: Path, *arguments: str | Path, **spawn: Any) -> Ran:
-    """Run the tool with its output folder, which is made; ``spawn`` goes to ``subprocess.run``."""
+def run(output: Path, *arguments: str | Path, before: Sequence[str] = ()) -> Ran:
+    """Run the tool with its output folder, which is made; ``before`` is a command that starts it."""
     if not PROGRAM.exists():
         pytest.skip("msprof-analyze is not installed beside this checkout (make .bench/msprof/.setup-done)")
     output.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
-    command = [str(PROGRAM), *map(str, arguments), "-o", str(output)]
-    settings = {"cwd": output, "env": environment, **spawn}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, **settings)
+    command = [*before, str(PROGRAM), *map(str, arguments), "-o", str(output)]
+    done = subprocess.run(command, cwd=output, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Ran(output, done.stdout + done.stderr)
 

@@ -26,7 +26,7 @@ BROADCAST = 1000
 BROADCASTS = 6
 #: parameters of the network: what DistributedDataParallel reduces in every step
 PARAMETERS = 128 * 256 + 256 + 256 * 10 + 10
-SLEEP_S = 0.15
+SLEEP_S = 0.3
 
 FORMS = {
     "text": [steplens.ExportType.Text],

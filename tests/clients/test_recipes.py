@@ -1,0 +1,166 @@
+"""The recipes of ``msprof-analyze cluster``: what they find in real jobs, a straggler and a slow link among it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.analysis.steps import step_times
+from steplens.trace.trace import Trace
+from steplens.writers.result import Settings, write_result
+
+from . import msprof, runs
+from .conftest import SLOW_RANK
+from .jobs import train
+
+pytestmark = pytest.mark.slow
+
+STEPS = 3
+
+#: recipe -> its tables, none of which may be empty
+FOUND = {
+    "compute_op_sum": ["ComputeOpAllRankStats", "ComputeOpPerRankStatsByOpType", "ComputeOpPerRankStatsByOpName"],
+    "hccl_sum": ["HcclAllRankStats", "HcclPerRankStats", "HcclTopOpStats", "HcclGroupNameMap"],
+    "communication_bottleneck": ["CommunicationBottleneck"],
+    "free_analysis": ["FreeAnalysis"],
+    "module_statistic": ["ModuleStatistic"],
+}
+#: what fails without data that runs on a CPU cannot have, with what the tool then says
+IMPOSSIBLE = {
+    # the CPU is its own launch: its calls of a runtime have no length, and the tool divides by their sum
+    "cann_api_sum": "cannot concatenate",
+    "freq_analysis": "No aic freq data",
+    # it takes every range for one that a device's task marks, too, which the marks of the host alone have nowhere
+    "mstx_sum": "unsupported operand type",
+}
+
+
+def copied(folder: Path, target: Path) -> Path:
+    """A copy, because several recipes write into what they read."""
+    return shutil.copytree(folder, target, ignore=shutil.ignore_patterns("KINETO", ".steplens", "logs"))
+
+
+@pytest.mark.parametrize("recipe", FOUND)
+def test_recipes_find_something(job: Callable[[int], Path], tmp_path: Path, recipe: str) -> None:
+    ran = msprof.cluster(copied(job(2) / "db", tmp_path / "job"), tmp_path / "out", recipe)
+    assert ran.errors == []
+    assert set(ran.tables) >= set(FOUND[recipe])
+    for table in FOUND[recipe]:
+        assert ran.tables[table], table
+    if recipe == "hccl_sum":
+        by_type = {row["OpType"]: row["Count"] for row in ran.tables["HcclAllRankStats"]}
+        assert by_type["broadcast"] == 2 * STEPS * train.BROADCASTS
+
+
+@pytest.mark.parametrize("recipe", IMPOSSIBLE)
+def test_recipes_that_no_run_on_a_cpu_can_serve(job: Callable[[int], Path], tmp_path: Path, recipe: str) -> None:
+    ran = msprof.cluster(copied(job(2) / "db", tmp_path / "job"), tmp_path / "out", recipe)
+    assert any(IMPOSSIBLE[recipe] in line for line in ran.errors), ran.log
+    assert not ran.tables
+
+
+def test_runtime_calls_of_a_gpu_are_summed(cuda: Path, tmp_path: Path) -> None:
+    ran = msprof.cluster(copied(cuda / "db", tmp_path / "job"), tmp_path / "out", "cann_api_sum")
+    assert ran.errors == []
+    launches = {row["name"]: row["totalCount"] for row in ran.tables["CannApiSum"]}
+    expected = 0
+    for trace in steplens.open(cuda / "db").traces:
+        steps = trace.required("steps").select(pl.col("start_ns").min(), last=pl.col("end_ns").max()).collect().row(0)
+        calls = trace.required("api").filter(pl.col("name").cast(pl.String) == "cudaLaunchKernel")
+        expected += calls.filter(pl.col("start_ns").is_between(*steps)).select(pl.len()).collect().item()
+    assert launches["cudaLaunchKernel"] >= expected > 0
+
+
+def test_sends_find_their_receives(pipeline: Path, tmp_path: Path) -> None:
+    ran = msprof.cluster(copied(pipeline / "pipeline", tmp_path / "job"), tmp_path / "out", "p2p_pairing")
+    assert ran.errors == []
+
+
+def test_time_of_each_step(job: Callable[[int], Path], tmp_path: Path) -> None:
+    """The parts sum up to the step, but for what precedes its first task and follows its last."""
+    folder = job(4) / "db"
+    ran = msprof.cluster(copied(folder, tmp_path / "job"), tmp_path / "out", "cluster_time_summary")
+    assert ran.errors == []
+    found = {(row["rank"], row["step"]): row for row in ran.tables["ClusterTimeSummary"]}
+    traces = {trace.rank: trace for trace in steplens.open(folder).traces}
+    assert set(found) == {(rank, step) for rank in range(4) for step in runs.steps_of(4)}
+    for rank, trace in traces.items():
+        lengths = dict(trace.required("steps").select("id", pl.col("end_ns") - pl.col("start_ns")).collect().rows())
+        for times in step_times(trace).to_dicts():
+            row = found[rank, times["step"]]
+            assert row["stepTime"] == pytest.approx(lengths[times["step"]] / 1000, abs=1e-3)
+            parts = (row["computation"], row["communicationNotOverlapComputation"], row["free"])
+            expected = (times["computing_ns"], times["communication_not_overlapped_ns"], times["free_ns"])
+            assert parts == pytest.approx([time / 1000 for time in expected], abs=1e-3)
+            whole = sum(parts) + times["preparing_ns"] / 1000
+            assert 0.9 * row["stepTime"] < whole <= row["stepTime"] * (1 + 1e-6)
+            # transmission and waiting are the whole of communication: operations of one rank do not overlap here
+            stages = row["communicationWaitStageTime"] + row["communicationTransmitStageTime"]
+            assert stages == pytest.approx(row["communication"], rel=1e-3)
+            assert row["memory"] > 0
+
+
+def test_a_straggler_gets_the_votes(job: Callable[[int], Path], tmp_path: Path) -> None:
+    ran = msprof.cluster(job(4) / "db", tmp_path, "slow_rank")
+    assert ran.errors == []
+    votes = {row["rankId"]: row["slowAffectCount"] for row in ran.tables["SlowRank"]}
+    # one collective of each step waits for it; the tool's test may miss one whose waiting ranks waited unequally long
+    assert votes[SLOW_RANK] >= STEPS - 1
+    assert all(count < votes[SLOW_RANK] for rank, count in votes.items() if rank != SLOW_RANK)
+    waited = {row["OpName"] for row in ran.tables["SlowOpStats"] if row["SlowRank"] == str(SLOW_RANK)}
+    assert len(waited & {f"hcom_allReduce__256_{step}_0" for step in runs.steps_of(4)}) >= STEPS - 1
+
+
+def test_a_slow_link_shows(job: Callable[[int], Path], tmp_path: Path) -> None:
+    """One broadcast of many takes far longer on every rank, as over a slow link: made so in the recorded tables."""
+    slow = (3, 4)
+    for run in runs.run_directories(job(4) / "db"):
+        (trace,) = steplens.open(run).traces
+        rows = trace.required("communication").collect()
+        broadcast = pl.col("operation").cast(pl.String) == "broadcast"
+        number = pl.col("start_ns").rank("ordinal").over("step", "operation")
+        chosen = broadcast & (pl.col("step") == slow[0]) & (number == slow[1] + 1)
+        longest = rows.filter(broadcast).select((pl.col("end_ns") - pl.col("start_ns")).max()).item()
+        changed = rows.with_columns(end_ns=pl.when(chosen).then(pl.col("start_ns") + 100 * longest).otherwise("end_ns"))
+        tables = {name: trace.table(name) for name in ("meta", "ops", "steps", "kernels")}
+        slower = Trace(run, {**{name: table for name, table in tables.items() if table is not None}, "communication": changed})
+        target = tmp_path / "job" / run.name
+        target.mkdir(parents=True)
+        (target / f"profiler_info_{trace.rank}.json").write_text("{}")
+        statuses = write_result(slower, target, Settings(level="Level1"), export_types=("db",))
+        assert not [status for status in statuses.values() if status.status == "failed"]
+    ran = msprof.cluster(tmp_path / "job", tmp_path / "out", "slow_link")
+    assert ran.errors == []
+    name = f"hcom_broadcast__256_{slow[0]}_{slow[1]}"
+    outliers = [row for row in ran.tables["SlowLinkOps"] if row["opName"] == name]
+    assert len(outliers) == 4
+    largest = max(ran.tables["SlowLinkOps"], key=lambda row: row["transmitTime"])
+    assert largest["opName"] == name
+    (summed,) = [
+        row for row in ran.tables["SlowLinkSum"] if row["opTypeRelatedRanksDataSize"] == f"broadcast4_{4 * train.BROADCAST}"
+    ]
+    assert summed["offsetRatio"] > 3
+
+
+def test_without_an_outlier_the_tool_says_so(job: Callable[[int], Path], tmp_path: Path) -> None:
+    """Two ranks cannot vote, with any input."""
+    ran = msprof.cluster(job(2) / "db", tmp_path, "slow_rank")
+    assert ran.errors == []
+    assert "SlowRank" not in ran.tables
+    assert "No slow rank found" in ran.log
+
+
+def test_baseline_and_comparison(job: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = copied(job(2) / "db", tmp_path / "job")
+    # the recipe wants the summary in the default place
+    assert msprof.cluster(folder, folder, "cluster_time_summary").errors == []
+    ran = msprof.cluster(folder, folder, "cluster_time_compare_summary", "--bp", str(folder))
+    assert ran.errors == []
+    for row in ran.tables["ClusterTimeCompareSummary"]:
+        assert {row[name] for name in row if name.endswith("Diff")} == {0}
+    assert len(ran.tables["ClusterTimeCompareSummary"]) == 2 * STEPS
