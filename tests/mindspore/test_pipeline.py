@@ -122,6 +122,31 @@ train(iterator(), 5)
 }
 
 
+def test_workers_in_processes_of_their_own(run: Run, tmp_path: Path) -> None:
+    """Workers are forked inside the window; they record and save nothing, and leave the window to their parent."""
+    made = run(
+        """
+from steplens.mindspore import Profiler
+mode("graph")
+
+def shift(data):
+    time.sleep(0.002)
+    return data + 1
+
+profiler = Profiler(output_path="result", data_process=True, data_simplification=False)
+data = pipeline(40).map(shift, ["data"], num_parallel_workers=2, python_multiprocessing=True)
+model().train(1, data, dataset_sink_mode=False)
+profiler.analyse()
+"""
+    )
+    assert "ERROR" not in made.stderr and "was not stopped" not in made.stderr, made.stderr
+    trace = trace_of(tmp_path)
+    assert trace.required("steps").select(pl.len()).collect().item() == 40
+    assert batches(tmp_path) == 40
+    kinds = trace.required("pipeline_ops").collect()["type"].cast(pl.String).to_list()
+    assert any(kind.startswith("Map") for kind in kinds)
+
+
 def trace_of(folder: Path) -> Trace:
     (source,) = find(folder / "result" / "profiler")
     return source.read()

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import steplens
+from steplens.cli.main import app
 from steplens.readers import mindspore_windows
 from steplens.readers.mindspore_find import WINDOWS, find
 from steplens.trace.trace import Trace
@@ -169,6 +171,14 @@ def test_step_list_cuts_steps(recorded: Path) -> None:
     kernels = part.required("kernels").collect()
     assert kernels["step"].null_count() == 0
     assert Counter(kernels["start_ns"]) == Counter(expected["start_ns"])
+
+
+def test_a_complete_result_is_left_alone(recorded: Path) -> None:
+    info = recorded / "result" / "profiler" / "profiler_info_0.json"
+    before = info.stat().st_mtime_ns
+    shown = CliRunner().invoke(app, ["analyse", str(recorded)])
+    assert shown.exit_code == 0 and "complete already" in shown.output
+    assert info.stat().st_mtime_ns == before
 
 
 def test_opens_and_sums_up(recorded: Path) -> None:

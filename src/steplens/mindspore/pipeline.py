@@ -43,6 +43,7 @@ class Pipeline:
     def __init__(self) -> None:
         self._state = IDLE
         self._wanted = 0
+        self._pid = os.getpid()
         self._target: Path | None = None
         self._count = 0
         self._iterator: weakref.ref[Any] | None = None
@@ -81,6 +82,8 @@ class Pipeline:
         self._guarded(self._destroyed, iterator)
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
+        if os.getpid() != self._pid:
+            return
         try:
             call(*arguments)
         except Exception as error:  # the boundary to somebody's training
@@ -145,6 +148,9 @@ class Pipeline:
 
     def finish(self) -> None:
         """Stop and save a recording that runs."""
+        if os.getpid() != self._pid:
+            # a forked worker of the pipeline itself: the recording is its parent's
+            return
         with self._lock:
             if self._state != RUNNING:
                 self._target = None

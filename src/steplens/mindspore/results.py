@@ -13,7 +13,8 @@ from typing import Any
 
 _MODULE = "steplens.mindspore_results"
 
-_running: list[subprocess.Popen[str]] = []
+#: analyses that are not waited for, with the process that started each
+_running: list[tuple[int, subprocess.Popen[str]]] = []
 
 
 def step_list_of(steps: Any) -> list[int] | None:
@@ -64,7 +65,7 @@ def analyse(
         arguments += ["--processes", str(processes)]
     process = _start(arguments)
     if not wait:
-        _running.append(process)
+        _running.append((os.getpid(), process))
         return
     _, problem = process.communicate()
     if process.returncode:
@@ -105,7 +106,9 @@ def wait_for_all() -> None:
     from steplens.collect import log
 
     while _running:
-        process = _running.pop()
+        starter, process = _running.pop()
+        if starter != os.getpid():
+            continue
         _, problem = process.communicate()
         if process.returncode:
             log.error(f"the analysis beside the training failed: {_reason(problem, process.returncode)}")
