@@ -10,6 +10,7 @@ import polars as pl
 
 from steplens.exports.json_events import chunks, head, number_member, quoted, text_member, write
 from steplens.exports.kineto_links import Twin
+from steplens.readers.kineto_device import COLLECTIVE_PREFIX, COPY_PREFIX
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
 from steplens.writers.text import microseconds, render_distinct
 
@@ -21,8 +22,6 @@ _ANNOTATIONS = "gpu_user_annotation"
 #: by these names the tools tell collectives and copies from computing
 _COLLECTIVE_NAME = re.compile(r"^nccl.*Kernel")
 _COPY_NAME = re.compile(r"^(Memcpy|Memset)")
-_COLLECTIVE_PREFIX = "ncclKernel: "
-_COPY_PREFIX = "Memcpy: "
 
 #: measured values that are one list in Kineto's form
 _LISTS = {f"{name} {axis}": name for name in ("grid", "block") for axis in "xyz"}
@@ -108,10 +107,10 @@ def _head(kind_and_name: str) -> str:
     kind, _, name = kind_and_name.partition("\0")
     category = "kernel"
     if kind == KIND_COMMUNICATION and not _COLLECTIVE_NAME.match(name):
-        name = _COLLECTIVE_PREFIX + name
+        name = COLLECTIVE_PREFIX + name
     elif kind == KIND_COPY:
         category = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy"
-        name = name if _COPY_NAME.match(name) else _COPY_PREFIX + name
+        name = name if _COPY_NAME.match(name) else COPY_PREFIX + name
     return f',\n{{"ph":"X","cat":"{category}","name":{quoted(name)},"pid":'
 
 

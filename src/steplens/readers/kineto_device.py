@@ -14,6 +14,7 @@ from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_structs import LaunchArgs
 from steplens.readers.kineto_tables import absolute
 from steplens.trace.checks import launches_device_work
+from steplens.trace.devices import NPU
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
 
@@ -42,6 +43,11 @@ _SYNCHRONIZATION = "cuda_sync"
 #: calls of HIP whose grid is the number of threads, not of blocks
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
+_NPU_DEVICE = re.compile(r"^(NPU|Ascend)")
+_COLLECTIVE_CORE = "HCCL"
+#: what steplens puts in front of the names of an NPU's collectives and copies, since tools know these by CUDA's names
+COLLECTIVE_PREFIX = "ncclKernel: "
+COPY_PREFIX = "Memcpy: "
 _LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
 
 
@@ -116,11 +122,14 @@ def _cpu_is_device(members: dict[str, Any]) -> bool:
 
 
 def _core(calls: pl.DataFrame, members: dict[str, Any]) -> str:
+    """What the devices are; "NPU" of a file that steplens wrote of a capture of one."""
     names = calls["name"].unique().cast(pl.String) if calls.height else pl.Series(dtype=pl.String)
     if names.str.starts_with("hip").any():
         return CORE_ROCM
     devices = members.get("deviceProperties")
     described = [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    if described and all(_NPU_DEVICE.search(name) for name in described):
+        return NPU
     return CORE_ROCM if any(_ROCM_DEVICE.search(name) for name in described) else CORE_CUDA
 
 
@@ -144,20 +153,49 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
     launches = _launches(tasks["launch"])
     tasks = tasks.join(distinct, on=["name", "category"], how="left", maintain_order="left", nulls_equal=True)
     tasks = tasks.join(
-        launches.select("launch", "blocks", "blocks_of_threads", "size"), on="launch", how="left", maintain_order="left"
+        launches.select("launch", "blocks", "blocks_of_threads", "size", "own_core", "own_type"),
+        on="launch",
+        how="left",
+        maintain_order="left",
     )
+    if core == NPU:
+        tasks = _of_an_npu(tasks)
     if "_call" in tasks.columns:
         in_threads = pl.col("_call").cast(pl.String).is_in(_GRID_IN_THREADS)
         tasks = tasks.with_columns(blocks=pl.when(in_threads).then("blocks_of_threads").otherwise("blocks"))
     size = pl.when(pl.col("kind") == KIND_COPY).then(pl.col("size"))
     return tasks.with_columns(
         id=pl.int_range(pl.len(), dtype=pl.Int32),
-        core=pl.lit(core, dtype=NAME),
+        core=pl.col("own_core") if core == NPU else pl.lit(core, dtype=NAME),
         device=pl.col("device").cast(pl.Int32, strict=False).fill_null(0),
         stream=pl.col("stream").fill_null(0),
         bytes=pl.coalesce("bytes", size) if "bytes" in tasks.columns else size,
         context_id="context",
-    ).drop("category", "pid", "tid", "context", "size", "blocks_of_threads", "_described", "_call", strict=False)
+    ).drop(
+        "category",
+        "pid",
+        "tid",
+        "context",
+        "size",
+        "blocks_of_threads",
+        "_described",
+        "_call",
+        "own_core",
+        "own_type",
+        strict=False,
+    )
+
+
+def _of_an_npu(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Tasks by the names, types and cores that they had before steplens gave them names that tools for CUDA know."""
+    name, kind = pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String)
+    plain = name.str.strip_prefix(COLLECTIVE_PREFIX).str.strip_prefix(COPY_PREFIX)
+    collective = kind == KIND_COMMUNICATION
+    return tasks.with_columns(
+        name=plain.cast(NAME),
+        type=pl.when(~collective).then("own_type"),
+        own_core=pl.when(collective).then(pl.lit(_COLLECTIVE_CORE, dtype=NAME)).otherwise("own_core"),
+    )
 
 
 def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | None]:
@@ -180,6 +218,8 @@ def _launches(texts: pl.Series) -> pl.DataFrame:
     columns["blocks_of_threads"] = pl.Series([_product(_divided(row.grid, row.block)) for row in rows], dtype=pl.Int64)
     sizes = [int(row.size) if isinstance(row.size, str) and row.size.isdecimal() else row.size for row in rows]
     columns["size"] = pl.Series([size if isinstance(size, int) else None for size in sizes], dtype=pl.Int64, strict=False)
+    for name in ("core", "type"):
+        columns[f"own_{name}"] = pl.Series([getattr(row, name) for row in rows], dtype=pl.String).cast(NAME)
     for name, member in METRICS.items():
         values = [getattr(row, member) for row in rows]
         if member in ("grid", "block"):

@@ -30,7 +30,7 @@ _LAUNCH_BEGINS = b'"registers per thread"'
 #: members that differ from task to task; behind the mark above they would be missed
 _OF_ONE_TASK = (b'"External id"', b'"correlation"', b'"stream"', b'"device"', b'"context"', b'"bytes"')
 #: members that tell what is launched, where the mark above is missing
-_OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"')
+_OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"', b'"core"')
 #: no JSON text holds this character
 _BETWEEN = b"\0"
 

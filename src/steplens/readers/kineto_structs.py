@@ -110,7 +110,10 @@ class LaunchArgs(
         "occupancy": "est. achieved occupancy %",
     },
 ):
-    """``args`` of a kernel that are the same whenever it is launched in the same way; of a HIP call, which has them there."""
+    """``args`` of a kernel that are the same whenever it is launched in the same way; of a HIP call, which has them there.
+
+    Core and type are those that steplens writes of the tasks of an NPU.
+    """
 
     registers: int | float | None = None
     shared_memory: int | float | None = None
@@ -120,6 +123,8 @@ class LaunchArgs(
     block: list[int] | None = None
     occupancy: int | float | None = None
     size: int | str | None = None
+    core: str | None = None
+    type: str | None = None
 
 
 class DeviceRangeArgs(msgspec.Struct, gc=False, rename={"external_id": "External id"}):
