@@ -32,7 +32,7 @@ class RingSession(KinetoSession):
 
     def hold(self) -> None:
         """Close the window that is open and keep it in memory."""
-        self._kept = None
+        self._forget()
         self.stop_trace()
         window, self.window = self.window, None
         if window is not None and window.started:
@@ -71,7 +71,14 @@ class RingSession(KinetoSession):
         """Throw everything away."""
         with contextlib.suppress(Exception):
             self.stop_trace()
-        self._kept = self.window = None
+        self._forget()
+        if self.window is not None:
+            self.window.kineto = self.window = None
+
+    def _forget(self) -> None:
+        """Throw away the kept window, at once: it is part of a cycle, and the interpreter would keep it for a while."""
+        if self._kept is not None:
+            self._kept.kineto = self._kept = None
 
     def _new_directory(self, parent: Path) -> Path:
         # made when it is needed
