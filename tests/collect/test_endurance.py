@@ -138,3 +138,31 @@ def test_a_killed_black_box_leaves_nothing(tmp_path):
     process.stdout.close()
     assert list(tmp_path.iterdir()) == []
     assert processes_of(tmp_path) == []
+
+
+def test_an_analysis_that_was_killed_half_way_is_done_again(tmp_path, train):
+    import steplens
+
+    with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler(tmp_path, analyse_flag=False)) as prof:
+        train(2)
+    run = prof.run_directory
+    # killed where the status would be written, when all result files are there
+    code = f"""
+import os, signal, steplens
+from pathlib import Path
+from steplens import rundir
+write = rundir.write_json
+def killed(path, *arguments, **options):
+    if (Path(path).parent / "trace_view.json").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(path, *arguments, **options)
+rundir.write_json = killed
+steplens.analyse({str(run)!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (run / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").exists()
+    assert not (run / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
+    again = subprocess.run([sys.executable, "-m", "steplens", "analyse", str(run)], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert (run / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()

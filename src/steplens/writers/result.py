@@ -189,6 +189,9 @@ def write_result(
     if not export_types or set(export_types) - set(EXPORT_TYPES):
         raise ValueError(f"export_types must be some of {EXPORT_TYPES}, not {export_types!r}")
     folder = output_directory(run_directory)
+    if not (folder / rundir.STATUS_FILE).exists():
+        # Killed before the end, this leaves files that would otherwise pass for those of somebody else.
+        write_status(run_directory, {})
     (folder / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
     metadata = _metadata(run_directory)
     base_ns = _time_base(trace, run_directory, metadata)
