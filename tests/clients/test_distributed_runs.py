@@ -99,7 +99,7 @@ def test_point_to_point_operations_of_a_pipeline(pipeline: Path) -> None:
 def test_a_group_that_nobody_recorded_is_not_made_up(pipeline: Path) -> None:
     for trace in steplens.open(pipeline / "groups").traces:
         found = communication(trace)
-        assert found.height == 3 * pipeline_job.STEPS
+        assert found.height == 4 * pipeline_job.STEPS
         assert found["group"].null_count() == found.height
         assert found["ranks"].null_count() == found.height
 

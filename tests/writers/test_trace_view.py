@@ -156,6 +156,23 @@ def test_overlap_lanes_and_collectives() -> None:
     assert first["tid"] != second["tid"]
 
 
+def test_collectives_that_run_side_by_side_have_lanes_side_by_side() -> None:
+    def collective(start: int, end: int, group: str) -> dict[str, object]:
+        times = {"start_ns": BASE_NS + start * 1000, "end_ns": BASE_NS + end * 1000}
+        return {"name": "gloo:all_reduce", "kind": "collective", "operation": "allreduce", "group": group, **times}
+
+    given = [collective(1, 9, "dp"), collective(2, 12, "dp"), collective(3, 5, "tp"), collective(9, 11, "dp")]
+    trace = build(ops=[op("a", 1, 70)], kernels=[kernel("a", 2, 10)], communication=given)
+    found = events(trace)
+    check(found)
+    drawn = sorted((int(event["ts"]), event["tid"]) for event in complete(found) if event["pid"] == COMMUNICATION)
+    assert drawn == [(1, 0), (2, 2), (3, 1), (9, 0)]
+    lanes = {
+        event["tid"]: event["args"]["name"] for event in found if event["name"] == "thread_name" and event["pid"] == COMMUNICATION
+    }
+    assert lanes == {0: "Group dp Communication", 1: "Group tp Communication", 2: "Group dp Communication"}
+
+
 def test_module_ranges_of_hooks_become_python_functions() -> None:
     trace = build(
         ops=[

@@ -7,6 +7,7 @@ thread then does. Viewers draw a thread as calls within calls and drop or mispla
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -31,22 +32,27 @@ def asynchronous_lanes(trace: Trace) -> dict[int, int]:
         return {}
     rows = trace.required("communication").select(pl.col("op").drop_nulls().unique()).collect()["op"]
     calls = ops.select("pid", "tid", "start_ns", "end_ns").with_row_index("row")
-    own = calls.filter(pl.col("row").is_in(rows.implode()))
-    if own.is_empty():
-        return {}
+    calls = calls.with_columns(own=pl.col("row").is_in(rows.implode()))
     needed = []
-    for (pid, tid), mine in own.group_by("pid", "tid", maintain_order=True):
-        others = calls.filter((pl.col("pid") == pid) & (pl.col("tid") == tid) & ~pl.col("row").is_in(mine["row"].implode()))
-        if _crossing(others, mine) or _crossing(mine, mine):
-            needed.append(mine)
+    for thread in calls.filter(pl.col("own").any().over("pid", "tid")).partition_by("pid", "tid", maintain_order=True):
+        own = thread.filter("own")
+        if _crossing(thread.filter(~pl.col("own")), own) or _crossing(own, own):
+            needed.append(own)
     if not needed:
         return {}
-    found: dict[int, int] = {}
+    moved = pl.concat(needed).sort("start_ns", "row")
+    lanes = side_by_side(moved["start_ns"].to_list(), moved["end_ns"].to_list())
+    return {row: FIRST_LANE + lane for row, lane in zip(moved["row"], lanes, strict=True)}
+
+
+def side_by_side(start: Sequence[int], end: Sequence[int]) -> list[int]:
+    """A lane for each of some ranges, in order of start, from 0 on, so that those of one lane do not overlap."""
     free: list[tuple[int, int]] = []
-    for row, start, end in pl.concat(needed).sort("start_ns", "row").select("row", "start_ns", "end_ns").iter_rows():
-        lane = heapq.heappop(free)[1] if free and free[0][0] <= start else FIRST_LANE + len(free)
-        heapq.heappush(free, (end, lane))
-        found[row] = lane
+    found = []
+    for first, last in zip(start, end, strict=True):
+        lane = heapq.heappop(free)[1] if free and free[0][0] <= first else len(free)
+        heapq.heappush(free, (last, lane))
+        found.append(lane)
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.writers.asynchronous import side_by_side
 from steplens.writers.communication_names import named_communication
 from steplens.writers.links import inner_tasks
-from steplens.writers.output import device_kind
+from steplens.writers.output import NPU, device_kind
 from steplens.writers.text import render_distinct
 from steplens.writers.trace_events import DURATION, View, head, list_argument, number_argument, process, quoted, thread
 
@@ -24,12 +25,29 @@ _NUMBERS = {"srcRank": "src rank", "dstRank": "dst rank", "size": "size(Byte)"}
 
 
 def with_lanes(view: View) -> pl.DataFrame:
-    """``communication`` with the lane of each row's group on its device; groups are numbered as they appear."""
+    """``communication`` with the lane of each row's group on its device; groups are numbered as they appear.
+
+    Gloo and NCCL run operations of one group side by side. Viewers drop what crosses on a lane, so a group whose operations do
+    has several, all of its name.
+    """
     calls = named_communication(view.output)
     calls = calls.with_columns(pl.col("device").fill_null(0), group_text=pl.col("group").cast(pl.String).fill_null(""))
-    lanes = calls.select("device", "group_text").unique(maintain_order=True)
+    calls = calls.with_columns(beside=_beside(calls) if device_kind(view.trace) != NPU else pl.lit(0))
+    lanes = calls.select("device", "group_text", "beside").unique(maintain_order=True).sort("beside", maintain_order=True)
     lanes = lanes.with_columns(lane=pl.int_range(pl.len()).over("device"))
-    return calls.join(lanes, on=["device", "group_text"], maintain_order="left")
+    return calls.join(lanes, on=["device", "group_text", "beside"], maintain_order="left").drop("beside")
+
+
+def _beside(calls: pl.DataFrame) -> pl.Series:
+    """Number of each operation's lane among those of its group, from 0 on; on one lane nothing overlaps."""
+    rows = calls.select("device", "group_text", "start_ns", "end_ns").with_row_index("row").sort("start_ns", "row")
+    numbers: pl.Series = pl.repeat(0, calls.height, dtype=pl.Int64, eager=True)
+    for group in rows.partition_by("device", "group_text", maintain_order=True):
+        reach = group["end_ns"].cum_max().shift()
+        if (reach > group["start_ns"]).any():
+            lanes = side_by_side(group["start_ns"].to_list(), group["end_ns"].to_list())
+            numbers = numbers.scatter(group["row"].to_list(), lanes)
+    return numbers
 
 
 def write_communication(view: View) -> None:
