@@ -76,9 +76,15 @@ def test_runtime_calls_of_a_gpu_are_summed(cuda: Path, tmp_path: Path) -> None:
     assert launches["cudaLaunchKernel"] >= expected > 0
 
 
-def test_sends_find_their_receives(pipeline: Path, tmp_path: Path) -> None:
-    ran = msprof.cluster(copied(pipeline / "pipeline", tmp_path / "job"), tmp_path / "out", "p2p_pairing")
+def test_sends_of_a_cpu_stay_unpaired(pipeline: Path, tmp_path: Path) -> None:
+    """The tool pairs by the notifications of an NPU's library; without any it says so and leaves the database as it is."""
+    folder = copied(pipeline / "pipeline", tmp_path / "job")
+    ran = msprof.cluster(folder, tmp_path / "out", "p2p_pairing")
     assert ran.errors == []
+    assert "Some communication data is missing" in ran.log
+    for run in runs.run_directories(folder):
+        (database,) = runs.output(run).glob("ascend_pytorch_profiler_*.db")
+        assert "opConnectionId" not in dict(msprof.tables(database))["COMMUNICATION_OP"][0]
 
 
 def test_time_of_each_step(job: Callable[[int], Path], tmp_path: Path) -> None:
