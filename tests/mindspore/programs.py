@@ -23,10 +23,15 @@ class Net(nn.Cell):
     def construct(self, x):
         return self.last(self.relu(self.first(x)))
 
+#: when the last sample of every batch was made, seconds
+made = []
+
 def pipeline(batches, delay_s=0.0, batch=2):
     def samples():
         for number in range(batches * batch):
             time.sleep(delay_s / batch)
+            if number % batch == batch - 1:
+                made.append(time.time())
             yield np.full([8], number, np.float32), np.array(number % 2, np.int32)
     return ds.GeneratorDataset(samples, ["data", "label"], shuffle=False, num_parallel_workers=1).batch(batch)
 

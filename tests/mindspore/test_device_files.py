@@ -174,6 +174,33 @@ def test_written_files_are_read_again(tmp_path: Path) -> None:
     assert frames[0].equals(frames[1])
 
 
+def test_steps_are_read_again(tmp_path: Path) -> None:
+    """Steps stand in two files of the result; they count once, and exactly."""
+    folder = job(tmp_path, "JOB1")
+    analyse(folder)
+    written = tmp_path / "written"
+    shutil.copytree(folder / "profiler", written)
+    frames = [
+        steplens.open(path).trace().required("steps").select("id", "start_ns", "end_ns").collect() for path in (folder, written)
+    ]
+    assert frames[0].height == 20 and frames[0].equals(frames[1])
+
+
+def test_names_are_no_formulas(tmp_path: Path) -> None:
+    """A hostile name of an operator ends as text in a table, and one with a separator in a field of its own."""
+    folder = tmp_path / "job"
+    raw_of_run_2(folder)
+    listed = folder / "Framework.host.vm.task_desc_info.1.slice_0"
+    text = listed.read_text()
+    first = text.split()[0]
+    for file in folder.glob("Framework*"):
+        file.write_text(file.read_text().replace(first, '=cmd|"/c'))
+    analyse(folder)
+    with (folder / "profiler" / "aicore_intermediate_1_detail.csv").open() as handle:
+        names = [row["full_kernel_name"] for row in csv.DictReader(handle)]
+    assert len(names) == 105 and names[0] == "'=cmd|\"/c"
+
+
 def test_a_second_analysis_leaves_complete_results_alone(tmp_path: Path) -> None:
     folder = job(tmp_path, "JOB1")
     analyse(folder)

@@ -14,6 +14,7 @@ import polars as pl
 
 from steplens.analysis.step_trace import detail_table
 from steplens.trace.trace import Trace
+from steplens.writers.mindspore_operators import write_guarded
 from steplens.writers.output import NothingToWriteError, Output
 from steplens.writers.text import microseconds
 
@@ -23,6 +24,16 @@ _AI_CORE = "AI_CORE"
 def write_step_trace(output: Output, path: Path) -> None:
     """Write step_trace_raw_<rank>_detail_time.csv, counts of 10 ns; the last row has the means without the first step."""
     table = detail_table(output.trace)
+    if not table.height:
+        raise NothingToWriteError("no step was recorded")
+    table.write_csv(path)
+
+
+def write_graph_step_trace(output: Output, path: Path) -> None:
+    """Write step_trace_raw_<rank>_detail_time.csv of a graph that ran on a CPU; the last row has the means of all steps."""
+    if output.trace.meta_values().get("context_mode") != "graph":
+        raise NothingToWriteError("only a graph tells where its backward pass ends")
+    table = detail_table(output.trace, average_from=0)
     if not table.height:
         raise NothingToWriteError("no step was recorded")
     table.write_csv(path)
@@ -133,17 +144,18 @@ def write_core_types(output: Output, path: Path) -> None:
     types = means.group_by("type", maintain_order=True).agg(pl.col("mean_ms").sum().round(9), pl.len())
     share = (100 * pl.col("mean_ms") / total).round(2) if total else pl.lit(0.0)
     rows = types.select(kernel_type="type", task_time="mean_ms", execution_frequency="len", percent=share)
-    rows.write_csv(path)
+    write_guarded(rows, path)
 
 
 def write_core_details(output: Output, path: Path) -> None:
     """Write aicore_intermediate_<rank>_detail.csv: mean time (ms) and number of executions of every operator."""
-    operator_means(output.trace).select(
+    rows = operator_means(output.trace).select(
         full_kernel_name="name",
         task_duration=pl.col("mean_ms").round(9),
         execution_frequency="count",
         task_type=pl.lit(_AI_CORE),
-    ).write_csv(path)
+    )
+    write_guarded(rows, path)
 
 
 def write_timeline_data(output: Output, path: Path) -> None:
@@ -162,17 +174,17 @@ def write_timeline_data(output: Output, path: Path) -> None:
     )
     if rows.is_empty():
         raise NothingToWriteError("no execution on an AI Core was recorded")
-    rows.write_csv(path)
+    write_guarded(rows, path)
 
 
 def write_framework(output: Output, path: Path) -> None:
     """Write framework_raw_<rank>.csv: the framework's list of tasks."""
-    _kept(output.trace, "framework_raw").write_csv(path)
+    write_guarded(_kept(output.trace, "framework_raw"), path)
 
 
 def write_ai_cpu(output: Output, path: Path) -> None:
     """Write aicpu_intermediate_<rank>.csv: every run on the AI CPU, times in ms."""
-    _kept(output.trace, "aicpu_intermediate").write_csv(path)
+    write_guarded(_kept(output.trace, "aicpu_intermediate"), path)
 
 
 def write_ai_cpu_text(output: Output, path: Path) -> None:

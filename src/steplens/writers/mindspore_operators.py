@@ -14,7 +14,7 @@ import polars as pl
 from steplens.trace.schema import CORE_CPU
 from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.text import write_csv
+from steplens.writers.text import names
 
 _SIDE = "HostCpuOps"
 _MILLIONTH_DIGITS = 6
@@ -103,15 +103,21 @@ def _share(length: pl.Expr, total: int) -> pl.Expr:
     return (length / total).round(9) if total else pl.lit(0.0)
 
 
+def write_guarded(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table with MindSpore's line ends; a name that a spreadsheet would take for a formula is guarded."""
+    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    frame.with_columns(names(frame[name]) for name in texts).write_csv(path)
+
+
 def write_types(output: Output, path: Path) -> None:
     """Write cpu_op_type_info_<rank>.csv."""
-    write_csv(type_table(output.trace), path)
+    write_guarded(type_table(output.trace), path)
 
 
 def write_details(output: Output, path: Path) -> None:
     """Write cpu_op_detail_info_<rank>.csv."""
     pid = output.trace.meta_values().get("pid")
-    write_csv(detail_table(output.trace, pid if isinstance(pid, int) else 0), path)
+    write_guarded(detail_table(output.trace, pid if isinstance(pid, int) else 0), path)
 
 
 def write_timestamps(output: Output, path: Path) -> None:

@@ -68,6 +68,7 @@ def cpu_files(timeline_limit_mb: int | None) -> tuple[FlatFile, ...]:
         FlatFile("cpu_ms_memory_record_{rank}.txt", mindspore_operators.write_memory),
         FlatFile("cpu_timeline_display_{rank}.json", mindspore_timeline.writer(timeline_limit_mb)),
         FlatFile("cpu_timeline_summary_{rank}.json", mindspore_timeline.write_summary),
+        FlatFile("step_trace_raw_{rank}_detail_time.csv", mindspore_device.write_graph_step_trace),
         *_PIPELINE,
     )
 
