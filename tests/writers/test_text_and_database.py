@@ -566,3 +566,56 @@ def test_links_between_ranks(both: Both) -> None:
     )  # fmt: skip
     assert found == expected
     assert all(math.isfinite(value) for row in found for value in row[7:10])
+
+
+#: table -> process of the timeline; column -> its track (with the other columns of the row in braces), and a divisor of its values
+SAMPLES: dict[str, tuple[str, dict[str, tuple[str, float]]]] = {
+    "AICORE_FREQ": ("AI Core Freq", {"freq": ("AI Core Freq", 1)}),
+    "HBM": ("HBM", {"bandwidth": ("HBM {hbmId}/{type}", 1 << 20)}),
+    "LLC": (
+        "LLC",
+        {"throughput": ("LLC {llcId} {mode}/Throughput", 1 << 20), "hitRate": ("LLC {llcId} {mode}/Hit Rate", 1)},
+    ),
+    "NPU_MEM": ("NPU MEM", {"ddr": ("{type}/DDR", 1024), "hbm": ("{type}/HBM", 1024)}),
+    "SOC_BANDWIDTH_LEVEL": (
+        "Stars Soc Info",
+        {"l2BufferBwLevel": ("L2 Buffer Bw Level", 1), "mataBwLevel": ("Mata Bw Level", 1)},
+    ),
+    "ACC_PMU": (
+        "Acc PMU",
+        {
+            "readBwLevel": ("read_bandwidth {accId}", 1),
+            "writeBwLevel": ("write_band_width {accId}", 1),
+            "readOstLevel": ("read_ost {accId}", 1),
+            "writeOstLevel": ("write_ost {accId}", 1),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("table", SAMPLES)
+def test_samples(both: Both, table: str) -> None:
+    """Tracks of the timeline are the rows of the tables of samples; names of directions differ in upper and lower case."""
+    process, columns = SAMPLES[table]
+    drawn = sorted(
+        (event["name"].lower(), whole(event["ts"] * 1000) + both.base_ns, float(value))
+        for event in both.events
+        if event["ph"] == "C" and event["process"] == process
+        for value in event["args"].values()
+        # no column has a sum of the two kinds of memory
+        if not event["name"].endswith("/Memory")
+    )
+    stored = []
+    if both.has(table):
+        cursor = both.connection.execute(f"SELECT * FROM {table}")
+        titles = [column[0] for column in cursor.description]
+        for values in cursor:
+            row = dict(zip(titles, values, strict=True))
+            words = {key: both.texts.get(value, value) if key in ("type", "mode") else value for key, value in row.items()}
+            for column, (track, divisor) in columns.items():
+                if row[column] is not None:
+                    name = track.format(**words).removesuffix(" None").lower()
+                    stored.append((name, row["timestampNs"], row[column] / divisor))
+    assert [row[:2] for row in sorted(stored)] == [row[:2] for row in drawn]
+    # a database has whole bytes
+    assert [row[2] for row in sorted(stored)] == pytest.approx([row[2] for row in drawn], abs=2e-6, rel=1e-9)
