@@ -568,7 +568,7 @@ def test_links_between_ranks(both: Both) -> None:
     assert all(math.isfinite(value) for row in found for value in row[7:10])
 
 
-#: table -> process of the timeline; column -> its track (with the other columns of the row in braces), and a divisor of its values
+#: table -> process of the timeline; column -> its track (other columns of the row in braces), and a divisor of its values
 SAMPLES: dict[str, tuple[str, dict[str, tuple[str, float]]]] = {
     "AICORE_FREQ": ("AI Core Freq", {"freq": ("AI Core Freq", 1)}),
     "HBM": ("HBM", {"bandwidth": ("HBM {hbmId}/{type}", 1 << 20)}),
