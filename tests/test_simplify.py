@@ -270,6 +270,11 @@ def test_opened_from_its_own_results_without_cann(analysed: Analysed, monkeypatc
         assert ("data simplification" in again.note) == ("force" in options)
         assert results(run) == files
     assert answers(run) == before
+    # results of an older version, too: they are all that there is
+    monkeypatch.setattr(offline, "RESULT_VERSION", offline.RESULT_VERSION + 1)
+    (older,) = steplens.analyse(run)
+    assert older.ok and older.already_complete and "stay as they are" in older.note
+    assert results(run) == files
 
 
 def test_results_of_the_other_form_need_cann_or_a_folder(

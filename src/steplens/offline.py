@@ -210,14 +210,17 @@ def _source(found: detect.Found) -> detect.Found:
 
 def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
     """A run whose results are the only readable form of its device data: they are never written over."""
-    complete_already = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), exports)
+    current = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), exports)
+    status = run_directory.read_json(found.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
+    # an older steplens may have made them, but they are all that there is
+    there = status.get("export_types")
     why = "data simplification removed the exported device data, and there is no msprof here to export it again"
-    if not complete_already:
+    if not isinstance(there, list) or not set(exports) <= set(map(str, there)):
         wanted = " and ".join(exports)
         raise InputError(
             found.path, f"has no complete {wanted} results: {why}", "Analyse it where CANN is, or give another --output folder"
         )
-    note = f"{why}, so the results stay as they are" if force else ""
+    note = f"{why}, so the results stay as they are" if force or not current else ""
     return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
 
 
@@ -234,9 +237,7 @@ def _analyse_rank(
             seconds = round(time.perf_counter() - begin, 6)
             written = sum(status.status == DONE for status in made.outputs.values())
             note = f"{written} files of number {found.part} in {made.written_to}" if made.written_to is not None else ""
-            return RunResult(
-                found.path, not made.failed, made.outputs, seconds, made.written_to, note=note, problem=made.problem
-            )
+            return RunResult(found.path, not made.failed, made.outputs, seconds, made.written_to, note=note, problem=made.problem)
         if output is None and not recompute:
             note = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
             return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
