@@ -180,3 +180,46 @@ def test_a_url_that_does_not_take_results(cli: Any) -> None:
     (directory,) = cli.run_directories("here")
     assert f"{directory} could not be moved to nosuchprotocol://bucket and stays where it is" in done.stderr
     assert [row["step"] for row in cli.json("summary", str(directory))["steps"]] == [2, 3, 4]
+
+
+FAILING = """
+    import torch, time
+    parameter = torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    for step in range(20):
+        (parameter * 2).sum().backward()
+        if step == 15:
+            raise ValueError("mine")
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("command", [[], ["--", sys.executable]])
+def test_black_box(cli: Any, command: list[str]) -> None:
+    cli.write("train.py", FAILING)
+    done = cli.run("run", "--black-box", "operators", *command, "train.py", expect=1)
+    (folder,) = [path for path in (cli.folder / "result").iterdir() if path.name.endswith("_exception")]
+    event = json.loads((folder / "black_box.json").read_text())
+    assert event["message"] == "step 14 ended with ValueError: mine"
+    assert f"steplens: {event['message']}: {folder}" in done.stderr
+    # step n follows the n-th optimizer step; all run directories of the event are analysed
+    steps = [row["step"] for row in cli.json("summary", str(folder))["steps"]]
+    assert steps[-3:] == [12, 13, 14]
+    assert steps == list(range(steps[0], 15))
+    assert all((path / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists() for path in folder.glob("*_ascend_pt"))
+
+
+def test_black_box_in_which_nothing_happens(cli: Any) -> None:
+    cli.write("train.py", TRAIN)
+    done = cli.run("run", "--black-box", "numbers", "train.py", "5")
+    assert "nothing was recorded: nothing happened in 5 optimizer steps" in done.stderr
+    assert not (cli.folder / "result").exists()
+
+
+def test_a_black_box_lands_as_a_whole(cli: Any) -> None:
+    cli.write("train.py", FAILING)
+    done = cli.run("run", "--black-box", "numbers", "--out", "there", "--local-dir", "here", "train.py", expect=1)
+    (folder,) = (cli.folder / "there").iterdir()
+    assert json.loads((folder / "black_box.json").read_text())["event"] == "exception"
+    assert f"moved {folder.name} to " in done.stderr
+    assert list((cli.folder / "here").iterdir()) == []

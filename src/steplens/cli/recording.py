@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from steplens import rundir
 from steplens.cli.text import clean
 from steplens.collect import landing, launched
+from steplens.collect.black_box_event import EVENT_FILE
 
 
 def say(message: str) -> None:
@@ -30,14 +33,22 @@ class Recorded:
     def __init__(self, out: Path, answers: Path) -> None:
         self._out = out
         self._answers = answers
-        self._before = set(self._found())
+        self._before = {*self._found(), *self._event_files()}
         self.processes: list[dict[str, object]] = []
         #: with raw data, and without: their process was killed, or their data could not be saved
         self.directories: list[Path] = []
         self.lost: list[Path] = []
+        #: folders of what a black box wrote, and why
+        self.events: list[tuple[Path, str]] = []
 
     def _found(self) -> list[Path]:
-        return rundir.find_run_directories(self._out) if self._out.is_dir() and not rundir.is_run_directory(self._out) else []
+        if not self._out.is_dir() or rundir.is_run_directory(self._out):
+            return []
+        folders = [path.parent for path in self._event_files()]
+        return [path for folder in (self._out, *folders) for path in rundir.find_run_directories(folder)]
+
+    def _event_files(self) -> list[Path]:
+        return sorted(self._out.glob(f"*/{EVENT_FILE}")) if self._out.is_dir() else []
 
     def collect(self) -> None:
         """Look for them; for when all processes have ended."""
@@ -48,6 +59,15 @@ class Recorded:
             if path not in self._before and any(part in path.name for part in ours):
                 kept = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
                 (self.directories if kept else self.lost).append(path)
+        pids = {answer["pid"] for answer in self.processes}
+        for path in self._event_files():
+            if path not in self._before and (event := _event(path)).get("pid") in pids:
+                self.events.append((path.parent, str(event.get("message"))))
+
+    def parts(self) -> list[Path]:
+        """What is to be moved: folders of events, and the run directories that lie in none."""
+        events = [folder for folder, _ in self.events]
+        return [*events, *(path for path in self.directories if path.parent not in events)]
 
     @property
     def steps(self) -> int:
@@ -78,19 +98,30 @@ def analyse(directories: list[Path], *, wait: bool) -> bool:
     return True
 
 
-def report(recorded: Recorded, needed: int, *, command: bool) -> None:
+def _event(path: Path) -> dict[str, Any]:
+    try:
+        event = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def report(recorded: Recorded, needed: int, *, command: bool, black_box: bool = False) -> None:
     """Say what was recorded, or why nothing was.
 
     Args:
         recorded: what was found.
         needed: how many steps pass before the first one is recorded.
         command: a command was run, and not a script in this process.
+        black_box: only events were to be recorded.
     """
+    for folder, message in recorded.events:
+        say(f"{message}: {folder}")
     for directory in recorded.directories:
         say(f"recorded {directory}")
     for directory in recorded.lost:
         say(f"{directory} holds no data: its process was killed while it recorded, or the data could not be saved")
-    if recorded.directories or recorded.lost:
+    if recorded.directories or recorded.lost or recorded.events:
         return
     if any(answer.get("failed") for answer in recorded.processes):
         say("nothing was recorded")
@@ -104,6 +135,8 @@ def report(recorded: Recorded, needed: int, *, command: bool) -> None:
             "nothing was recorded, because torch.optim.Optimizer.step was never called; "
             "in a script without an optimizer use steplens.profile, see the README"
         )
+    elif black_box:
+        say(f"nothing was recorded: nothing happened in {recorded.steps} optimizer steps")
     else:
         say(
             f"nothing was recorded: the script took {recorded.steps} optimizer steps and recording begins after {needed}; "

@@ -6,6 +6,7 @@ flag of the same name. Nothing heavy is imported before the script runs.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import os
 import shutil
@@ -18,7 +19,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from steplens import options
+from steplens import options, rundir
 from steplens.cli import flags, recording, run_command, script
 from steplens.collect import landing, launched
 from steplens.errors import SteplensError
@@ -34,6 +35,13 @@ _PANELS = {
     options.EXPERIMENTAL: "Extended options",
     options.HANDLER: "Results",
 }
+
+
+class _BlackBox(str, enum.Enum):
+    """What ``--black-box`` keeps."""
+
+    operators = launched.OPERATORS
+    numbers = launched.NUMBERS
 
 
 class _RunCommand(TyperCommand):
@@ -91,6 +99,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             schedule=schedule,
             experimental=_chosen(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
+            black_box=values.get("black_box"),
         )
         recorded = recording.Recorded(local, Path(answers))
         ending: BaseException | None = None
@@ -103,14 +112,18 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             code = _end(ending)
         recorded.collect()
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
-        recording.report(recorded, max(before, 1), command=command)
-        if recorded.directories:
+        recording.report(recorded, max(before, 1), command=command, black_box=order.black_box is not None)
+        if recorded.directories or recorded.events:
             # what is to be moved has to be complete
             wait = target is not None or not values.get("async_mode", False)
             complete = values.get("analyse_flag", True) and recording.analyse(recorded.directories, wait=wait)
-            directories = recording.land(recorded.directories, target) if target is not None else recorded.directories
+            shown, directories = local, recorded.directories
+            if target is not None:
+                landed = recording.land(recorded.parts(), target)
+                shown = landed[0].parent if landed else local
+                directories = [run for folder in landed for run in rundir.find_run_directories(folder)]
             if directories:
-                recording.say_next(directories[0].parent, directories, start, complete=complete)
+                recording.say_next(shown, directories, start, complete=complete)
     finally:
         if os.getpid() == process:
             shutil.rmtree(answers, ignore_errors=True)
@@ -135,7 +148,7 @@ def _run_here(name: str, arguments: list[str], module: bool, order: launched.Ord
         if os.getpid() != process:
             raise
         ending = error
-    watcher.end()
+    watcher.end(ending)
     return ending
 
 
@@ -169,6 +182,17 @@ def _command() -> Any:
             "out", str, typer.Option("result", help="Folder or URL for the run directories.", rich_help_panel="Results")
         ),
     ]
+    parameters.append(
+        flags.parameter(
+            "black_box",
+            _BlackBox | None,
+            typer.Option(
+                None,
+                help="Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers.",
+                rich_help_panel="When to record",
+            ),
+        )
+    )
     own = {"dir_name"}  # --out
     parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
 

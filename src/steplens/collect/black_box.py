@@ -171,7 +171,7 @@ class BlackBox:
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if exception is not None:
-            self._on_exception(exception)
+            self.on_exception(exception)
         self.stop()
 
     @harmless
@@ -366,7 +366,8 @@ class BlackBox:
     # --- exceptions and signals
 
     @harmless
-    def _on_exception(self, exception: BaseException) -> None:
+    def on_exception(self, exception: BaseException) -> None:
+        """Write what is kept because of an exception; for those who catch it before the program ends."""
         unwanted = not self._running or not self._values["on_exception"] or exception is self._seen_exception
         if unwanted or isinstance(exception, SystemExit | GeneratorExit):
             return
@@ -377,7 +378,7 @@ class BlackBox:
         self._in_the_middle(EXCEPTION, f"step {self.step_num} ended with {text}")
 
     def _excepthook(self, kind: type[BaseException], exception: BaseException, traceback: TracebackType | None) -> None:
-        self._on_exception(exception)
+        self.on_exception(exception)
         self._previous_hook(kind, exception, traceback)
 
     def _install_signal(self) -> None:

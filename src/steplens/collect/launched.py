@@ -23,6 +23,11 @@ from steplens.collect import log
 #: holds the order, as JSON
 VARIABLE = "STEPLENS_RUN"
 
+#: what a black box keeps of every step
+OPERATORS, NUMBERS = "operators", "numbers"
+
+_RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
 #: set in a process that ``steplens run`` records itself, because its script runs in it
 recorded_by_command = False
 
@@ -40,6 +45,8 @@ class Order:
         schedule: arguments of ``steplens.schedule``.
         experimental: arguments of ``steplens._ExperimentalConfig``.
         worker_name: first part of the run directories' names.
+        black_box: write only when something happens, see :class:`~steplens.collect.black_box.BlackBox`: ``operators`` or
+            ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
     """
 
     out: str
@@ -48,6 +55,7 @@ class Order:
     schedule: Mapping[str, Any]
     experimental: Mapping[str, Any]
     worker_name: str | None = None
+    black_box: str | None = None
 
     def text(self) -> str:
         """As it stands in the environment."""
@@ -97,6 +105,9 @@ class StepRecording:
             self._complain(f"recording failed, the training goes on: {type(error).__name__}: {error}")
 
     def _start(self) -> None:
+        if self._order.black_box is not None:
+            self._start_black_box(self._order.black_box)
+            return
         from steplens.collect.actions import ProfilerAction
         from steplens.collect.experimental import _ExperimentalConfig
         from steplens.collect.handler import tensorboard_trace_handler
@@ -115,11 +126,25 @@ class StepRecording:
         if chosen(0) is ProfilerAction.NONE:
             self._profiler.step()
 
-    def stop(self) -> None:
-        """Close the window that is open, if any."""
+    def _start_black_box(self, kind: str) -> None:
+        from steplens.collect.black_box import BlackBox
+
+        recorded = (*_RECORDED, "activities")
+        options = {name: value for name, value in self._order.profile.items() if name in recorded}
+        self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **options)
+        self._profiler.start()
+
+    def stop(self, exception: BaseException | None = None) -> None:
+        """Close the window that is open, if any.
+
+        Args:
+            exception: what ended the training.
+        """
         if self._profiler is None or self.failed:
             return
         try:
+            if exception is not None and self._order.black_box is not None:
+                self._profiler.on_exception(exception)
             self._profiler.stop()
         except Exception as error:  # as above: the exit code of the program is not ours to change
             self.failed = True
@@ -178,9 +203,13 @@ class Watcher:
         if process == os.getpid():
             self.end()
 
-    def end(self) -> None:
-        """Close the window that is open, if any, and leave word of what became of this process."""
-        self._recording.stop()
+    def end(self, exception: BaseException | None = None) -> None:
+        """Close the window that is open, if any, and leave word of what became of this process.
+
+        Args:
+            exception: what ended the training.
+        """
+        self._recording.stop(exception)
         self._answer()
 
     def _answer(self) -> None:

@@ -73,12 +73,14 @@ class RingSession(KinetoSession):
             self.stop_trace()
         self._forget()
         if self.window is not None:
-            self.window.kineto = self.window = None
+            self.window.kineto = None
+            self.window = None
 
     def _forget(self) -> None:
         """Throw away the kept window, at once: it is part of a cycle, and the interpreter would keep it for a while."""
         if self._kept is not None:
-            self._kept.kineto = self._kept = None
+            self._kept.kineto = None
+            self._kept = None
 
     def _new_directory(self, parent: Path) -> Path:
         # made when it is needed
