@@ -179,8 +179,7 @@ def test_step_times(both: Both) -> None:
     cells = [[number(row["Device_id"]), row["Step"], *(Decimal(cell) for cell in list(row.values())[2:])]
              for row in both.cells("step_trace_time.csv")]  # fmt: skip
     rows = both.analysis.execute("SELECT * FROM StepTraceTime").fetchall()
-    # a quotient of floating-point numbers can end in noise far behind the ns
-    assert [[row[0], row[1], *(round(Decimal(cell), 6) for cell in row[2:])] for row in rows] == cells
+    assert [[row[0], row[1], *(Decimal(str(cell)) for cell in row[2:])] for row in rows] == cells
     assert cells
     # and the host's range of every step
     steps = Counter(

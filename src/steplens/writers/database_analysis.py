@@ -46,7 +46,8 @@ def write(output: Output, path: Path) -> None:
     with DatabaseFile(path, ANALYSIS_TABLES) as file:
         file.create("StepTraceTime")
         if steps is not None:
-            values = {name: pl.col(column) / 1000 for name, column in _COLUMNS.items()}
+            # polars multiplies by 0.001, which ends in noise behind the ns
+            values = {name: (pl.col(column) / 1000).round(3) for name, column in _COLUMNS.items()}
             step = pl.col("step").cast(pl.String).fill_null("")
             file.frame("StepTraceTime", steps.select(deviceId="device", step=step, **values))
         if output.level != LEVEL0 or times.height:
