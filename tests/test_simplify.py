@@ -13,6 +13,7 @@ import pytest
 import steplens
 from steplens import offline
 from steplens.analysis.steps import step_times
+from steplens.exports.formats import FORMATS
 from steplens.readers import detect
 from steplens.readers.ascend_raw import read_trace
 from steplens.readers.msprof_command import export
@@ -275,6 +276,18 @@ def test_opened_from_its_own_results_without_cann(analysed: Analysed, monkeypatc
     (older,) = steplens.analyse(run)
     assert older.ok and older.already_complete and "stay as they are" in older.note
     assert results(run) == files
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_exported_from_its_own_results(analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str) -> None:
+    run, files, _ = analysed
+    monkeypatch.setenv("PATH", "/nonexistent")
+    name = "out_ascend_pt" if FORMATS[to].is_run else f"out{FORMATS[to].suffix}"
+    (written,) = steplens.export(run, to, tmp_path / "exported" / name)
+    assert written.exists()
+    if to == "text" and "kernel_details.csv" in files:
+        for name in ("kernel_details.csv", "step_trace_time.csv", "op_statistic.csv"):
+            assert results(written)[name] == files[name]
 
 
 def test_results_of_the_other_form_need_cann_or_a_folder(

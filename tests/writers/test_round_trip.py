@@ -20,6 +20,7 @@ no identifiers, numbers of the task queue (they become connection ids), or count
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ import pytest
 
 import steplens
 from steplens import rundir
+from steplens.analysis.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
 from steplens.analysis.steps import step_times
 from steplens.readers import kineto
 from steplens.trace.run import open_run
@@ -283,6 +285,19 @@ def test_a_run_recorded_on_the_cpu(recorded: Trace, reread: Callable[..., Trace]
     assert rows(found, "ops", shapes) == empty
     assert found.rank == 0
     assert not found.has_accelerator
+
+
+@pytest.mark.parametrize("export", [TEXT, DATABASE])
+def test_memory_over_time_from_results(recorded: Trace, reread: Callable[..., Trace], export: str) -> None:
+    """Results hold pairs of allocation and release: the same events, but for releases of what was there before."""
+    one, other = (
+        uncategorised_events(trace).select("time_ns", "action", "bytes").rows() for trace in (recorded, reread(recorded, export))
+    )
+    begun = [[row for row in events if row[1] == CREATE] for events in (one, other)]
+    assert begun[1] == begun[0] != []
+    assert not Counter(row for row in other if row[1] == DESTROY) - Counter(row for row in one if row[1] == DESTROY)
+    before = [sum(row[2] for row in events if row[1] == PREEXISTING) for events in (one, other)]
+    assert before[1] == before[0]
 
 
 @pytest.mark.parametrize("export", [TEXT, DATABASE])
