@@ -147,6 +147,35 @@ profiler.analyse()
     assert any(kind.startswith("Map") for kind in kinds)
 
 
+def test_workers_that_are_being_started(run: Run) -> None:
+    """The data engine's sampler ended the training when it asked for a worker that had no process id yet: 2 of 2 such programs."""
+    made = run(
+        """
+import gc
+from steplens.mindspore import Profiler
+mode("graph")
+ds.config.set_monitor_sampling_interval(10)
+
+def shift(data):
+    return data + 1
+
+profiler = Profiler(output_path="result", start_profile=False, data_process=True, data_simplification=False)
+for number in range(8):
+    profiler.start()
+    data = pipeline(6).map(shift, ["data"], num_parallel_workers=2, python_multiprocessing=True)
+    iterator = data.create_dict_iterator(num_epochs=1)
+    for batch in iterator:
+        pass
+    profiler.stop()
+    profiler.analyse()
+    iterator.stop()
+    del iterator
+    gc.collect()
+"""
+    )
+    assert "Unable to cast" not in made.stderr
+
+
 def trace_of(folder: Path) -> Trace:
     (source,) = find(folder / "result" / "profiler")
     return source.read()

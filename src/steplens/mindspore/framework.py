@@ -57,6 +57,13 @@ def iterator_class() -> Any:
     return Iterator
 
 
+def worker_pool_class() -> Any:
+    """The class of the pools of worker processes of a data pipeline; None where MindSpore has no such class."""
+    from mindspore.dataset.engine import datasets
+
+    return getattr(datasets, "_PythonMultiprocessing", None)
+
+
 def callback_manager_class() -> Any:
     """The class through which ``Model`` calls its callbacks; None where MindSpore has no such class."""
     from mindspore.train import callback

@@ -7,6 +7,7 @@ while a window is open, so that every launch lies in the step that made it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -192,6 +193,7 @@ def hook() -> None:
         return
     _hooked = True
     _hook_iterators()
+    _hook_worker_pools()
     _hook_callbacks()
 
 
@@ -224,6 +226,28 @@ def _hook_iterators() -> None:
         stop(self)
 
     iterator.__init__, iterator.__next__, iterator.stop = __init__, __next__, stop_
+
+
+def _hook_worker_pools() -> None:
+    """Let the data engine's sampler wait for workers that are still being started.
+
+    It asks a pool for the process ids of its workers, and ends the training when one has none yet; the pool keeps such a list.
+    """
+    pool = framework.worker_pool_class()
+    original = getattr(pool, "get_pids", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def get_pids(self: Any) -> Any:
+        if not self.pids and self.is_mp_enabled():
+            workers = list(self.workers or ())
+            with contextlib.suppress(ValueError):  # a worker that has ended and was closed
+                if len(workers) < self.num_parallel_workers or any(worker.pid is None for worker in workers):
+                    return []
+        return original(self)
+
+    pool.get_pids = get_pids
 
 
 def _hook_callbacks() -> None:
