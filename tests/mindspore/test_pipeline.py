@@ -148,7 +148,7 @@ profiler.analyse()
 
 
 def test_workers_that_are_being_started(run: Run) -> None:
-    """The data engine's sampler ended the training when it asked for a worker that had no process id yet: 2 of 2 such programs."""
+    """The data engine's sampler ended the training when it asked for a worker that had no process id yet."""
     made = run(
         """
 import gc
