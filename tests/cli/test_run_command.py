@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -223,3 +225,36 @@ def test_a_black_box_lands_as_a_whole(cli: Any) -> None:
     assert json.loads((folder / "black_box.json").read_text())["event"] == "exception"
     assert f"moved {folder.name} to " in done.stderr
     assert list((cli.folder / "here").iterdir()) == []
+
+
+def test_ctrl_c_reaches_the_command_once(cli: Any) -> None:
+    code = """
+        import signal, sys, time
+        got = []
+        signal.signal(signal.SIGINT, lambda *_: got.append(1))
+        print("ready", flush=True)
+        until = time.monotonic() + 60
+        while not got and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        print("got", len(got), flush=True)
+    """
+    cli.write("waits.py", code)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cli.folder)
+        os.execv(sys.executable, [sys.executable, "-m", "steplens", "run", "--", sys.executable, "waits.py"])
+    said = b""
+    try:
+        while b"ready" not in said:
+            said += os.read(terminal, 1000)
+        # the terminal sends it to the whole foreground: to steplens and to the command
+        os.write(terminal, b"\x03")
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while more := os.read(terminal, 1000):
+                said += more
+    finally:
+        _, status = os.waitpid(pid, 0)
+        os.close(terminal)
+    assert b"got 1\r\n" in said
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -164,8 +164,8 @@ class KinetoSession:
         window.owner = threading.get_ident()
         window.start_ns = clock.now_ns()
         window.start_monotonic_ns = clock.monotonic_ns()
-        self.size.window_opens()
         window.kineto._start_trace()
+        self.size.window_opens()
         child_threads.open_window(window.threads)
         window.recording = window.started = True
         window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns

@@ -165,6 +165,9 @@ class _Landings:
         self._process = os.getpid()
 
     def add(self, run: Path, target: str, moved: Callable[[str], None]) -> None:
+        if os.getpid() != self._process:
+            # a forked child has the queue of its parent, but not the thread
+            _Landings.__init__(self)
         with self._lock:
             self._waiting.put((run, target, moved))
             if self._thread is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from steplens.collect.size import TraceSize
@@ -21,8 +22,12 @@ class Probe:
         self._size = size
         self._first_step = step
         kineto._prepare_trace()
-        size.window_opens()
         kineto._start_trace()
+        size.window_opens()
+        torch: Any = importlib.import_module("torch")
+        with torch.autograd.profiler.record_function("steplens probe"):
+            torch.empty(0)
+        size.first_events()
 
     def end(self, step: int) -> None:
         """End it.
