@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import steplens
+
 from .conftest import Run, run_program
 
 pytestmark = pytest.mark.slow
@@ -171,3 +173,40 @@ def test_a_variable_that_asks_for_nothing(tmp_path: Path, text: str) -> None:
     program = "import steplens.mindspore\nfrom steplens.mindspore.window import open_window\nassert open_window() is None\n"
     made = run_program(tmp_path, program, MS_PROFILER_OPTIONS=text)
     assert ("MS_PROFILER_OPTIONS" in made.stderr) == (text in ("{", "[1]", '{"start": 1}'))
+
+
+def test_a_variable_that_mindspore_has_taken(tmp_path: Path) -> None:
+    """Imported behind MindSpore, which then records itself, steplens says so and keeps out of it."""
+    program = """
+import mindspore
+import steplens.mindspore
+from steplens.mindspore.window import open_window
+assert open_window() is None
+"""
+    options = json.dumps({"start": True, "output_path": str(tmp_path / "result")})
+    made = run_program(tmp_path, program, MS_PROFILER_OPTIONS=options)
+    assert "import steplens.mindspore before mindspore" in made.stderr
+
+
+def test_two_profilers_at_once_are_said(run: Run, tmp_path: Path) -> None:
+    """MindSpore's own profiler uses the same bindings: one of the two gets nothing, and lost launches are a finding."""
+    made = run(
+        PROBE
+        + """
+import mindspore.profiler
+from steplens.mindspore import Profiler
+profiler = Profiler(output_path="result", data_simplification=False)
+own = mindspore.profiler.profile()
+model().train(1, pipeline(2), dataset_sink_mode=False)
+own.stop()
+profiler.stop()
+other = mindspore.profiler.profile()
+later = Profiler(output_path="later")
+later.stop()
+other.stop()
+"""
+    )
+    assert "MindSpore's own profiler is at work too" in made.stderr
+    health = steplens.open(tmp_path / "result").health()
+    lost = health.filter(check="missing_file", severity="error")
+    assert lost.height == 1 and "every launch of that window" in lost["message"][0]

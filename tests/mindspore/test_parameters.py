@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -199,3 +201,10 @@ def test_wrong_fields_of_the_dynamic_monitor(tmp_path: Any) -> None:
     plan = MindsporeForm(tmp_path).plan(json.loads(json.dumps(wrong)), 0)
     assert plan.start_step == 3 and plan.settings.mode == "" and plan.settings.data_simplification is True
     assert len(plan.warnings) == 3
+
+
+def test_the_import_is_light() -> None:
+    """It runs inside somebody's training: no tables, no framework before the script wants it."""
+    code = "import sys, steplens.mindspore; print(sorted({'polars', 'numpy', 'mindspore', 'torch', 'rich'} & set(sys.modules)))"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"
