@@ -171,7 +171,7 @@ def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
     """SQLite quotes it in its message, which Python then cannot decode."""
     path = make(tmp_path / "a.db", "CREATE TABLE T (a INTEGER)")
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE T", b"CREA\xff\xff TABLE T"))
-    with pytest.raises(InputError, match="is damaged .*malformed database schema"):
+    with pytest.raises(InputError, match=r"is damaged .*malformed database schema"):
         SqliteFile(path, HealthLog())
 
 
