@@ -464,7 +464,8 @@ def _and_report(result: RunResult, advance: Callable[[], None]) -> RunResult:
         doubts = [finding for finding in result.findings if finding.severity != INFO]
         for finding in doubts:
             say = log.error if finding.severity == ERROR else log.warning
-            say(f"data of {result.path}: {finding.message}; doubtful: {finding.unsafe}")
+            doubtful = f"; doubtful: {finding.unsafe}" if finding.unsafe else ""
+            say(f"data of {result.path}: {finding.message}{doubtful}")
     for name, status in result.outputs.items():
         if status.status == FAILED:
             log.error(f"{result.path}: {name} was not written: {status.reason}")
