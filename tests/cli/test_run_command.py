@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -258,3 +259,25 @@ def test_ctrl_c_reaches_the_command_once(cli: Any) -> None:
         os.close(terminal)
     assert b"got 1\r\n" in said
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next(cli: Any, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    cli.write("killed.py", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    cli.write("lives.py", "import os; print(len(os.listdir(os.environ['TMPDIR'])))")
+    cli.run("run", "killed.py", env={"TMPDIR": str(temporary)}, expect=-signal.SIGKILL)
+    (left,) = temporary.iterdir()
+    long_ago = time.time() - 3600
+    os.utime(left, (long_ago, long_ago))
+    # one of a command that still runs is as old, but locked
+    held = temporary / "steplens_run_held"
+    held.mkdir()
+    os.utime(held, (long_ago, long_ago))
+    lock = os.open(held, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.run("run", "lives.py", env={"TMPDIR": str(temporary)}).stdout == "2\n"
+    finally:
+        os.close(lock)
+    assert list(temporary.iterdir()) == [held]

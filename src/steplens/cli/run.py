@@ -9,9 +9,7 @@ from __future__ import annotations
 import enum
 import inspect
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from steplens import options, rundir
-from steplens.cli import flags, recording, run_command, script
+from steplens.cli import flags, recording, run_answers, run_command, script
 from steplens.collect import landing, launched
 from steplens.errors import SteplensError
 
@@ -90,18 +88,17 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
     schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = landing.split(out, values.get("local_dir"))
     local = Path(folder or ".")
-    answers = tempfile.mkdtemp(prefix="steplens_run_")
-    try:
+    with run_answers.answers_folder() as answers:
         order = launched.Order(
             out=str(local),
-            answers=answers,
+            answers=str(answers),
             profile=_chosen(options.PROFILE, values),
             schedule=schedule,
             experimental=_chosen(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
             black_box=values.get("black_box"),
         )
-        recorded = recording.Recorded(local, Path(answers))
+        recorded = recording.Recorded(local, answers)
         ending: BaseException | None = None
         if command:
             code = run_command.run_command([name, *arguments], {**os.environ, launched.VARIABLE: order.text()})
@@ -124,9 +121,6 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
                 directories = [run for folder in landed for run in rundir.find_run_directories(folder)]
             if directories:
                 recording.say_next(shown, directories, start, complete=complete)
-    finally:
-        if os.getpid() == process:
-            shutil.rmtree(answers, ignore_errors=True)
     if isinstance(ending, SystemExit):
         raise ending
     run_command.end_like(code)
