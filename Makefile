@@ -36,7 +36,7 @@ $(SETUP): pyproject.toml
 demo: $(SETUP)
 	$(BIN)/python examples/demo.py
 
-test: $(SETUP) $(HTA_SETUP) $(MSPROF_SETUP)
+test: $(SETUP) $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-fast: $(SETUP)
@@ -66,7 +66,7 @@ $(MINDSPORE_SETUP): pyproject.toml
 	mkdir -p .bench
 	test -x $(MINDSPORE)/bin/python || $(PYTHON) -m venv $(MINDSPORE)
 	$(MINDSPORE)/bin/python -m pip install --quiet --upgrade pip
-	$(MINDSPORE)/bin/python -m pip install --quiet --editable ".[mindspore,test]" setuptools
+	$(MINDSPORE)/bin/python -m pip install --quiet --editable ".[mindspore]" setuptools
 	touch $@
 
 bench: $(SETUP) $(HTA_SETUP)
