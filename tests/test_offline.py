@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import steplens
 from steplens import offline, rundir
 from steplens.errors import InputError
 from steplens.writers import kernel_details, result
@@ -386,3 +387,14 @@ def test_command_line(make_run: Callable[..., Path], tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err.count("\n") == 1
     lose(path)
     assert offline.main(["analyse", str(path)]) == 2
+
+
+def test_halves_of_surrogate_pairs_in_side_files(make_run: Callable[..., Path]) -> None:
+    """JSON can write them and no text can hold them."""
+    path = make_run()
+    lone = '{"check": "x\\ud800", "severity": "warning", "count": 1, "message": "\\ud800 lost", "unsafe": ""}'
+    state = path / rundir.RAW_DIRECTORY / rundir.STATE_FILE
+    state.write_text(state.read_text()[:-1] + f', "health": [{lone}], "\\udfff": "\\ud800"' + "}")
+    (found,) = offline.analyse(path)
+    assert found.ok, found
+    assert "? lost" in steplens.open(path).health()["message"].to_list()

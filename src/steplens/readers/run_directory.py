@@ -95,9 +95,12 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
     try:
         if path.stat().st_size > _SIDE_FILE_LIMIT:
             raise ValueError("larger than a file of its kind can be")
-        value = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        value = json.loads(data)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
+        if b"\\ud" in data.lower():
+            value = dict(_as_text(value))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
@@ -105,6 +108,15 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
             health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", RUN_OPTIONS)
         return {}
     return value
+
+
+def _as_text(value: Any) -> Any:
+    """The value with "?" for halves of surrogate pairs, which JSON can write and no text can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    return {_as_text(key): _as_text(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _ran_on_npu(meta: pl.DataFrame) -> bool:
