@@ -184,7 +184,8 @@ def show(found: dict[str, Any], arguments: argparse.Namespace) -> None:
         values = latency["latency_ms"]
         print(f"\n{name} ({latency['step_ms']:.1f} ms), {arguments.ranks} gloo ranks, {len(values)} requests:")
         same = f"all ranks the same steps: {latency['same_steps']}"
-        print(f"median {statistics.median(values):.0f} ms, longest {values[-1]:.0f} ms, {same}")
+        print(f"median {statistics.median(values):.0f} ms, longest {values[-1]:.0f} ms, {same}\n")
+        print("| latency | requests |\n|---|---|")
         print(histogram(values))
     memory = found["memory"]
     print(
