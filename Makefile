@@ -69,7 +69,7 @@ $(MINDSPORE_SETUP): pyproject.toml
 	$(MINDSPORE)/bin/python -m pip install --quiet --editable ".[mindspore]" setuptools
 	touch $@
 
-bench: $(SETUP) $(HTA_SETUP)
+bench: $(SETUP) $(HTA_SETUP) $(MINDSPORE_SETUP)
 	$(BIN)/python benchmarks/report.py
 
 clean:

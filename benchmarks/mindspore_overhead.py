@@ -1,85 +1,119 @@
-"""What recording MindSpore on a CPU costs: steps with and without it, in alternating blocks of one process.
+"""What recording MindSpore on a CPU costs, beside MindSpore's own profiler.
 
-.bench/mindspore/bin/python benchmarks/mindspore_overhead.py [graph|pynative]
+Usage: ``python benchmarks/mindspore_overhead.py [--rounds 7] [--steps 60]``; needs ``.bench/mindspore`` (``make test`` makes it)
 
-Prints, for a small network, the 10th percentile and the median of the step times (us) with nothing recorded, with operators
-and with operators and memory, and how long opening and closing a window takes. Medians hold the noise of the machine.
+MindSpore's profiler works once per process, so processes alternate: one with MindSpore's, one with steplens. Each trains a small
+network, first with nothing recorded, then with a window of as many steps, and then analyses that window. Added time is the
+difference of the medians within a process; what the table shows are medians over the processes.
 """
 
 from __future__ import annotations
 
-import shutil
+import argparse
+import json
+import os
 import statistics
-import sys
+import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-import mindspore as ms
-from mindspore import nn
-from steplens.mindspore import Profiler
-from steplens.mindspore.steps import steps
-
-_BLOCKS = 10
-_STEPS = 60
-_WARM_UP = 20
+ROOT = Path(__file__).resolve().parent.parent
+INTERPRETER = ROOT / ".bench" / "mindspore" / "bin" / "python"
+WARM_UP = 30
+SMALL = 20
 
 
-class Net(nn.Cell):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.first, self.relu, self.last = nn.Dense(64, width), nn.ReLU(), nn.Dense(width, 10)
+def measure(who: str, mode: str, steps: int, out: str) -> dict[str, Any]:
+    """Times of one process, in us per step and s."""
+    import numpy as np
 
-    def construct(self, x: ms.Tensor) -> ms.Tensor:
-        return self.last(self.relu(self.first(x)))
+    import mindspore as ms
+    from mindspore import nn
 
+    if who == "MindSpore":
+        from mindspore import Profiler
+    else:
+        from steplens.mindspore import Profiler  # type: ignore[assignment]
 
-def main() -> None:
-    mode = sys.argv[1] if len(sys.argv) > 1 else "graph"
+    class Net(nn.Cell):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.relu, self.last = nn.Dense(64, 128), nn.ReLU(), nn.Dense(128, 10)
+
+        def construct(self, x: Any) -> Any:
+            return self.last(self.relu(self.first(x)))
+
     ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE, device_target="CPU")
-    net = Net(128)
+    net = Net()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     train = nn.TrainOneStepCell(nn.WithLossCell(net, loss), nn.Momentum(net.trainable_params(), 0.01, 0.9))
     data, label = ms.Tensor(np.ones([16, 64], np.float32)), ms.Tensor(np.zeros([16], np.int32))
-    number = 0
 
-    def block(count: int, recorded: bool) -> list[float]:
-        nonlocal number
+    def block(count: int) -> list[float]:
         times = []
         for _ in range(count):
-            number += 1
             begin = time.perf_counter()
             train(data, label).asnumpy()
-            if recorded:
-                steps.manual(number + 1)
             times.append((time.perf_counter() - begin) * 1e6)
         return times
 
-    block(_WARM_UP, False)
-    times: dict[str, list[float]] = {"nothing": [], "operators": [], "operators and memory": []}
-    windows: list[float] = []
-    top = Path(tempfile.mkdtemp(prefix="steplens-bench-"))
-    try:
-        for _ in range(_BLOCKS):
-            times["nothing"] += block(_STEPS, False)
-            for name, memory in (("operators", False), ("operators and memory", True)):
-                profiler = Profiler(output_path=str(top / name), start_profile=False, profile_memory=memory)
-                begin = time.perf_counter()
-                profiler.start()
-                opened = time.perf_counter() - begin
-                times[name] += block(_STEPS, True)
-                begin = time.perf_counter()
-                profiler.stop()
-                windows.append(opened + time.perf_counter() - begin)
-    finally:
-        shutil.rmtree(top)
-    print(f"{mode} mode, MindSpore {ms.__version__}, {_BLOCKS} blocks of {_STEPS} steps")
-    for name, values in times.items():
-        tenth = statistics.quantiles(values, n=10)[0]
-        print(f"{name:>22}: p10 {tenth:8.0f} us, median {statistics.median(values):8.0f} us")
-    print(f"window of {_STEPS} steps, open and close: median {statistics.median(windows) * 1e3:.0f} ms")
+    block(WARM_UP)
+    bare = block(steps)
+    profiler = Profiler(output_path=out, start_profile=False)
+    profiler.start()
+    recorded = block(steps)
+    profiler.stop()
+    begin = time.perf_counter()
+    profiler.analyse()
+    return {"bare": statistics.median(bare), "recorded": statistics.median(recorded), "analyse": time.perf_counter() - begin}
+
+
+def in_a_process(who: str, mode: str, steps: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "GLOG_v": "3", "PYTHONPATH": str(ROOT / "src")}
+        command = [str(INTERPRETER), __file__, "--child", who, mode, str(steps), folder]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Times recording MindSpore beside its own profiler.")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        who, mode, steps, out = options.child
+        print(json.dumps(measure(who, mode, int(steps), out)))
+        return
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {options.rounds} rounds, windows of {options.steps} steps\n")
+    print("| mode | profiler | step, bare | step, recorded | added | analysis of the window | analysis of 20 steps |")
+    print("|---|---|---|---|---|---|---|")
+    ratios = []
+    for mode in ("graph", "pynative"):
+        found: dict[str, list[dict[str, Any]]] = {"MindSpore": [], "steplens": []}
+        small: dict[str, list[float]] = {"MindSpore": [], "steplens": []}
+        for _ in range(options.rounds):
+            for who, rounds in found.items():
+                rounds.append(in_a_process(who, mode, options.steps))
+        for _ in range(3):
+            for who, lengths in small.items():
+                lengths.append(in_a_process(who, mode, SMALL)["analyse"])
+        for who, rounds in found.items():
+            bare, recorded, analyse = (statistics.median(one[key] for one in rounds) for key in ("bare", "recorded", "analyse"))
+            added = statistics.median(one["recorded"] - one["bare"] for one in rounds)
+            cells = [mode, who, f"{bare:.0f} us", f"{recorded:.0f} us", f"{added:.0f} us"]
+            cells += [f"{analyse:.2f} s", f"{statistics.median(small[who]):.2f} s"]
+            print(f"| {' | '.join(cells)} |", flush=True)
+        ours, theirs = ([one["recorded"] / one["bare"] for one in found[who]] for who in ("steplens", "MindSpore"))
+        ratios.append(f"{mode} {statistics.median(ours) / statistics.median(theirs):.2f}")
+    print(
+        "\nA step recorded by steplens to one recorded by MindSpore's profiler, both in units of the bare step: "
+        f"{', '.join(ratios)}."
+    )
 
 
 if __name__ == "__main__":

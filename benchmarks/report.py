@@ -22,6 +22,7 @@ BENCHMARKS = {
     "large": ("A gigabyte", "benchmarks/large.py"),
     "outputs": ("Writing each file", "benchmarks/outputs.py"),
     "overhead": ("Recording", "benchmarks/overhead.py"),
+    "mindspore": ("Recording MindSpore", "benchmarks/mindspore_overhead.py"),
     "dynamic": ("A running job", "benchmarks/dynamic.py"),
     "blackbox": ("The black box", "benchmarks/blackbox.py"),
 }
