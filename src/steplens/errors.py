@@ -29,3 +29,19 @@ class InputError(SteplensError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{path}: {problem}" + (f". {remedy}" if remedy else ""))
+
+
+def check_exists(path: Path) -> None:
+    """Whether there is such a file or folder.
+
+    Raises:
+        InputError: there is none, or a folder around it is closed to this user.
+    """
+    try:
+        exists = path.exists()
+    except PermissionError as error:
+        raise InputError(
+            path, f"cannot be reached ({error.strerror})", "Check the permissions of the folders it is in"
+        ) from error
+    if not exists:
+        raise InputError(path, "does not exist", "Check the path")

@@ -143,7 +143,9 @@ def complete_rows(frame: pl.DataFrame, needed: Sequence[str], path: str, health:
 
 def _read(path: Path) -> pl.DataFrame:
     try:
-        frame = pl.read_csv(path, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True, raise_if_empty=False)
+        # not by its name, which may be none that polars takes: that of a folder may be in another encoding
+        with path.open("rb") as file:
+            frame = pl.read_csv(file, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True, raise_if_empty=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         frame = _read_slowly(path)
     names = [column.lstrip("\ufeff").strip() for column in frame.columns]

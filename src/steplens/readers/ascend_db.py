@@ -17,6 +17,7 @@ from steplens.readers.analysis_db import read_analysis
 from steplens.readers.ascend_link import through_queue
 from steplens.readers.cann_db import cann_tables, meta_rows
 from steplens.readers.cann_layout import CANN_LAYOUT, CANN_TABLES, Enums, Texts, report_differences, report_unread
+from steplens.readers.prof_directory import device_info, find_prof
 from steplens.readers.run_directory import read_json
 from steplens.readers.sqlite_file import SqliteFile
 from steplens.trace.build import build_trace
@@ -245,6 +246,8 @@ def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, healt
     if not info:
         message = "profiler_info.json is missing, so the options of the run are unknown"
         health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
+    if cores := device_info(find_prof(run_directory)):
+        values["device_info"] = cores
     known: dict[str, Any] = {
         key: info[key] for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version") if key in info
     }

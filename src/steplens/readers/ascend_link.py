@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
+from steplens.trace.schema import GRADIENTS_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
-#: operators are called ``namespace::name`` or, those of a library, by one word; ranges that users open have freer names
-_OPERATOR_NAME = r"::|^\w+$"
+#: operators are called ``namespace::name`` or, those of a library, by one word, and MindSpore's by their scope; ranges that users
+#: open have freer names
+_OPERATOR_NAME = r"::|^\w+$|^(Default|Gradients)/"
 
 
 def through_queue(tasks: pl.DataFrame, queue: pl.DataFrame | None) -> pl.DataFrame:
@@ -53,7 +54,7 @@ def scope_of(name: pl.Expr, forward_tid: pl.Expr) -> pl.Expr:
         name: text.
         forward_tid: thread of the forward call, 0 or null for calls that are not of the backward pass.
     """
-    backward = name.str.starts_with(_BACKWARD_PREFIX) | (forward_tid.fill_null(0) > 0)
+    backward = name.str.starts_with(_BACKWARD_PREFIX) | name.str.starts_with(GRADIENTS_PREFIX) | (forward_tid.fill_null(0) > 0)
     return (
         pl.when(backward)
         .then(SCOPE_BACKWARD)

@@ -28,7 +28,7 @@ from steplens.readers.contents import FRAMEWORK_DIRECTORY
 from steplens.readers.framework import read_framework
 from steplens.readers.framework_files import FORMATS, MEMORY_USAGE, PYTHON_CALLS, find_files, first_time
 from steplens.readers.kineto import meta_frame
-from steplens.readers.prof_directory import ProfDirectory, find_clock, find_prof, host_values
+from steplens.readers.prof_directory import ProfDirectory, device_info, find_clock, find_prof, host_values
 from steplens.readers.run_directory import read_json
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
@@ -405,6 +405,7 @@ def _meta(
         values["pid"] = int(host["ops"]["pid"][0])
     if prof is not None and prof.devices:
         values["device_ids"] = list(prof.devices)
+        values["device_info"] = device_info([prof])
     own = meta_frame(values)
     if "meta" not in device:
         return own

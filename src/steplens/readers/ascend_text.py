@@ -16,13 +16,14 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import ascend_csv
+from steplens.readers import ascend_csv, mindspore_windows
 from steplens.readers.ascend_communication import read_communication, read_communication_matrix
 from steplens.readers.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend_link import through_queue
 from steplens.readers.ascend_planes import with_inner_tasks
 from steplens.readers.ascend_timeline import read_timeline
 from steplens.readers.kineto import meta_frame
+from steplens.readers.prof_directory import device_info, find_prof
 from steplens.readers.run_directory import read_json
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
@@ -234,11 +235,15 @@ def _group_sizes(groups: Any) -> dict[str, int]:
 def _description(run_directory: Path, health: HealthLog) -> tuple[dict[str, Any], dict[str, Any]]:
     """profiler_info, and what becomes of it and of profiler_metadata in ``meta``."""
     values: dict[str, Any] = dict(read_json(run_directory / rundir.METADATA_FILE, health))
+    if cores := device_info(find_prof(run_directory)):
+        values["device_info"] = cores
     files = _info_files(run_directory)
     info = read_json(files[0], health) if files else {}
     if not info:
         message = "profiler_info.json is missing, so the options of the run are unknown"
         health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
+    if info.get("writer") == "steplens":
+        mindspore_windows.add_findings(info, health)
     for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version", "torch_version", "steplens_version"):
         if key in info:
             values[key] = info[key]

@@ -15,7 +15,7 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers import ascend_timeline_structs as events
-from steplens.readers.ascend_timeline_device import DeviceEvents, device_tables
+from steplens.readers.ascend_timeline_device import PID_SHIFT, DeviceEvents, device_tables
 from steplens.readers.ascend_timeline_events import TimelineColumns
 from steplens.readers.ascend_timeline_host import host_tables
 from steplens.readers.kineto import meta_frame
@@ -42,7 +42,6 @@ _FRAMEWORK = (events.OPERATOR, events.PYTHON, events.ENQUEUE, events.DEQUEUE)
 
 #: bits of a process id that hold the device
 _DEVICE_BITS = 31
-_PID_SHIFT = 10
 
 
 def read_timeline(
@@ -158,7 +157,7 @@ class _Timeline:
         """Process of the operating system behind the id of a layer."""
         if pid in self._framework or self._columns.process_names.get(pid) == "Python":
             return pid
-        own = pid >> _PID_SHIFT
+        own = pid >> PID_SHIFT
         # inside a container the two sides may count processes differently
         return next(iter(self._framework)) if len(self._framework) == 1 else own
 
@@ -253,7 +252,7 @@ class _Timeline:
     def meta(self) -> pl.DataFrame:
         """What the timeline says about the run."""
         values: dict[str, object] = {}
-        pids = [*sorted(self._framework), *(pid >> _PID_SHIFT for pid in self.devices)]
+        pids = [*sorted(self._framework), *(pid >> PID_SHIFT for pid in self.devices)]
         if pids:
             values["pid"] = pids[0]
         if self.devices:

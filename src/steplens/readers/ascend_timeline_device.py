@@ -51,6 +51,8 @@ _OPERATION = (
     "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
     "|reducescatter|reduce|scatter|send)"
 )
+#: bits of a device's process id below those of the process that used it
+PID_SHIFT = 10
 #: a number in 32 bits that means none
 _NO_NUMBER = 0xFFFF_FFFF
 
@@ -105,7 +107,8 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
     tasks = with_details(tasks, found.communication, found.planes)
     launches = _launch_points(found, health)
     if tasks.height:
-        tasks = _snapped(_launched(tasks, launches), found.overlap, _COMPUTING)
+        tasks = _launched(tasks, launches)
+        tasks = _snapped(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, _COMPUTING)
         tasks = _from_calls(tasks, found.calls)
     if operations.height:
         operations = _snapped(_launched(operations, launches), found.overlap, _COMMUNICATING)
@@ -361,6 +364,13 @@ def _launched(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         nothing = pl.lit(None, dtype=pl.Int64)
         return tasks.with_columns(launch_ns=nothing, launch_pid=nothing, launch_tid=nothing)
     return tasks.join(launches, on=["pid", "tid", "start_ns"], how="left", maintain_order="left")
+
+
+def _by_themselves(tasks: pl.DataFrame) -> pl.DataFrame:
+    """A CPU's tasks, which are calls: one to which no arrow leads begins where its call does, on the thread of its own."""
+    own = {"launch_ns": pl.col("start_ns"), "launch_pid": pl.col("pid") // (1 << PID_SHIFT), "launch_tid": pl.col("tid")}
+    without = pl.col("launch_ns").is_null()
+    return tasks.with_columns(pl.when(without).then(value).otherwise(name).alias(name) for name, value in own.items())
 
 
 def _from_calls(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -25,10 +25,8 @@ from steplens.readers.cann_layout import (
 )
 from steplens.readers.kineto_meta import as_text
 from steplens.readers.sqlite_file import SqliteFile
-from steplens.trace.build import build_trace
 from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
-from steplens.trace.trace import Trace
 
 _LAYERS = {"hccl": "communication"}
 _NODE, _ACL = "node", "acl"
@@ -66,19 +64,6 @@ def read_cann(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         texts.report(health)
         enums.report(health)
         return tables
-
-
-def read_cann_trace(path: Path) -> Trace:
-    """The trace of one database of CANN's on its own: the device, without the framework.
-
-    Raises:
-        InputError: as ``read_cann``; or the database holds no event.
-    """
-    health = HealthLog()
-    tables = read_cann(path, health)
-    if not {"kernels", "api", "communication", "memory", "counters", "marks"} & set(tables):
-        raise InputError(path, "holds no event", "Record at least one step, then export it again")
-    return build_trace(path, tables, health, cpu_is_device=False)
 
 
 def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:

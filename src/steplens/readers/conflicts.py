@@ -81,7 +81,8 @@ def _column(path: Path, name: str) -> pl.Series | None:
     try:
         if not path.is_file() or path.stat().st_size > _BYTES:
             return None
-        frame = pl.read_csv(path, infer_schema=False, columns=[name])
+        with path.open("rb") as file:
+            frame = pl.read_csv(file, infer_schema=False, columns=[name])
     except (OSError, pl.exceptions.PolarsError):
         return None
     return frame[name]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.errors import InputError
+from steplens.errors import InputError, check_exists
 
 FRAMEWORK_DIRECTORY = "FRAMEWORK"
 EXPORT_DIRECTORY = "mindstudio_profiler_output"
@@ -112,10 +112,9 @@ def find(path: Path, others: Callable[[Path], Sequence[Any]] = _nothing_else) ->
         ``Contents`` of a folder, the ``Path`` of a file, or what ``others`` gives.
 
     Raises:
-        InputError: the path does not exist, or holds more folders than a search should walk through.
+        InputError: the path does not exist, cannot be reached, or holds more folders than a search should walk through.
     """
-    if not path.exists():
-        raise InputError(path, "does not exist", "Check the path")
+    check_exists(path)
     if path.is_file():
         yield path
         return
@@ -220,4 +219,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def _is_directory(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    try:
+        return path.is_dir() and not path.is_symlink()
+    except PermissionError:  # in a folder that is closed to this user, as another's run among ours
+        return False

@@ -1,4 +1,4 @@
-"""Reads what steplens records beside Kineto: marks of the user, samples of the host, calls to the operating system."""
+"""Reads what steplens records beside Kineto: marks of the user, samples of the host, calls to the operating system, loaders."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from steplens import rundir
+from steplens.readers import loaders
 from steplens.readers.kineto_meta import meta_frame
 from steplens.trace.health import COUNTERS, INFO, RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
-from steplens.trace.schema import MARK_KINDS, NAME
+from steplens.trace.schema import CHECKPOINT_BYTES, MARK_KINDS, NAME
 
 #: what each row of the marks holds, in order
 _COLUMNS = ["text", "kind", "start_ns", "end_ns", "tid", "stream"]
@@ -42,11 +43,13 @@ SideFile = Callable[[Path, HealthLog], dict[str, Any]]
 def sources(raw: Path) -> list[Path]:
     """The files that are read here, as far as they exist."""
     names = (rundir.MARKS, rundir.MARK_TEXTS, rundir.HOST_SAMPLES, rundir.SYSTEM_CALLS)
-    return [path for name in names if (path := raw / name).is_file()]
+    return [*(path for name in names if (path := raw / name).is_file()), *loaders.sources(raw)]
 
 
 def tables(raw: Path, host: dict[str, Any], pid: int | None, side_file: SideFile, health: HealthLog) -> dict[str, pl.DataFrame]:
-    """The raw tables ``marks``, ``counters`` and ``api``, and ``meta`` with ``host_sampler_cost``, as far as recorded.
+    """The raw tables ``marks``, ``counters``, ``api`` and ``pipeline_*``, as far as they were recorded.
+
+    And ``meta`` with ``host_sampler_cost`` and ``checkpoint_bytes``.
 
     Args:
         raw: the folder of the raw data.
@@ -57,20 +60,22 @@ def tables(raw: Path, host: dict[str, Any], pid: int | None, side_file: SideFile
     """
     found: dict[str, pl.DataFrame] = {}
     for name, frame in (
-        ("marks", _marks(raw, pid, side_file, health)),
+        *_marks(raw, pid, side_file, health).items(),
         *_samples(raw, host.get("collection"), side_file, health).items(),
         ("api", _system_calls(raw / rundir.SYSTEM_CALLS, pid, health)),
+        *loaders.tables(raw, side_file, health).items(),
     ):
         if frame is not None and frame.height:
-            found[name] = frame
+            found[name] = pl.concat([found[name], frame]) if name in found else frame
     return found
 
 
-def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -> pl.DataFrame | None:
+def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """``marks``, and ``meta`` with the size of checkpoints where it is known."""
     path = raw / rundir.MARKS
     data = _bytes(path, _MARKS_LIMIT, health, USER_MARKS)
     if data is None:
-        return None
+        return {}
     rows = np.frombuffer(data, dtype="<i8", count=len(data) // 8 // len(_COLUMNS) * len(_COLUMNS)).reshape(-1, len(_COLUMNS))
     described = side_file(raw / rundir.MARK_TEXTS, health)
     texts = [_pair(item) for item in _list(described.get("texts"))]
@@ -86,8 +91,8 @@ def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -
     text, kind, start, end, tid, stream = rows.T
     kinds = pl.Series([*MARK_KINDS, None], dtype=NAME)
     number = pl.Series(text.astype(np.uint32))
-    recorded = described.get("pid")
-    return pl.DataFrame(
+    recorded, size = described.get("pid"), described.get(CHECKPOINT_BYTES)
+    marks = pl.DataFrame(
         {
             "domain": domains.gather(number),
             "message": messages.gather(number),
@@ -98,6 +103,8 @@ def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -
             "kind": kinds.gather(pl.Series(np.where((kind >= 0) & (kind < len(MARK_KINDS)), kind, len(MARK_KINDS)))),
         }
     ).with_columns(pid=pl.lit(recorded if _is_number(recorded) else pid, dtype=pl.Int64))
+    meta = {CHECKPOINT_BYTES: size} if _is_number(size) and size > 0 else {}
+    return {"marks": marks, "meta": meta_frame(meta)}
 
 
 def _pair(item: Any) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from steplens.trace.trace import Trace
 #: findings about a host that ``FRAMEWORK/`` would describe, and about files that the reader of the host checks itself
 _OF_THE_HOST = frozenset({"no_framework_data", "missing_profiler_info", "damaged_side_file"})
 #: what only the device's half says; the rest of ``meta`` is that of the run
-_OF_THE_MACHINE = ["hostname", "host_uid", "chip", "device_ids", "cann_version", "torch_npu_version"]
+_OF_THE_MACHINE = ["hostname", "host_uid", "chip", "device_ids", "device_info", "cann_version", "torch_npu_version"]
 
 
 def sources(path: Path) -> list[Path]:

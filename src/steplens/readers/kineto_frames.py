@@ -34,6 +34,9 @@ _OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"', b'"core"')
 #: no JSON text holds this character
 _BETWEEN = b"\0"
 
+#: in the names of calls whose arguments are kept
+_CONVOLUTION = "conv"
+
 _OPERATOR_ARGS = ArgsDecoder(OperatorArgs)
 _COLLECTIVE_ARGS = ArgsDecoder(CollectiveArgs)
 _CALL_ARGS = ArgsDecoder(CallArgs)
@@ -62,6 +65,12 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
     ):
         if raws.count(NO_TEXT) != count:
             columns.append(_json_texts(name, raws))
+    # of all other calls the shapes say enough
+    convolutions = [_CONVOLUTION in event.name for event in events]
+    if any(convolutions):
+        raws = [item.arguments if wanted else NO_TEXT for item, wanted in zip(args, convolutions, strict=True)]
+        if raws.count(NO_TEXT) != count:
+            columns.append(_json_texts("arguments", raws))
     stacks = [item.stack for item in args]
     if stacks.count(None) != count:
         columns.append(pl.Series("stack", stacks, dtype=pl.String).cast(NAME))

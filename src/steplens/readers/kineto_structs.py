@@ -33,6 +33,7 @@ class OperatorArgs(
         "forward_tid": "Fwd thread id",
         "input_types": "Input type",
         "input_shapes": "Input Dims",
+        "arguments": "Concrete Inputs",
         "stack": "Call stack",
         "collective": "Collective name",
     },
@@ -44,6 +45,7 @@ class OperatorArgs(
     forward_tid: int | None = None
     input_types: Raw = NO_TEXT
     input_shapes: Raw = NO_TEXT
+    arguments: Raw = NO_TEXT
     stack: str | None = None
     flops: int | float | None = None
     collective: str | None = None

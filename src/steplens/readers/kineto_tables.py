@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from steplens.readers.kineto_events import EventColumns
+from steplens.readers.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.checks import unmatched_flows
 from steplens.trace.health import HealthLog
 from steplens.trace.lookup import first_rows
@@ -62,7 +63,7 @@ def _operators(frame: pl.DataFrame) -> pl.DataFrame:
         backward |= pl.col("forward_tid").fill_null(0) > 0
     scope = pl.when("annotation").then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
     frame = frame.with_columns(scope=scope.cast(pl.UInt8)).drop("annotation")
-    for column, convert in (("input_shapes", shapes_text), ("input_types", types_text), ("stack", _stack_text)):
+    for column, convert in (("input_shapes", shapes_text), ("input_types", types_text), ("arguments", _text), ("stack", _text)):
         if column in frame.columns:
             frame = frame.with_columns(_convert_unique(frame[column], convert))
     return frame
@@ -116,18 +117,19 @@ def _decode(raw: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _stack_text(raw: str) -> str | None:
+def _text(raw: str) -> str | None:
     return raw or None
 
 
 def _memory(frame: pl.DataFrame) -> pl.DataFrame:
     device_type = pl.col("device_type").replace_strict(_DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
-    return frame.with_columns(
+    told = frame.with_columns(
         device_type.alias("device_type"),
         pl.col("device").cast(pl.Int32, strict=False),
         pl.lit(0, dtype=pl.Int64).alias("stream"),
         pl.lit("PTA", dtype=NAME).alias("component"),
     )
+    return with_mapped_memory(told)
 
 
 def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthLog) -> pl.DataFrame:

@@ -41,11 +41,6 @@ def detect(path: Path) -> bool:
     return path.is_dir() and bool(find_logs(path).slices)
 
 
-def devices(path: Path) -> list[int]:
-    """Numbers of the devices whose logs a folder holds."""
-    return find_logs(path).devices
-
-
 def sources(path: Path, device: int | None = None) -> list[Path]:
     """The files that decide what is read of a device (of all devices when None)."""
     logs = find_logs(path)

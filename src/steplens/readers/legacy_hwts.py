@@ -156,26 +156,3 @@ def executions(records: pl.DataFrame, tasks: pl.DataFrame, health: HealthLog) ->
     return pairs.filter(pl.col("tick_next") >= pl.col("tick")).select(
         "name", "key", "stream", start_ns=pl.col("tick") * TICK_NS, end_ns=pl.col("tick_next") * TICK_NS
     )
-
-
-def operator_means(runs: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """Mean time of every operator, in the order of the tasks: the sum of all of its executions per run of its first task.
-
-    Args:
-        runs: of ``executions``.
-        tasks: key and name of every task.
-
-    Returns:
-        name, stream, mean_ms.
-    """
-    first = tasks.unique("name", keep="first", maintain_order=True).select("name", first="key", order=pl.int_range(pl.len()))
-    joined = runs.join(first, on="name", how="inner")
-    sums = joined.group_by("name").agg(
-        total=(pl.col("end_ns") - pl.col("start_ns")).sum(),
-        count=(pl.col("key") == pl.col("first")).sum(),
-        stream=pl.col("stream").first(),
-        order=pl.col("order").first(),
-    )
-    # an operator whose first task never ran is divided by nothing; then each of its runs counts
-    count = pl.when(pl.col("count") > 0).then("count").otherwise(1)
-    return sums.sort("order").select("name", "stream", mean_ms=pl.col("total") / count / 1e6)

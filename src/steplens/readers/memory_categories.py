@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
+from steplens.trace.trace import Trace
 
 FILE = "memory_categories.json"
 
@@ -31,6 +32,13 @@ class _Columns(msgspec.Struct):
 def file_of(run_directory: Path) -> Path:
     """Where a run directory has the file."""
     return run_directory / rundir.RAW_DIRECTORY / FILE
+
+
+def of_trace(trace: Trace) -> pl.DataFrame | None:
+    """The events of the run directory that a trace lies in; as ``read``."""
+    source = trace.source
+    # the source of a recorded trace is the raw file, that of others a folder
+    return read(source.parent.parent if source.parent.name == rundir.RAW_DIRECTORY else source)
 
 
 def read(run_directory: Path) -> pl.DataFrame | None:

@@ -1,4 +1,4 @@
-"""Reads what MindSpore computed about communication: ``hccl_raw``, ``ascend_cluster_analyse`` and ``parallel_strategy``."""
+"""Reads what MindSpore computed about communication: ``hccl_raw`` and ``ascend_cluster_analyse``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.ascend_csv_file import read_table, required
-from steplens.readers.minddata_cpu import json_object
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
-    COMMUNICATION_VOLUME,
     INFO,
     STEP_DEVICE_TIMES,
     WARNING,
@@ -176,23 +174,3 @@ def stage_first_rank(rank: int, stages: int, ranks: int) -> int:
     """First rank of the pipeline stage of a rank; ranks are dealt to stages in order."""
     per_stage = ranks // stages if stages > 0 else 0
     return rank // per_stage * per_stage if per_stage > 0 else 0
-
-
-def read_strategy(path: Path, health: HealthLog) -> dict[str, Any]:
-    """What ``parallel_strategy_<rank>.json`` says of the job: parallel_type, stage and stage_devices (rank lists by stage)."""
-    config = json_object(path, health).get("config")
-    config = config if isinstance(config, dict) else {}
-    devices: dict[str, list[int]] = {}
-    stages = config.get("stageDevices")
-    for number, stage in enumerate(stages if isinstance(stages, list) else []):
-        dims = stage.get("dim") if isinstance(stage, dict) else None
-        sizes = [str(dim.get("size", "")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
-        devices[str(number)] = [int(size) for size in sizes if size.isdigit() and len(size) < 10]
-    found: dict[str, Any] = {"stage_devices": devices} if devices else {}
-    if isinstance(config.get("parallelType"), str):
-        found["parallel_type"] = config["parallelType"]
-    if type(config.get("stageId")) is int:
-        found["stage"] = config["stageId"]
-    if not found:
-        health.add("damaged_side_file", WARNING, 1, f"{path.name} names no parallel strategy", COMMUNICATION_VOLUME)
-    return found

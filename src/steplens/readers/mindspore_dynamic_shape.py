@@ -57,13 +57,6 @@ def read(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(runs, schema=RUNS, orient="row"), pl.DataFrame(sums, schema=SUMS, orient="row")
 
 
-def series(sums: pl.DataFrame, level: str, type_: str, steps: int) -> list[float]:
-    """Average times of a type (of a kernel) per step from 1, us; 0 for a step without it."""
-    mine = sums.filter((pl.col("level") == level) & (pl.col("type") == type_))
-    found: dict[int, float] = dict(mine.select("step", "average_us").iter_rows())
-    return [found.get(step, 0.0) for step in range(1, steps + 1)]
-
-
 def _step(text: Any) -> int | None:
     return int(text) if isinstance(text, str) and text.isdigit() and len(text) < 10 else None
 

@@ -17,8 +17,11 @@ from steplens.readers import (
     mindspore_cluster,
     mindspore_cpu,
     mindspore_dynamic_shape,
+    mindspore_host,
     mindspore_kernels,
+    mindspore_memory,
     mindspore_steps,
+    mindspore_strategy,
     mindspore_tables,
     mindspore_timeline,
     mindspore_windows,
@@ -26,7 +29,7 @@ from steplens.readers import (
 from steplens.readers.ascend_csv_file import read_table
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_device import source_rows, step_tables
-from steplens.readers.mindspore_folder import MindSporeFolder, open_folder
+from steplens.readers.mindspore_folder import HOST_INFO, MindSporeFolder, open_folder
 from steplens.readers.run_directory import read_json
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
@@ -54,7 +57,6 @@ _KEPT = {
     "cpu_details": "cpu_op_detail_info",
     "cpu_types": "cpu_op_type_info",
     "dataset": "dataset",
-    "host_info": "host_info",
 }
 #: raw times of a GPU whose unit no header tells; the timeline has the same events
 _UNREAD = ("gpu_operators", "gpu_activity", "gpu_steps")
@@ -65,23 +67,19 @@ def detect(path: Path) -> bool:
     return path.is_dir() and bool(open_folder(path).ranks)
 
 
-def ranks(path: Path) -> list[int]:
-    """The ranks whose files a directory holds."""
-    return open_folder(path).ranks
-
-
 def sources(path: Path, rank: int | None = None) -> list[Path]:
     """The files that decide what is read of a rank (of all ranks when None)."""
     return open_folder(path).of_rank(rank)
 
 
-def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | None = None) -> Trace:
+def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | None = None, host: bool = True) -> Trace:
     """The trace of one rank.
 
     Args:
         path: the directory.
         rank: may be left out where there is only one.
         clock_offset_ns: Unix time minus the steady clock of the host, for the data pipeline, where something tells it.
+        host: whether what the host did is laid beside the times of this folder.
 
     Raises:
         InputError: there are no files, or of several ranks and none is named, or nothing in them can be read.
@@ -95,7 +93,7 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
         raise InputError(path, what, "Name one of its ranks" if found else "Give a profiler directory")
     health = HealthLog()
     reader = _Reader(folder, rank, health)
-    tables = reader.tables(clock_offset_ns)
+    tables = reader.tables(clock_offset_ns, host=host)
     if not set(tables) - {"meta"} and "parallel_strategy" not in tables["meta"]["key"]:
         problem = f"holds results of rank {rank} in which nothing can be read"
         raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
@@ -112,20 +110,24 @@ class _Reader:
         self._kept: list[pl.DataFrame] = []
         self._tables: dict[str, pl.DataFrame] = {}
         self._info = self._profiler_info()
+        self._strategy: dict[str, Any] | None = None
 
-    def tables(self, clock_offset_ns: int | None) -> dict[str, pl.DataFrame]:
+    def tables(self, clock_offset_ns: int | None, *, host: bool) -> dict[str, pl.DataFrame]:
         """All raw tables of the rank that have rows."""
         self._steps()
         self._device_tasks()
         self._cpu()
         self._operators()
         self._communication()
+        self._parallel_strategy()
         self._dynamic_shapes()
         if self._rank in self._folder.data_ranks:
             for name, frame in minddata.tables(
                 self._folder.path, self._rank, self._health, clock_offset_ns=clock_offset_ns
             ).items():
                 self._add(name, frame)
+        if host:
+            self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())
         self._add("meta", meta_frame(self._meta()))
         found = {name: frame for name, frame in self._tables.items() if frame.height}
@@ -160,9 +162,9 @@ class _Reader:
             values["world_size"] = values["rank_size"]
         if (points := self._file("step_points")) is not None:
             values.update(mindspore_steps.read_point_names(points, self._health))
-        if (strategy := self._file("strategy")) is not None:
-            values["parallel_strategy"] = mindspore_cluster.read_strategy(strategy, self._health)
-            values.setdefault("parallel_mode", values["parallel_strategy"].get("parallel_type"))
+        if self._strategy is not None:
+            values["parallel_strategy"] = self._strategy
+            values.setdefault("parallel_mode", self._strategy.get("parallel_type"))
         return values
 
     def _steps(self) -> None:
@@ -235,6 +237,7 @@ class _Reader:
                 self._add(name, frame)
         if self._info.get("writer") == "steplens":
             recorded: dict[str, list[pl.DataFrame]] = {}
+            mindspore_windows.add_findings(self._info, self._health)
             mindspore_windows.add_loop(self._info, self._rank, recorded, self._health)
             for name, frames in recorded.items():
                 self._add(name, pl.concat(frames))
@@ -268,6 +271,9 @@ class _Reader:
             self._health.add("unread_files", severity, len(unread), message, OPERATOR_TIMES)
         if (path := self._file("operator_memory")) is not None:
             self._add("allocations", mindspore_tables.operator_memory(path, self._health))
+        if (path := self._file("memory_plan")) is not None:
+            for name, frame in mindspore_memory.read_plan(path, self._health).items():
+                self._keep(name, frame)
 
     def _communication(self) -> None:
         if (path := self._file("cluster")) is not None:
@@ -284,6 +290,11 @@ class _Reader:
         for name, frame in found.items():
             self._add(name, frame)
 
+    def _parallel_strategy(self) -> None:
+        if (path := self._file("strategy")) is not None:
+            self._strategy, operators = mindspore_strategy.read_strategy(path, self._health)
+            self._keep(mindspore_strategy.TABLE, operators)
+
     def _parallel(self) -> tuple[int | None, int | None]:
         """Number of stages and of ranks, from the name of the cluster file, else from profiler_info."""
         if self._rank in self._folder.parallel:
@@ -298,6 +309,14 @@ class _Reader:
         runs, sums = mindspore_dynamic_shape.read(path, self._health)
         self._keep("dynamic_shape_runs", runs)
         self._keep("dynamic_shape_types", sums)
+
+    def _host(self) -> None:
+        if (path := self._file(HOST_INFO)) is None:
+            return
+        records = mindspore_host.read(path, self._health)
+        self._keep(HOST_INFO, records.rows)
+        for name, frame in mindspore_host.beside(records.tables(), self._tables, path.name, self._health).items():
+            self._add(name, frame)
 
     def _report_clock(self, tables: dict[str, pl.DataFrame]) -> None:
         """Say so where the times of the device are those of its own clock."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens.readers import minddata
+from steplens.readers import minddata, mindspore_host
 
 _NUMBER = r"(?P<rank>\d{1,9})"
 _FAMILIES = {
@@ -31,6 +31,7 @@ _FAMILIES = {
     "strategy": rf"parallel_strategy_{_NUMBER}\.json",
     "dynamic_shape": rf"dynamic_shape_info_{_NUMBER}\.json",
     "operator_memory": rf"operator_memory_{_NUMBER}\.csv",
+    "memory_plan": rf"memory_usage_{_NUMBER}\.pb",
     "ascend_timeline": rf"ascend_timeline_display_{_NUMBER}\.json",
     "gpu_timeline": rf"gpu_timeline_display_{_NUMBER}\.json",
     "cpu_timeline": rf"cpu_timeline_display_{_NUMBER}\.json",
@@ -53,8 +54,8 @@ _NAMES = {family: re.compile(f"^{pattern}$") for family, pattern in _FAMILIES.it
 
 #: files that other tools write under such names, or that say nothing without others
 _WEAK = {"profiler_info", "gpu_start", "step_points", "dataset", "host_info"}
-#: folder of some files of r2.2
-_HOST_INFO = "host_info"
+#: the records of the host, and the folder of r2.2 that they lie in
+HOST_INFO = "host_info"
 
 _ENTRY_LIMIT = 200_000
 
@@ -69,6 +70,7 @@ class MindSporeFolder:
         whole: family -> file of all ranks.
         data_ranks: ranks with files of a data pipeline.
         parallel: rank -> mode, stages and number of ranks, from the names of the cluster files.
+        host_ranks: ranks with records of the host that have MindSpore's titles.
     """
 
     path: Path
@@ -76,10 +78,16 @@ class MindSporeFolder:
     whole: Mapping[str, Path] = field(default_factory=dict)
     data_ranks: tuple[int, ...] = ()
     parallel: Mapping[int, tuple[str, int, int]] = field(default_factory=dict)
+    host_ranks: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> list[int]:
         """Every rank with a file of its own."""
+        return sorted({*self.result_ranks, *self.host_ranks})
+
+    @property
+    def result_ranks(self) -> list[int]:
+        """The ranks with more than records of the host."""
         return sorted({rank for family, rank in self.files if family not in _WEAK} | set(self.data_ranks))
 
     def file(self, family: str, rank: int) -> Path | None:
@@ -95,7 +103,7 @@ class MindSporeFolder:
 
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
-    entries = [*_children(path), *_children(path / _HOST_INFO)]
+    entries = [*_children(path), *_children(path / HOST_INFO)]
     files: dict[tuple[str, int], Path] = {}
     whole: dict[str, Path] = {}
     parallel: dict[int, tuple[str, int, int]] = {}
@@ -111,7 +119,8 @@ def open_folder(path: Path) -> MindSporeFolder:
             files[family, rank] = entry
             if family == "cluster":
                 parallel[rank] = (name["mode"], int(name["stages"]), int(name["size"]))
-    return MindSporeFolder(path, files, whole, tuple(minddata.ranks(path)), parallel)
+    hosts = tuple(rank for (family, rank), file in files.items() if family == HOST_INFO and mindspore_host.is_host_file(file))
+    return MindSporeFolder(path, files, whole, tuple(minddata.ranks(path)), parallel, hosts)
 
 
 def _children(path: Path) -> list[Path]:

@@ -22,6 +22,7 @@ from steplens.readers.json_events import JsonEventFile
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_device import step_tables
 from steplens.readers.minddata_cpu import json_object
+from steplens.readers.prof_directory import device_info, open_prof
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
@@ -121,6 +122,8 @@ def read_trace(path: Path) -> Trace:
     for key, source in (("hostname", "hostname"), ("pid", "pid"), ("chip", "platform_version")):
         if isinstance(info.get(source), (str, int)):
             meta[key] = int(info[source]) if key == "pid" and str(info[source]).isdigit() else info[source]
+    if cores := device_info([open_prof(path)]):
+        meta["device_info"] = cores
     meta["model_ids"] = sorted({int(name[3]) for name in map(_match, _children(folder / "timeline")) if name})
     meta["monotonic_offset_ns"] = offset_ns if known else None
     tables["meta"] = meta_frame(meta)
@@ -161,7 +164,9 @@ def _offset(folder: Path, device: int, health: HealthLog) -> tuple[int, bool]:
     start = json_object(path, health) if path.is_file() else {}
     begin, monotonic = (str(start.get(key, "")) for key in ("collectionTimeBegin", "clockMonotonicRaw"))
     if begin.isdigit() and monotonic.isdigit() and len(begin) < 17 and len(monotonic) < 19:
-        return int(begin) * 1000 - int(monotonic), True
+        offset_ns = int(begin) * 1000 - int(monotonic)
+        if abs(offset_ns) < _LATEST_NS:
+            return offset_ns, True
     message = f"{path.name} does not say when recording began; times are those of the host's monotonic clock"
     health.add("unknown_clock", WARNING, 1, message, RANK_COMPARISON)
     return 0, False
@@ -230,7 +235,8 @@ def _ns(value: Any, offset_ns: int = 0) -> int | None:
         number = Decimal(value)
         if not number.is_finite() or abs(number) * 1000 >= _LATEST_NS:
             return None
-        return round(number * 1000) + offset_ns
+        time_ns = round(number * 1000) + offset_ns
+        return time_ns if abs(time_ns) < _LATEST_NS else None
     except (InvalidOperation, ValueError, OverflowError):
         return None
 

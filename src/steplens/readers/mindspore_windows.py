@@ -33,7 +33,7 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER
+from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
 RAW_DIRECTORY = "FRAMEWORK"
@@ -42,6 +42,17 @@ PIPELINE_FILE = "pipeline.json"
 _WINDOW = re.compile(r"^window_(\d{1,9})_(\d{1,9})$")
 _PIPELINE = re.compile(r"^pipeline_(\d{1,9})_(\d{1,9})$")
 _LATEST_NS = 1 << 62
+#: ids of processes and threads lie below
+_IDENTIFIERS = 1 << 32
+#: findings that only the windows show
+_OF_RECORDING = (
+    "missing_data_pipeline",
+    "window_lost",
+    "missing_file",
+    "damaged_records",
+    "damaged_side_file",
+    "renumbered_steps",
+)
 #: of window.json, what becomes of it in ``meta``
 _META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "config", "world_size", "user_metadata")
 
@@ -89,6 +100,8 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
         raise InputError(path, f"holds windows of rank {rank} in which nothing can be read", reasons)
     if "steps" in tables:
         tables["steps"] = _steps(tables["steps"], health)
+        ranges = step_ranges(tables["steps"])
+        tables["ops"] = pl.concat([tables["ops"], ranges], how="diagonal_relaxed") if "ops" in tables else ranges
     if step_list is not None:
         tables = _only(tables, step_list, path)
     tables["meta"] = meta_frame(meta)
@@ -100,15 +113,12 @@ def _read_window(
 ) -> tuple[int, int] | None:
     """Add the tables of one window; gives the time it was open."""
     state = read_json(folder / WINDOW_FILE, health) if (folder / WINDOW_FILE).is_file() else {}
-    for finding in state.get("health", []) if isinstance(state.get("health"), list) else []:
-        if isinstance(finding, dict):
-            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
-            health.add(text["check"], text["severity"], _count(finding.get("count")), text["message"], text["unsafe"])
+    add_findings(state, health)
     if state.get("state") == "recording":
         message = f"the window {folder.name} was still open when its process ended (pid {state.get('pid')}), so its data is lost"
         health.add("window_lost", ERROR, 1, message, EVERYTHING)
     meta.update({key: state[key] for key in _META if key in state})
-    pid = state["pid"] if type(state.get("pid")) is int else rank
+    pid = _identifier(state, "pid", rank)
     span = _span(state)
     launches = folder / f"cpu_op_execute_timestamp_{rank}.txt"
     found: dict[str, pl.DataFrame] = {}
@@ -134,7 +144,8 @@ def _read_window(
     for table, name in (("cpu_op_type_info", "cpu_op_type_info"), ("cpu_op_detail_info", "cpu_op_detail_info")):
         file = folder / f"{name}_{rank}.csv"
         if file.is_file() and not state:
-            frame = pl.read_csv(file, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
+            with file.open("rb") as handle:
+                frame = pl.read_csv(handle, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
             parts.setdefault("source_tables", []).append(source_rows(table, frame))
     _add_steps(state, pid, found.get("kernels", pl.DataFrame()), parts, health)
     _add_waits(state, pid, parts, health)
@@ -178,7 +189,7 @@ def _add_steps(
         health.add("damaged_side_file", WARNING, lost, f"steps in {WINDOW_FILE} are damaged", STEP_TIMES)
     if rows:
         frame = pl.DataFrame(rows, schema={"id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
-        tid = state["tid"] if type(state.get("tid")) is int else 0
+        tid = _identifier(state, "tid", 0)
         parts.setdefault("steps", []).append(frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64)))
 
 
@@ -189,7 +200,7 @@ def _add_waits(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFra
         health.add("damaged_side_file", WARNING, lost, f"waits for data in {WINDOW_FILE} are damaged", STEP_PHASES)
     if not rows:
         return
-    tid = state["tid"] if type(state.get("tid")) is int else 0
+    tid = _identifier(state, "tid", 0)
     frame = pl.DataFrame(rows, schema={"batch": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
     parts.setdefault("ops", []).append(
         frame.select(
@@ -212,6 +223,32 @@ def _steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
         health.add("renumbered_steps", WARNING, ordered.height - unique.height, message, STEP_TIMES)
         return ordered.with_columns(id=pl.int_range(1, pl.len() + 1))
     return ordered
+
+
+def recorded_findings(trace: Trace) -> list[dict[str, Any]]:
+    """What the health of a trace says of the recording itself, which its results do not show once the windows are gone."""
+    found = trace.required("health").filter(pl.col("check").cast(pl.String).is_in(_OF_RECORDING)).collect()
+    return found.to_dicts()
+
+
+def add_findings(state: dict[str, Any], health: HealthLog) -> None:
+    """Add the findings that were written down while recording, or by the analysis of its windows."""
+    for finding in state.get("health", []) if isinstance(state.get("health"), list) else []:
+        if isinstance(finding, dict):
+            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
+            health.add(text["check"], text["severity"], _count(finding.get("count")), text["message"], text["unsafe"])
+
+
+def step_ranges(steps: pl.DataFrame) -> pl.DataFrame:
+    """Steps as the calls ``ProfilerStep#<id>`` that every other source has for them, and by which timelines tell them."""
+    return steps.select(
+        "start_ns",
+        "end_ns",
+        "pid",
+        "tid",
+        name=pl.format(STEP_PREFIX + "{}", "id"),
+        scope=pl.lit(SCOPE_USER, pl.UInt8),
+    )
 
 
 def add_loop(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
@@ -251,6 +288,12 @@ def _only(tables: dict[str, pl.DataFrame], step_list: Sequence[int], path: Path)
         if name in cut:
             cut[name] = cut[name].filter(pl.col(column).is_between(begin, end, closed="left") | pl.col(column).is_null())
     return {**cut, "steps": steps}
+
+
+def _identifier(state: dict[str, Any], key: str, otherwise: int) -> int:
+    """The id of a process or thread, where it can be one."""
+    value = state.get(key)
+    return value if type(value) is int and 0 <= value < _IDENTIFIERS else otherwise
 
 
 def _rows(value: Any, width: int) -> tuple[list[list[int]], int]:

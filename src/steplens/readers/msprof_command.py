@@ -196,6 +196,8 @@ def _log(run_directory: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     rundir.make_directory(folder)
     path = folder / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_{COMMAND}.log"
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, rundir.FILE_MODE), "wb", buffering=0) as log:
+        # whatever umask this process has
+        os.fchmod(log.fileno(), rundir.FILE_MODE)
         log.write(f"exporting below {run_directory.absolute()}\n".encode())
         yield path, log
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -291,6 +291,27 @@ def host_values(prof: ProfDirectory | None) -> dict[str, Any]:
     if isinstance(platform, str | int):
         values["chip"] = _CHIPS.get(str(platform), str(platform))
     return values
+
+
+#: what ``info.json`` of a device tells of its cores
+_CORES = ("id", "ai_core_num", "aiv_num", "aic_frequency", "aiv_frequency")
+
+
+def device_info(profs: Sequence[ProfDirectory]) -> list[dict[str, int]]:
+    """``device_info`` of ``meta``: per device its cores and rated clocks (MHz), from ``device_<n>/info.json[.<n>]``.
+
+    A result of another analysis does not hold them, so that its reader looks for the directories beside it.
+    """
+    found: dict[int, dict[str, int]] = {}
+    for prof in profs:
+        for number in prof.devices:
+            folder = prof.path / f"device_{number}"
+            info = _side_file(folder / f"info.json.{number}") or _side_file(folder / "info.json")
+            listed = info.get("DeviceInfo")
+            for entry in listed if isinstance(listed, list) else ():
+                values = {key: _integer(entry.get(key)) for key in _CORES} if isinstance(entry, dict) else {}
+                found.setdefault(number, {key: value for key, value in values.items() if value is not None})
+    return [found[number] for number in sorted(found)]
 
 
 def _side_file(path: Path) -> dict[str, Any]:

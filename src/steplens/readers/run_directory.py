@@ -12,6 +12,7 @@ from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers import host_events, kineto
 from steplens.trace.health import GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
+from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
 
 _SIDE_FILE_LIMIT = 64 << 20
@@ -137,7 +138,7 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
             "profiler_info.json is missing, so the options of the run are unknown",
             RUN_OPTIONS,
         )
-    for key in ("config", "torch_version", "steplens_version", "start_info", "end_info"):
+    for key in ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "allocator"):
         if key in info:
             values[key] = info[key]
     rank = info.get("rank_id", state.get("rank"))
@@ -145,6 +146,9 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
         values["rank"] = rank
     if isinstance(state.get("pid"), int):
         values["pid"] = state["pid"]
+    values.pop(WHOLE_STEPS, None)
+    if state.get("whole_steps") is True:
+        values[WHOLE_STEPS] = True
     # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
     values.pop("base_time_ns", None)
     return kineto.meta_frame(values)
