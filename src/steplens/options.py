@@ -336,6 +336,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("mstx_domain_exclude", EXPERIMENTAL, "strings", None, "Not these mstx domains.", _domains),
     Option("sys_io", EXPERIMENTAL, "bool", False, "Collect network card traffic.", _boolean, needs_npu=True),
     Option("sys_interconnection", EXPERIMENTAL, "bool", False, "Collect HCCS and PCIe traffic.", _boolean, needs_npu=True),
+    Option("data_loader", EXPERIMENTAL, "bool", True, "Record the stages of every DataLoader.", _boolean),
     Option("directory", BLACK_BOX, "str", "black_box", "Folder for what is written.", _folder, cli=False),
     Option("keep_steps", BLACK_BOX, "int", 8, "Steps before an event that are written with it, at least.", _count, cli=False),
     Option("record_operators", BLACK_BOX, "bool", True, "Keep their operators too.", _boolean, cli=False),

@@ -6,6 +6,7 @@ A run directory is what one recorded window of one process leaves on disk. Its l
         KINETO/trace.json           raw result, saved by Kineto's C++ writer
         KINETO/host_events.json     what Kineto does not see: garbage collections, collection health
         KINETO/marks.bin, .json     marks and ranges of the user: rows of numbers, and their texts
+        KINETO/loaders.bin, .json   batches of data loaders: rows of numbers, and what loaders and workers there were
         KINETO/host_samples.json    samples of the host: processors, memory, disk, network
         KINETO/system_calls.txt     calls to the operating system, as strace writes them
         KINETO/state.json           "recording" while the window is open, "collected" once raw data is safe
@@ -19,6 +20,7 @@ A run directory is what one recorded window of one process leaves on disk. Its l
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -28,8 +30,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from steplens import partial
+
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640
+_DEVICES = Path("/dev")
 
 RUN_SUFFIX = "_ascend_pt"
 RAW_DIRECTORY = "KINETO"
@@ -37,6 +42,8 @@ RAW_TRACE = "trace.json"
 HOST_EVENTS = "host_events.json"
 MARKS = "marks.bin"
 MARK_TEXTS = "marks.json"
+LOADER_ROWS = "loaders.bin"
+LOADERS = "loaders.json"
 HOST_SAMPLES = "host_samples.json"
 SYSTEM_CALLS = "system_calls.txt"
 STATE_FILE = "state.json"
@@ -51,19 +58,27 @@ INFO_PREFIX = "profiler_info"
 STATE_RECORDING = "recording"
 STATE_COLLECTED = "collected"
 
-_WORKER_NAME_LIMIT = 225
+#: Bytes of a worker's name: a folder's has 255, and process id, time, suffix and the underscores between need the rest.
+WORKER_BYTES = 255 - len("_4194304_20260101000000000") - len(RUN_SUFFIX)
+
+
+def worker_part(worker_name: str) -> str:
+    """What of a worker's name begins the name of a run directory: as much as there is room for, without what no name holds."""
+    possible = worker_name.replace(os.sep, "_").replace("\0", "_").encode(errors="replace")
+    # a character that is cut in two is left out
+    return possible[:WORKER_BYTES].decode(errors="ignore")
 
 
 def run_directory_name(worker_name: str | None = None, *, now_ns: int | None = None) -> str:
     """Name of a new run directory: ``<worker or hostname>_<pid>_<YYYYmmddHHMMSSmmm>_ascend_pt``.
 
     Args:
-        worker_name: replaces the host name; cut to 225 characters.
+        worker_name: replaces the host name, as far as there is room for it.
         now_ns: Unix time in ns, for tests; local time is used for the text.
     """
     now = time.time_ns() if now_ns is None else now_ns
     stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000_000))
-    worker = (worker_name or socket.gethostname())[:_WORKER_NAME_LIMIT].replace(os.sep, "_")
+    worker = worker_part(worker_name or socket.gethostname())
     return f"{worker}_{os.getpid()}_{stamp}{now // 1_000_000 % 1000:03d}{RUN_SUFFIX}"
 
 
@@ -99,9 +114,16 @@ def create_run_directory(parent: Path, worker_name: str | None = None) -> Path:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; on success fsync it, set mode 0640 and rename it to ``path``.
 
-    On any exception the temporary file is removed and ``path`` stays as it was.
+    On any exception the temporary file is removed and ``path`` stays as it was; where the process is killed, the next one that
+    writes to this folder removes it.
+
+    Raises:
+        OSError: ``path`` is a device, a pipe or a socket, or a link of ``/dev`` such as ``/dev/stdout``: a file would take its
+            place, for root even that of ``/dev/null``.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    if (path.exists() and not path.is_file() and not path.is_dir()) or (path.is_symlink() and path.absolute().parent == _DEVICES):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
+    temporary = partial.beside(path)
     try:
         yield temporary
         with temporary.open("rb") as handle:

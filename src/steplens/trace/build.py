@@ -46,6 +46,9 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
     steps = find_steps(tables, health)
     if steps is not None:
         tables["steps"] = steps
+    if "pipeline_tasks" in tables:
+        got = tables["pipeline_tasks"]["next_end_ns"].fill_null(-1).to_numpy()
+        tables["pipeline_tasks"] = tables["pipeline_tasks"].with_columns(step=step_of(got, steps))
     linked = _link_ops(tables, steps, health) if "ops" in tables else None
     _link_device(tables, steps, linked, health)
     if linked is not None:

@@ -7,6 +7,7 @@ does not matter.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -246,11 +247,49 @@ _NAMESPACE = re.compile(
 _BACKWARD = re.compile(r"(Backward\d*|_backward)$")
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern or r"(?!)", re.IGNORECASE)
+#: pairs of category and pattern: for names of kernels, for operators, and for operators that decide before the kernel
+_KERNELS = [(rule.category, rule.kernel) for rule in TABLE if rule.kernel]
+_OPERATORS = [(rule.category, rule.operator) for rule in TABLE if rule.operator]
+_OWNERS = [(rule.category, rule.operator) for rule in TABLE if rule.operator and rule.owns]
+
+_Matcher = Callable[[str], str | None]
 
 
-_COMPILED = [(rule, _compiled(rule.kernel), _compiled(rule.operator)) for rule in TABLE]
+def _matcher(patterns: list[tuple[str, str]]) -> _Matcher:
+    """Category of the first pattern that is found in a text; None where none is, and for an empty text."""
+    compiled = [(category, re.compile(pattern, re.IGNORECASE)) for category, pattern in patterns]
+
+    @lru_cache(maxsize=1 << 14)
+    def match(text: str) -> str | None:
+        return next((category for category, pattern in compiled if pattern.search(text)), None) if text else None
+
+    return match
+
+
+def _matcher_of(texts: set[str], patterns: list[tuple[str, str]]) -> _Matcher:
+    """The same for texts that are known, all at once: networks may name every operator differently."""
+    # the end of a line is not the end of a text for both kinds of patterns
+    left = pl.Series(sorted(text for text in texts if text and "\n" not in text), dtype=pl.String)
+    rest = _matcher(patterns)
+    if len(left) < _MANY:
+        return rest
+    found: dict[str, str | None] = {}
+    for category, pattern in patterns:
+        hits = left.filter(left.str.contains(f"(?i){_NEGATIVE.sub('', pattern)}"))
+        if _NEGATIVE.search(pattern):
+            exact = re.compile(pattern, re.IGNORECASE)
+            hits = pl.Series([text for text in hits if exact.search(text)], dtype=pl.String)
+        found |= dict.fromkeys(hits, category)
+        left = left.filter(~left.is_in(hits.implode()))
+    found |= dict.fromkeys(left)
+    return lambda text: found[text] if text in found else rest(text)
+
+
+_by_kernel, _by_operator, _by_owner = _matcher(_KERNELS), _matcher(_OPERATORS), _matcher(_OWNERS)
+#: from so many texts on looking at all at once is quicker
+_MANY = 500
+#: what the quick patterns cannot say: that something must not come before or behind; without it they match more
+_NEGATIVE = re.compile(r"\(\?<?!(?:[^()]|\([^()]*\))*\)")
 #: a name of this form is one of an operator: kernels have arguments
 _OPERATOR_NAME = re.compile(r"^(\w+:{1,2})+\w+$")
 
@@ -275,7 +314,11 @@ def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
         operator = ops["name"].gather(kernels.select(known).to_series()).alias("operator")
     keys = keys.with_columns(operator)
     distinct = keys.unique()
-    categories = [category_of(*row) for row in distinct.cast(pl.String).iter_rows()]
+    rows = [_cut(name, type_, kind, launcher) for name, type_, kind, launcher in distinct.cast(pl.String).iter_rows()]
+    kernel = _matcher_of({name for name, *_ in rows}, _KERNELS)
+    operators = {text for name, type_, _, launcher in rows for text in (_bare(name), type_, launcher)}
+    matchers = kernel, _matcher_of(operators, _OPERATORS), _matcher_of({row[3] for row in rows}, _OWNERS)
+    categories = [_category(*row, *matchers) for row in rows]
     distinct = distinct.with_columns(category=pl.Series(categories, dtype=NAME))
     joined = keys.join(distinct, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
     return joined["category"]
@@ -284,33 +327,31 @@ def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
 @lru_cache(maxsize=1 << 14)
 def category_of(name: str | None, type_: str | None = None, kind: str | None = None, operator: str | None = None) -> str:
     """Category of a task by its name, the source's type of it, its kind, and the name of the operator that launched it."""
-    name, type_, operator = (name or "")[:_LONGEST], _bare(type_), _bare(operator)
+    return _category(*_cut(name, type_, kind, operator), _by_kernel, _by_operator, _by_owner)
+
+
+def _cut(name: str | None, type_: str | None, kind: str | None, operator: str | None) -> tuple[str, str, str | None, str]:
+    return (name or "")[:_LONGEST], _bare(type_), kind, _bare(operator)
+
+
+def _category(
+    name: str, type_: str, kind: str | None, operator: str, by_kernel: _Matcher, by_operator: _Matcher, by_owner: _Matcher
+) -> str:
     if kind == KIND_COMMUNICATION:
         return COMMUNICATION
     if kind == KIND_COPY:
         return MEMSET if name.lower().startswith("memset") or type_.lower().startswith(("memset", "gpu_memset")) else COPY
-    for rule, _, of_operator in _COMPILED:
-        if rule.owns and operator and of_operator.search(operator):
-            return rule.category
-    found = _by_operator(type_) or (_by_operator(_bare(name)) if _OPERATOR_NAME.match(name) else None)
-    if found:
-        return found
-    for rule, of_kernel, _ in _COMPILED:
-        if of_kernel.search(name):
-            return rule.category
-    found = _by_operator(operator) or _by_operator(_bare(name))
+    found = (
+        by_owner(operator)
+        or by_operator(type_)
+        or (by_operator(_bare(name)) if _OPERATOR_NAME.match(name) else None)
+        or by_kernel(name)
+        or by_operator(operator)
+        or by_operator(_bare(name))
+    )
     if found:
         return found
     return SYNCHRONIZATION if kind == KIND_OTHER and re.search(r"(?i)event|notify|wait|sync", name) else OTHER
-
-
-def _by_operator(operator: str) -> str | None:
-    """Category of what an operator (without its namespace) or operator type does."""
-    if operator:
-        for rule, _, of_operator in _COMPILED:
-            if of_operator.search(operator):
-                return rule.category
-    return None
 
 
 def _bare(operator: str | None) -> str:

@@ -117,7 +117,7 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
         group=pl.lit(group, dtype=NAME),
         ranks=pl.lit(ranks, dtype=pl.Int32),
         elements="elements",
-        bytes=pl.col("elements") * pl.col("dtype").replace_strict(_TYPE_BYTES, default=None, return_dtype=pl.Int64),
+        bytes=pl.col("elements") * pl.col("dtype").replace_strict(TYPE_BYTES, default=None, return_dtype=pl.Int64),
         dtype=pl.col("dtype").cast(NAME),
         start_ns="start_ns",
         end_ns="end_ns",
@@ -129,7 +129,7 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
 
 
 #: element sizes by the C++ names that PyTorch records
-_TYPE_BYTES = {
+TYPE_BYTES = {
     **dict.fromkeys(("unsigned char", "signed char", "bool", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
     **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
     **dict.fromkeys(("float", "int"), 4),

@@ -8,6 +8,8 @@ from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 from steplens.trace.trace import Trace
 
 NPU = "NPU"
+#: everything that ``device_kind`` gives but the CPU
+ACCELERATORS = (CORE_CUDA, CORE_ROCM, NPU)
 
 
 def device_kind(trace: Trace) -> str:

@@ -45,6 +45,7 @@ USER_MARKS = "user marks"
 RUNTIME_CALLS = "runtime calls"
 GARBAGE_COLLECTION = "garbage collection"
 COUNTERS = "counters"
+DATA_LOADING = "data loading"
 SHORT_TIMES = "short times"
 RANK_COMPARISON = "comparison of ranks"
 RUN_OPTIONS = "options of the run"
@@ -77,6 +78,7 @@ CONCLUSIONS: dict[str, str] = {
     RUNTIME_CALLS: "api, task_queue",
     GARBAGE_COLLECTION: "gc",
     COUNTERS: "counters",
+    DATA_LOADING: "pipeline_loaders, pipeline_epochs, pipeline_tasks; analysis.loaders",
     SHORT_TIMES: "intervals and differences not much longer than the resolution of the clock",
     RANK_COMPARISON: "any comparison between ranks: stragglers, waiting for peers, imbalance",
     RUN_OPTIONS: "what was recorded and which outputs are due; meta",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -79,21 +80,196 @@ class Run:
         return self._each(lambda trace: step_times(trace, whole_trace_without_steps=whole_trace_without_steps))
 
     def idle(self) -> pl.DataFrame:
-        """Idle time of an accelerator per step and cause; see ``analysis.idle.idle_causes``."""
+        """Idle time of the device per step and cause; see ``analysis.idle.idle_causes``."""
         from steplens.analysis.idle import idle_causes
 
         return self._each(idle_causes)
 
     def operators(self, by: str = "name") -> pl.DataFrame:
         """Operator calls in groups; see ``analysis.operators.operators``. Several traces are added up."""
-        from steplens.analysis.operators import operators
+        from steplens.analysis.operators import operators, with_percentages
 
         if len(self.traces) == 1:
-            return operators(self.traces[0], by)  # type: ignore[arg-type]
-        frame = pl.concat([operators(trace, by) for trace in self.traces])  # type: ignore[arg-type]
+            return operators(self.traces[0], by)
+        frame = pl.concat([operators(trace, by) for trace in self.traces])
         sums = ["calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns"]
-        keys = [column for column in frame.columns if column not in sums]
-        return frame.group_by(keys).agg(pl.col(*sums).sum()).sort(["self_ns", *keys], descending=[True, *([False] * len(keys))])
+        keys = [name for name in frame.columns if name not in sums and not name.endswith("_percent")]
+        added = frame.group_by(keys).agg(pl.col(*sums).sum())
+        return with_percentages(added.sort(["self_ns", *keys], descending=[True, *([False] * len(keys))]))
+
+    def kernels(self, by: str = "name") -> pl.DataFrame:
+        """Device tasks by name, type, category or kind; see ``analysis.kernels.kernel_statistics``."""
+        from steplens.analysis.kernels import kernel_statistics
+
+        return self._each(lambda trace: kernel_statistics(trace, by))
+
+    def flops(self, by: str = "name") -> pl.DataFrame:
+        """Arithmetic of the operators, how fast, and how close to the device's peak; see ``analysis.flops.flops``."""
+        from steplens.analysis.flops import flops
+
+        return self._each(lambda trace: flops(trace, by))
+
+    def bound(self, by: str = "step") -> pl.DataFrame:
+        """Whether the host or the device limits each step or operator; see ``analysis.bound.bound``."""
+        from steplens.analysis.bound import bound
+
+        return self._each(lambda trace: bound(trace, by))
+
+    def storms(self) -> pl.DataFrame:
+        """Stretches of tasks that run shorter than issuing them takes; see ``analysis.storms.storms``."""
+        from steplens.analysis.storms import storms
+
+        return self._each(storms)
+
+    def shapes(self, by: str = "operator") -> pl.DataFrame:
+        """How input shapes change from step to step; see ``analysis.shapes.shapes``."""
+        from steplens.analysis.shapes import shapes
+
+        return self._each(lambda trace: shapes(trace, by))
+
+    def launches(self) -> pl.DataFrame:
+        """What launching costs the host, by runtime call; see ``analysis.queue.launch_statistics``."""
+        from steplens.analysis.queue import launch_statistics
+
+        return self._each(launch_statistics)
+
+    def queues(self) -> pl.DataFrame:
+        """How full the queue of each stream was; see ``analysis.queue.queue_summary``."""
+        from steplens.analysis.queue import queue_summary
+
+        return self._each(queue_summary)
+
+    def api_calls(self) -> pl.DataFrame:
+        """Runtime and driver calls by layer and name; see ``analysis.api.api_statistic``."""
+        from steplens.analysis.api import api_statistic
+
+        return self._each(api_statistic)
+
+    def device_time(self) -> pl.DataFrame:
+        """Idle, computing and other time of each device; see ``analysis.breakdown.temporal_breakdown``."""
+        from steplens.analysis.breakdown import temporal_breakdown
+
+        return self._each(lambda trace: temporal_breakdown(trace, per_device=True))
+
+    def device_kinds(self) -> pl.DataFrame:
+        """How long which kinds of task ran at once; see ``analysis.breakdown.kind_breakdown``."""
+        from steplens.analysis.breakdown import kind_breakdown
+
+        return self._each(kind_breakdown)
+
+    def stream_idle(self) -> pl.DataFrame:
+        """Why each stream was idle between two tasks; see ``analysis.breakdown.idle_breakdown``."""
+        from steplens.analysis.breakdown import idle_breakdown
+
+        return self._each(idle_breakdown)
+
+    def overlap(self) -> pl.DataFrame:
+        """How much of the communication happens beside computing; see ``analysis.breakdown.communication_overlap``."""
+        from steplens.analysis.breakdown import communication_overlap
+
+        return self._each(lambda trace: communication_overlap(trace, per_device=True))
+
+    def communication(self, by: str = "operation") -> pl.DataFrame:
+        """Waiting, moving data and overlap by operation, group, size, step or rank; see ``communication_operations``."""
+        from steplens.analysis.communication_operations import communication
+
+        return communication(self.traces, by)
+
+    def communication_operations(self) -> pl.DataFrame:
+        """Every communication operation of every rank; see ``analysis.communication_operations``."""
+        from steplens.analysis.communication_operations import communication_operations
+
+        return communication_operations(self.traces)
+
+    def arrivals(self) -> pl.DataFrame:
+        """When each rank came to each collective; see ``analysis.arrivals.arrivals``."""
+        from steplens.analysis.arrivals import arrivals
+
+        return arrivals(self.traces)
+
+    def waits(self) -> pl.DataFrame:
+        """Which rank waited for which, a matrix; see ``analysis.communication_pairs.waits``."""
+        from steplens.analysis.communication_pairs import waits
+
+        return waits(self.traces)
+
+    def pairs(self) -> pl.DataFrame:
+        """What each rank sent to each other one, a matrix; see ``analysis.communication_pairs.pairs``."""
+        from steplens.analysis.communication_pairs import pairs
+
+        return pairs(self.traces)
+
+    def links(self) -> pl.DataFrame:
+        """What moved over each link, as the communication library measured it; see ``analysis.links.links``."""
+        from steplens.analysis.links import links
+
+        return links(self.traces)
+
+    def ranks(self) -> pl.DataFrame:
+        """The parts of a step of every rank beside each other; see ``analysis.ranks.ranks``."""
+        from steplens.analysis.ranks import ranks
+
+        return ranks(self.traces)
+
+    def step_trace(self) -> pl.DataFrame:
+        """Interval, forward and backward, and tail of each step; see ``analysis.step_trace.step_trace``."""
+        from steplens.analysis.step_trace import step_trace
+
+        return self._each(step_trace)
+
+    def cluster_steps(self) -> pl.DataFrame:
+        """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster_steps.cluster_steps``."""
+        from steplens.analysis.cluster_steps import cluster_steps
+
+        return cluster_steps(self.traces)
+
+    def work(self) -> pl.DataFrame:
+        """Arithmetic of every rank in a step; see ``analysis.work.work``."""
+        from steplens.analysis.work import work
+
+        return work(self.traces)
+
+    def communication_costs(self) -> pl.DataFrame:
+        """How long every rank moved data and waited in each step; see ``analysis.links.communication_costs``."""
+        from steplens.analysis.links import communication_costs
+
+        return communication_costs(self.traces)
+
+    def core_types(self) -> pl.DataFrame:
+        """Types of operators of AI Cores; see ``analysis.operator_tables.core_types``."""
+        from steplens.analysis.operator_tables import core_types
+
+        return self._each(core_types)
+
+    def core_operators(self) -> pl.DataFrame:
+        """Operators of AI Cores with their work; see ``analysis.operator_tables.core_operators``."""
+        from steplens.analysis.operator_tables import core_operators
+
+        return self._each(core_operators)
+
+    def ai_cpu_types(self) -> pl.DataFrame:
+        """Kernels of AI CPUs by type; see ``analysis.operator_tables.ai_cpu_types``."""
+        from steplens.analysis.operator_tables import ai_cpu_types
+
+        return self._each(ai_cpu_types)
+
+    def dynamic_shapes(self, by: str = "operator") -> pl.DataFrame:
+        """Times of operators or kernels from step to step; see ``analysis.dynamic_shape.sums``."""
+        from steplens.analysis.dynamic_shape import sums
+
+        return self._each(lambda trace: sums(trace, by))
+
+    def processors(self) -> pl.DataFrame:
+        """How busy processors were while the data pipeline worked; see ``analysis.pipeline_cpu.cpu_samples``."""
+        from steplens.analysis.pipeline_cpu import cpu_samples
+
+        return self._each(cpu_samples)
+
+    def pipeline(self) -> pl.DataFrame:
+        """Operations of the data pipeline and their queues; see ``analysis.data_pipeline.operations``."""
+        from steplens.analysis.data_pipeline import operations
+
+        return self._each(operations)
 
     def memory(self) -> pl.DataFrame:
         """Peak memory per device; see ``analysis.memory.memory_summary``."""
@@ -101,17 +277,64 @@ class Run:
 
         return self._each(memory_summary)
 
+    def memory_peak(self, by: str = "operator") -> pl.DataFrame:
+        """What the memory at its peak was used for; see ``analysis.memory_peak.memory_peak``."""
+        from steplens.analysis.memory_peak import memory_peak
+
+        return self._each(lambda trace: memory_peak(trace, by))
+
+    def memory_categories(self) -> pl.DataFrame:
+        """What tensors were used for at the peak; see ``analysis.category_peak.category_peak``.
+
+        Known where the profiler that recorded wrote it (``export_memory_timeline``); no rows elsewhere.
+
+        Raises:
+            InputError: the file with the categories is damaged.
+        """
+        from steplens.analysis.category_peak import category_peak
+        from steplens.analysis.memory_categories import EVENTS
+        from steplens.readers import memory_categories
+
+        def of_trace(trace: Trace) -> pl.DataFrame:
+            events = trace.once(memory_categories.of_trace)
+            return category_peak(pl.DataFrame(schema=EVENTS) if events is None else events)
+
+        return self._each(of_trace)
+
+    def memory_growth(self) -> pl.DataFrame:
+        """Whether memory grows from step to step, over all windows; see ``analysis.memory_growth.memory_growth``."""
+        from steplens.analysis.memory_growth import memory_growth
+
+        return memory_growth(self.traces)
+
+    def memory_churn(self, by: str = "step") -> pl.DataFrame:
+        """What is allocated and soon given back; see ``analysis.memory_churn.memory_churn``."""
+        from steplens.analysis.memory_churn import memory_churn
+
+        return self._each(lambda trace: memory_churn(trace, by))
+
+    def fragmentation(self) -> pl.DataFrame:
+        """What the allocator reserves beyond use; see ``analysis.fragmentation.fragmentation``."""
+        from steplens.analysis.fragmentation import fragmentation
+
+        return self._each(fragmentation)
+
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
         found = [(source.path, trace.health) for source, trace in zip(self.sources, self.traces, strict=True)]
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             found.append((error.path, frame_of([lost])))
-        together = [(source.path, trace) for source, trace in zip(self.sources, self.traces, strict=True)]
-        found.append((self.path, frame_of(checks.across(together))))
+        found.append((self.path, self._across))
         schema = {**SCHEMA["health"], "source": pl.String()}
         frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in found if frame is not None and frame.height]
         return pl.concat([pl.DataFrame(schema=schema), *frames])
+
+    @cached_property
+    def _across(self) -> pl.DataFrame:
+        """What the traces say about each other."""
+        together = [(source.path, trace) for source, trace in zip(self.sources, self.traces, strict=True)]
+        return frame_of(checks.across(together))
 
     def unsafe(self, conclusion: str, *, least: str = WARNING) -> pl.DataFrame:
         """The findings of ``health()`` that make a conclusion unsafe; no rows when it is safe.
@@ -153,11 +376,12 @@ class Run:
         return pl.concat(frames)
 
 
-def open_run(path: str | os.PathLike[str]) -> Run:
+def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], None] | None = None) -> Run:
     """Open a run directory, a folder of them, or a trace file that steplens did not write.
 
     Args:
         path: what to open. A folder in which some windows cannot be read opens with the rest; ``health()`` names them.
+        progress: told before each trace is read: its number from 0, how many there are, and its path.
 
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
@@ -167,7 +391,10 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     top = Path(path)
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
-    for found in find_traces(top):
+    every = find_traces(top)
+    for number, found in enumerate(every):
+        if progress is not None:
+            progress(number, len(every), found.path)
         try:
             traces.append((Source(found.path, found.format.name, found.reason, found.ignored), load(found)))
         except InputError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 11
 
 #: how a mark of the user was recorded, in the words and the order of CANN: a point; a range that a thread pushed and popped; a
 #: range that was started and ended by its number
@@ -29,8 +29,15 @@ MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
 DATALOADER_PREFIX = "enumerate(DataLoader)#"
 OPTIMIZER_STEP_PREFIX = "Optimizer.step#"
+#: of full names of the backward pass of a graph of MindSpore
+GRADIENTS_PREFIX = "Gradients/"
 #: what an optimizer calls back for, around forward and backward inside its step
 OPTIMIZER_CLOSURE = "Optimizer.closure"
+
+#: key of ``meta``: the recorder knows that it began and ended between steps
+WHOLE_STEPS = "whole_steps"
+#: key of ``meta``: mean size of the files that torch.save wrote
+CHECKPOINT_BYTES = "checkpoint_bytes"
 
 CORE_CPU = "CPU"
 
@@ -61,6 +68,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # id = row number; parent = id of the enclosing call on the same thread.
     # counted_as = id of the call whose statistics it joins: its own, or, for the only child of a parent with the same
     # name (an operator calling its own out= variant), the parent's, as in PyTorch's tables.
+    # arguments = JSON list of the values of a convolution's arguments ("[1, 1]"; "" for a tensor): its output's size follows.
     # device_self_ns / device_total_ns: device tasks of the call itself / of it and everything below it.
     "ops": {
         "id": pl.Int32(),
@@ -80,6 +88,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "external_id": pl.Int64(),
         "input_shapes": NAME,
         "input_types": NAME,
+        "arguments": NAME,
         "stack": NAME,
         "module": NAME,
         "flops": pl.Int64(),
@@ -332,6 +341,63 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "wait_ns": pl.Int64(),
         "queue_size": pl.Int64(),
         "queue_capacity": pl.Int64(),
+    },
+    # One DataLoader of PyTorch. queue_capacity: batches that its workers make ahead, prefetch_factor times workers; null without
+    # workers. transform: whether its data set's transforms were timed apart from the rest of reading a sample.
+    "pipeline_loaders": {
+        "loader": pl.Int32(),
+        "dataset": NAME,
+        "workers": pl.Int32(),
+        "batch_size": pl.Int64(),
+        "prefetch_factor": pl.Int64(),
+        "queue_capacity": pl.Int64(),
+        "collate": NAME,
+        "start_method": NAME,
+        "iterable": pl.Boolean(),
+        "persistent_workers": pl.Boolean(),
+        "pin_memory": pl.Boolean(),
+        "in_order": pl.Boolean(),
+        "transform": pl.Boolean(),
+    },
+    # One pass over a DataLoader, from iter() on; null where it began before it was watched, or did not get so far.
+    # workers_ns: its workers had been started (null: they were there); first_batch_ns: the loop got the first batch.
+    "pipeline_epochs": {
+        "loader": pl.Int32(),
+        "epoch": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "workers_ns": pl.Int64(),
+        "first_batch_ns": pl.Int64(),
+    },
+    # One batch of a DataLoader. Who made it (worker, pid; worker is null for the training process itself) fetched samples from
+    # start_ns to collate_ns, transforms of them included (transforms calls that took transform_ns; null in batches
+    # whose transforms were not timed, because they are short), collated until end_ns and
+    # pickled from pickle_start_ns to pickle_end_ns; cpu_ns: processor time of the worker since its previous batch. The loop
+    # asked for it at next_start_ns and had it at next_end_ns, of which it waited wait_ns for a batch to be there; ready:
+    # batches that were made and not taken when it asked. It was received and unpickled from receive_start_ns to
+    # receive_end_ns, and pinned until pin_end_ns. step: in which the loop got it. Null is what was not seen or did not happen.
+    "pipeline_tasks": {
+        "loader": pl.Int32(),
+        "epoch": pl.Int64(),
+        "batch": pl.Int64(),
+        "worker": pl.Int32(),
+        "pid": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "collate_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "transform_ns": pl.Int64(),
+        "transforms": pl.Int64(),
+        "failed": pl.Boolean(),
+        "cpu_ns": pl.Int64(),
+        "pickle_start_ns": pl.Int64(),
+        "pickle_end_ns": pl.Int64(),
+        "next_start_ns": pl.Int64(),
+        "next_end_ns": pl.Int64(),
+        "wait_ns": pl.Int64(),
+        "ready": pl.Int64(),
+        "receive_start_ns": pl.Int64(),
+        "receive_end_ns": pl.Int64(),
+        "pin_end_ns": pl.Int64(),
+        "step": pl.Int64(),
     },
     # One user mark (end_ns = start_ns) or range; kind is how it was recorded, one of MARK_KINDS, or null.
     "marks": {

@@ -8,12 +8,12 @@ never trusted.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import stat
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,9 +21,9 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
+from steplens import partial, rundir
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
-from steplens.trace.trace import Trace
+from steplens.trace.trace import Kept, Trace
 
 _MANIFEST = "manifest.json"
 _COMPRESSION_LEVEL = 1
@@ -49,7 +49,7 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
         if _key(sources) == key:
-            _save(trace, cache, key)
+            trace.kept = _save(trace, cache, key)
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
                 return _load(cache, key) or trace
@@ -70,7 +70,8 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
     try:
         if cache.is_symlink() or cache.parent.is_symlink():
             return None
-        manifest = json.loads((cache / _MANIFEST).read_bytes())
+        raw = (cache / _MANIFEST).read_bytes()
+        manifest = json.loads(raw)
         if manifest["key"] != key:
             return None
         tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
@@ -82,7 +83,7 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
             if frame.collect_schema().names() != list(SCHEMA[name]):
                 return None
             tables[name] = frame
-        return Trace(_source_of(manifest["source"], cache), tables)
+        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
@@ -101,6 +102,11 @@ def _source_of(recorded: str, cache: Path) -> Path:
     return folder / inside
 
 
+def _fingerprint(manifest: bytes) -> str:
+    """Of a manifest, which holds a checksum of every table."""
+    return hashlib.sha256(manifest).hexdigest()
+
+
 def _checksum(file: Path) -> list[int]:
     """Size and CRC of a file: a damaged table would fail, or lie, much later, when somebody asks it something."""
     crc = size = 0
@@ -111,15 +117,26 @@ def _checksum(file: Path) -> list[int]:
     return [size, crc]
 
 
-def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
-    if cache.is_symlink() or cache.parent.is_symlink():
-        return
+def _is_text(path: Path) -> bool:
+    """Whether polars can map files under a path: the folder's name may be in another encoding than that of the system, as GBK."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> Kept | None:
+    """Write the tables; where they lie then, None where they may not be written."""
+    if cache.is_symlink() or cache.parent.is_symlink() or not _is_text(cache):
+        return None
     folder = cache.parent.parent
     if not folder.stat().st_mode & _WRITABLE:
         # somebody closed it to everybody; that root could write all the same is no invitation
-        return
+        return None
     rundir.make_directory(cache.parent)
-    temporary = Path(tempfile.mkdtemp(prefix=".partial-", dir=cache.parent))
+    temporary = partial.beside(cache)
+    temporary.mkdir(mode=0o700)
     try:
         checksums = {}
         for name in trace:
@@ -130,12 +147,14 @@ def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> None:
             file.chmod(rundir.FILE_MODE)
             checksums[name] = _checksum(file)
         source = os.path.relpath(trace.source, folder)
-        rundir.write_json(temporary / _MANIFEST, {"key": key, "source": source, "tables": checksums})
+        manifest = json.dumps({"key": key, "source": source, "tables": checksums}).encode()
+        rundir.write_bytes(temporary / _MANIFEST, manifest)
         temporary.chmod(rundir.DIRECTORY_MODE)
         if cache.exists():
-            old = Path(tempfile.mkdtemp(prefix=".old-", dir=cache.parent))
-            os.replace(cache, old / "cache")
+            old = partial.beside(cache)
+            os.replace(cache, old)
             shutil.rmtree(old, ignore_errors=True)
         os.replace(temporary, cache)
+        return Kept(cache, _fingerprint(manifest))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import polars as pl
 
 from steplens.trace.schema import CORE_CPU, SCHEMA
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where the tables of a trace are kept, for what is made of them and worth keeping beside them.
+
+    Attributes:
+        folder: of the cache; it is replaced as a whole when the tables are made anew.
+        fingerprint: of these tables; what was made of others does not have it.
+    """
+
+    folder: Path
+    fingerprint: str
 
 
 class Trace:
@@ -18,14 +34,19 @@ class Trace:
     Args:
         source: the run directory or trace file the tables come from.
         tables: table name -> frame, eager or lazy; names and columns as in ``trace.schema``.
+        kept: where these very tables are kept; None where they are not, or were changed since.
     """
 
-    def __init__(self, source: Path, tables: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
+    def __init__(self, source: Path, tables: Mapping[str, pl.DataFrame | pl.LazyFrame], kept: Kept | None = None) -> None:
         unknown = set(tables) - set(SCHEMA)
         if unknown:
             raise ValueError(f"not tables of a trace: {sorted(unknown)}")
         self.source = source
+        self.kept = kept
         self._tables: dict[str, pl.DataFrame | pl.LazyFrame] = dict(tables)
+        self._made: dict[Callable[[Trace], Any], Any] = {}
+        self._source_tables: dict[str, pl.DataFrame | None] = {}
+        self._instead: dict[Callable[[Trace], Any], Callable[[Trace], Any]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._tables
@@ -58,19 +79,29 @@ class Trace:
         frame = self.lazy(name)
         return pl.LazyFrame(schema=SCHEMA[name]) if frame is None else frame
 
+    def once(self, make: Callable[[Trace], Made]) -> Made:
+        """``make(self)``, worked out once: small answers that several analyses rest on. Nobody may change what this returns."""
+        if make not in self._made:
+            self._made[make] = self._instead.get(make, make)(self)
+        return cast(Made, self._made[make])
+
+    def instead(self, make: Callable[[Trace], Made], other: Callable[[Trace], Made]) -> None:
+        """Let ``once(make)`` be ``other(self)``: for a trace made of another one, whose files are not at its ``source``."""
+        self._instead[make] = other
+
     def meta_values(self) -> dict[str, Any]:
         """The ``meta`` table as a dictionary, values decoded from JSON."""
-        frame = self.table("meta")
-        if frame is None:
-            return {}
-        return {key: json.loads(value) for key, value in frame.select("key", "value").iter_rows()}
+        return dict(self.once(_meta_values))
 
     def source_table(self, name: str) -> pl.DataFrame | None:
         """A table that the source keeps and steplens hands on unchanged, columns as the source names them; None if absent."""
-        rows = self.required("source_tables").filter(pl.col("table") == name).sort("row").select("record").collect()
-        if rows.is_empty():
-            return None
-        return pl.DataFrame([json.loads(record) for record in rows["record"]], infer_schema_length=None)
+        # several analyses of a page rest on one of them
+        if name not in self._source_tables:
+            rows = self.required("source_tables").filter(pl.col("table") == name).sort("row").select("record").collect()
+            # all at once: a call for each takes longer than what it decodes
+            records = json.loads(f"[{','.join(rows['record'])}]")
+            self._source_tables[name] = pl.DataFrame(records, infer_schema_length=None) if records else None
+        return self._source_tables[name]
 
     @property
     def rank(self) -> int:
@@ -81,7 +112,19 @@ class Trace:
     @property
     def has_accelerator(self) -> bool:
         """Whether any device task ran on something other than the CPU."""
-        kernels = self.lazy("kernels")
-        if kernels is None:
-            return False
-        return bool(kernels.select((pl.col("core").cast(pl.String) != CORE_CPU).any()).collect().item())
+        return self.once(_has_accelerator)
+
+
+def _meta_values(trace: Trace) -> dict[str, Any]:
+    frame = trace.table("meta")
+    if frame is None:
+        return {}
+    return {key: json.loads(value) for key, value in frame.select("key", "value").iter_rows()}
+
+
+def _has_accelerator(trace: Trace) -> bool:
+    kernels = trace.lazy("kernels")
+    if kernels is None:
+        return False
+    cores = kernels.select(pl.col("core").unique()).collect()["core"].cast(pl.String)
+    return bool((cores != CORE_CPU).any())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,11 +19,14 @@ from steplens.trace.health import (
     HealthFinding,
     finding,
 )
+from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.steps import step_of
 
 #: a first step this much longer than the others is still warming up (compiling, allocating, filling caches)
 _SLOW = 2.0
 _SLOW_LEAST_NS = 1_000_000
+#: and this much longer than any later one: an evaluation or a checkpoint comes again, and is no warm-up
+_UNLIKE = 1.5
 #: a step with less than this share of the others' device tasks or length lacks something
 _PART = 0.5
 _STUB = 0.1
@@ -61,7 +65,10 @@ def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
         return
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
     others = float(pl.Series(durations[1:]).median())  # type: ignore[arg-type]
-    if durations[0] > _SLOW * others and durations[0] - others > _SLOW_LEAST_NS:
+    # warm-up may last for several steps; what is like them and comes behind ordinary ones is something else
+    later = itertools.dropwhile(lambda duration: duration > _SLOW * others, durations)
+    slow = durations[0] > _SLOW * others and durations[0] - others > _SLOW_LEAST_NS
+    if slow and durations[0] > _UNLIKE * max(later):
         message = (
             f"the first recorded step ({steps['id'][0]}) takes {length(durations[0])}, the others {length(others)}: "
             "warm-up is part of the recording"
@@ -88,29 +95,33 @@ class PartOfStep(NamedTuple):
 def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
     """The first or last recorded step, where recording began or ended inside it: it holds much less than the others.
 
+    Where the recorder says that it began and ended between steps, a short step is a short step. Device tasks may still be
+    missing; that the launches show where they are known.
+
     Args:
-        tables: ``steps`` and, where there are any, ``kernels``.
+        tables: ``steps``, ``meta`` and, where there are any, ``kernels``.
     """
     steps = tables.get("steps")
     if steps is None or steps.height < 2:
         return
-    counts = _tasks_per_step(tables, steps)
+    whole = _whole(tables)
+    counts = _tasks_per_step(tables, steps, launches_suffice=whole)
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
     number = steps["id"].to_list()
     for row, which, check in ((0, "first", "incomplete_first_step"), (-1, "last", "incomplete_last_step")):
         others = _without(durations, row)
         if counts is not None and steps.height > 2:
-            usual = _median(_without(counts, row))
+            usual = _usual(_without(counts, row))
             if counts[row] < _PART * usual:
                 message = (
-                    f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual:.0f}: "
+                    f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual}: "
                     "recording began or ended inside it"
                 )
                 yield PartOfStep(number[row], check, message, (STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS))
                 continue
-        if row == -1 and durations[row] < _STUB * _median(others):
+        if row == -1 and not whole and durations[row] < _STUB * _usual(others):
             message = (
-                f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {length(_median(others))}: "
+                f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {length(_usual(others))}: "
                 "recording ended inside it"
             )
             yield PartOfStep(number[row], check, message, (STEP_TIMES, STEP_AVERAGES))
@@ -122,10 +133,19 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
         yield finding(part.check, WARNING, 1, part.message, *part.unsafe)
 
 
-def _tasks_per_step(tables: Tables, steps: pl.DataFrame) -> list[int] | None:
-    """How many device tasks each step launched, or, where launches are unknown, holds; None without device tasks."""
+def _whole(tables: Tables) -> bool:
+    """Whether the recorder says that no step was cut."""
+    meta = tables.get("meta")
+    return meta is not None and meta.filter((pl.col("key") == WHOLE_STEPS) & (pl.col("value") == "true")).height > 0
+
+
+def _tasks_per_step(tables: Tables, steps: pl.DataFrame, *, launches_suffice: bool) -> list[int] | None:
+    """How many device tasks each step launched, or, where launches are unknown, holds.
+
+    None without device tasks, and where ``launches_suffice`` and they are known.
+    """
     tasks = device_tasks(tables)
-    if tasks is None:
+    if tasks is None or (launches_suffice and tasks["launch_ns"].null_count() < tasks.height):
         return None
     launched = step_of(tasks["launch_ns"].fill_null(-1).to_numpy(), steps.sort("start_ns"))
     of_task = pl.select(pl.coalesce(launched, tasks["step"])).to_series()
@@ -139,5 +159,6 @@ def _without(values: list[int], row: int) -> list[int]:
     return values[1:] if row == 0 else values[:-1]
 
 
-def _median(values: list[int]) -> float:
-    return float(pl.Series(values).median())  # type: ignore[arg-type]
+def _usual(values: list[int]) -> int:
+    """Median, of an even number the lower one in the middle: of two others, one may hold an evaluation."""
+    return sorted(values)[(len(values) - 1) // 2]

@@ -1,0 +1,77 @@
+"""A stretch of time of a trace, as a trace of its own."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.trace.schema import SCHEMA
+from steplens.trace.trace import Trace
+
+#: tables whose rows begin and end in columns of other names than start_ns and end_ns; a moment ends where it begins
+_ENDS = {
+    "task_queue": ("enqueue_start_ns", "dequeue_end_ns"),
+    "memory": ("time_ns", "time_ns"),
+    "counters": ("time_ns", "time_ns"),
+    "allocations": ("allocation_ns", "release_ns"),
+    "communication_times": ("start_ns", "start_ns"),
+    "pipeline_samples": ("time_ns", "time_ns"),
+    "pipeline_batches": ("time_ns", "time_ns"),
+}
+#: table -> columns of other tables that hold its ids, which are the numbers of its rows
+_REFERENCES = {
+    "ops": (
+        ("ops", "parent"),
+        ("ops", "counted_as"),
+        ("kernels", "op"),
+        ("communication", "op"),
+        ("memory", "op"),
+        ("allocations", "op"),
+    ),
+    "kernels": (("kernel_metrics", "kernel"),),
+}
+
+
+def window(trace: Trace, start_ns: int, end_ns: int) -> Trace:
+    """The rows that overlap ``[start_ns, end_ns)``, whole, numbered anew; a moment overlaps where it lies inside.
+
+    A recorded arrow belongs to the window when both its ends do. Rows without a time (bandwidths, operations of a pipeline) and
+    tables that say something about the whole trace stay as they are. What a sum over the result says of a call is
+    what the calls in the window say: ``self_ns`` and the like are those of the whole trace.
+
+    Args:
+        trace: its tables.
+        start_ns: Unix ns.
+        end_ns: Unix ns.
+    """
+    tables: dict[str, pl.DataFrame] = {}
+    for name in trace:
+        inside = _inside(name, start_ns, end_ns)
+        frame = trace.required(name)
+        tables[name] = (frame if inside is None else frame.filter(inside.fill_null(True))).collect()
+    for table, columns in _REFERENCES.items():
+        if table in tables:
+            _number(tables, table, columns)
+    return Trace(trace.source, tables)
+
+
+def _inside(table: str, start_ns: int, end_ns: int) -> pl.Expr | None:
+    """Whether a row of a table overlaps; None where its rows have no times."""
+    columns = SCHEMA[table]
+    if table == "flows":
+        return pl.all_horizontal(pl.col(end).is_between(start_ns, end_ns, closed="left") for end in ("from_ns", "to_ns"))
+    first, last = _ENDS.get(table, ("start_ns", "end_ns"))
+    if first not in columns or last not in columns:
+        return None
+    return (pl.col(first) < end_ns) & ((pl.col(last) > start_ns) | (pl.col(first) >= start_ns))
+
+
+def _number(tables: dict[str, pl.DataFrame], table: str, columns: tuple[tuple[str, str], ...]) -> None:
+    """Give the rows that are left their numbers, wherever they are named; what names another row names none from now on."""
+    kept = tables[table]
+    numbers = pl.DataFrame({"_old": kept["id"].cast(pl.Int64), "_new": pl.int_range(kept.height, eager=True)})
+    tables[table] = kept.with_columns(numbers["_new"].cast(SCHEMA[table]["id"]).alias("id"))
+    for other, column in columns:
+        if other in tables:
+            named = tables[other].select(pl.col(column).cast(pl.Int64).alias("_old"))
+            found = named.join(numbers, on="_old", how="left", maintain_order="left")["_new"]
+            tables[other] = tables[other].with_columns(found.cast(SCHEMA[other][column]).alias(column))
