@@ -13,6 +13,7 @@ from math import comb
 import numpy as np
 import polars as pl
 
+from steplens.trace.checks.ranks import clock_tolerance_ns
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace
 
@@ -33,8 +34,6 @@ COLUMNS = {
 
 #: operations at whose end every rank has heard of every other, so that they end everywhere at about one time
 _ENDS_TOGETHER = ("allreduce", "all_reduce", "allgather", "all_gather", "reducescatter", "reduce_scatter", "barrier", "alltoall")
-#: clocks of ranks that differ by less than this are taken as they are: hosts are synchronised about that well
-_CLOCK_NS = 1_000_000
 #: at least as many collectives must say what two clocks differ by
 _LEAST = 8
 
@@ -52,7 +51,8 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     1. Collectives of one group, operation and step are numbered by their start; where all ranks have equally many, equal
        numbers are one collective. Collectives outside steps, and those of which a rank has more or fewer, are left out.
     2. Where collectives that end together on all ranks say that a clock is off by more than 1 ms, times of that rank are
-       moved by the median of the distances (at least 8 of them).
+       moved by the median of the distances (at least 8 of them). CPUs of one host are trusted up to 50 ms: their processes
+       read one clock.
     3. With L the last start of a collective: ``wait_ns`` = L - start, at most the whole length, ``transfer_ns`` the rest.
 
     Args:
@@ -78,7 +78,7 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     if rows.is_empty():
         return pl.DataFrame(schema=COLUMNS)
     each = [*key, "number"]
-    rows = _on_one_clock(rows, each)
+    rows = _on_one_clock(rows, each, _tolerances(traces))
     last = pl.col("start_ns").max().over(each)
     second = pl.col("start_ns").top_k(2).min().over(each)
     rows = rows.with_columns(
@@ -163,14 +163,23 @@ def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
     return every.filter(pl.col("rank") >= 0)
 
 
-def _on_one_clock(rows: pl.DataFrame, each: list[str]) -> pl.DataFrame:
+def _tolerances(traces: Sequence[Trace]) -> pl.DataFrame:
+    """Per rank, by how much its clock may seem to differ from that of the lowest rank: rank, tolerance_ns."""
+    ranks = {trace.rank: trace for trace in reversed(traces)}
+    lowest = ranks[min(ranks)]
+    tolerances = [(rank, clock_tolerance_ns(lowest, trace)) for rank, trace in ranks.items()]
+    return pl.DataFrame(tolerances, schema={"rank": pl.Int64, "tolerance_ns": pl.Int64}, orient="row")
+
+
+def _on_one_clock(rows: pl.DataFrame, each: list[str], tolerances: pl.DataFrame) -> pl.DataFrame:
     """The rows with the times of every rank on the clock of the lowest."""
     together = rows.filter(pl.col("operation").str.to_lowercase().is_in(_ENDS_TOGETHER))
     reference = together["rank"].min()
     ends = together.filter(pl.col("rank") == reference).select(*each, reference_ns="end_ns")
     distance = together.join(ends, on=each, nulls_equal=True).with_columns(apart=pl.col("end_ns") - pl.col("reference_ns"))
     offsets = distance.group_by("rank").agg(offset=pl.col("apart").median(), of=pl.len())
-    wrong = offsets.filter((pl.col("of") >= _LEAST) & (pl.col("offset").abs() > _CLOCK_NS))
+    offsets = offsets.join(tolerances, on="rank")
+    wrong = offsets.filter((pl.col("of") >= _LEAST) & (pl.col("offset").abs() > pl.col("tolerance_ns")))
     if wrong.is_empty():
         return rows
     offset = pl.col("offset").fill_null(0).round().cast(pl.Int64)

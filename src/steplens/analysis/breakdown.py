@@ -6,7 +6,7 @@ import itertools
 
 import polars as pl
 
-from steplens.analysis.overlap import Intervals, intersect, merge_intervals, subtract
+from steplens.analysis.overlap import Intervals, intersect, merged, subtract
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 
@@ -56,7 +56,7 @@ def temporal_breakdown(trace: Trace, *, per_device: bool = False) -> pl.DataFram
     * ``total_ns`` = end of the last task - start of the first,
     * ``compute_ns`` = |C|, ``non_compute_ns`` = |B outside C|, ``idle_ns`` = total - |B|.
 
-    The three add up to the total; the percentages are shares of it. Source: the ``kernels`` table.
+    The three add up to the total; the percentages are shares of it. Source: the ``kernels`` and ``communication`` tables.
 
     Args:
         trace: one rank.
@@ -80,7 +80,7 @@ def communication_overlap(trace: Trace, *, per_device: bool = False) -> pl.DataF
 
     With C and M the unions of the computing and communicating tasks over all streams: ``communication_ns`` = |M|,
     ``overlapped_ns`` = |C and M|, ``overlap_percent`` = their ratio, null where nothing communicates. In ns of the device
-    clock. Source: the ``kernels`` table.
+    clock. Source: the ``kernels`` table, and ``communication`` where that is no device task, as on a CPU.
 
     Args:
         trace: one rank.
@@ -100,7 +100,7 @@ def kind_breakdown(trace: Trace, kinds: tuple[str, ...] = BUSY_KINDS) -> pl.Data
 
     The time line of the device is cut wherever a kind begins or ends to run on any stream; ``time_ns`` is the sum of the
     parts in which all kinds named in ``kinds`` (joined by " + ") run and no other one does. So rows never overlap, and add
-    up to the time in which any of them runs. Source: the ``kernels`` table, ns of the device clock.
+    up to the time in which any of them runs. Source: the ``kernels`` and ``communication`` tables, ns of the device clock.
 
     Args:
         trace: one rank; its devices are taken together.
@@ -142,7 +142,7 @@ def idle_breakdown(trace: Trace, *, short_gap_ns: int = SHORT_GAP_NS) -> pl.Data
     Returns:
         device, stream, cause, gaps (number), idle_ns, idle_percent (share of the stream's idle time); sorted.
     """
-    tasks = _busy(trace).sort("device", "stream", "start_ns")
+    tasks = _tasks(trace).sort("device", "stream", "start_ns")
     lane = ["device", "stream"]
     gaps = (
         tasks.with_columns(until=pl.col("end_ns").cum_max().shift().over(lane))
@@ -167,6 +167,15 @@ def idle_breakdown(trace: Trace, *, short_gap_ns: int = SHORT_GAP_NS) -> pl.Data
 
 
 def _busy(trace: Trace) -> pl.DataFrame:
+    """What occupies a device: its tasks, and communication that is no task, as that of a CPU."""
+    tasks = _tasks(trace)
+    if (tasks["kind"] == KIND_COMMUNICATION).any():
+        return tasks
+    operations = trace.required("communication").select("device", "stream", "start_ns", "end_ns", "launch_ns")
+    return pl.concat([tasks, operations.with_columns(kind=pl.lit(KIND_COMMUNICATION)).collect()])
+
+
+def _tasks(trace: Trace) -> pl.DataFrame:
     """The tasks that occupy a device."""
     kind = pl.col("kind").cast(pl.String)
     tasks = trace.required("kernels").select("device", "stream", "start_ns", "end_ns", "launch_ns", kind=kind)
@@ -183,7 +192,7 @@ def _devices(tasks: pl.DataFrame, per_device: bool) -> list[tuple[int | None, pl
 
 def _union(tasks: pl.DataFrame, kind: str | None = None) -> Intervals:
     chosen = tasks if kind is None else tasks.filter(pl.col("kind") == kind)
-    return merge_intervals(chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy())
+    return merged(chosen)
 
 
 def _percent(part: int, whole: int) -> float:

@@ -194,6 +194,17 @@ def communication_matrix(trace: Trace) -> pl.DataFrame:
     )
 
 
+def link_transfers(trace: Trace) -> pl.DataFrame:
+    """``communication_matrix`` with the step filled in: one row per operation and link, or the totals of a source that selects.
+
+    Unlike the totals of ``communication_matrix`` these tell several transports of one link apart.
+    """
+    rows = _plain(trace, "communication_matrix")
+    selects = bool(rows["selection"].is_not_null().any())
+    rows = _with_steps(trace, rows, operation="op_name" if selects else "name")
+    return rows.filter(pl.col("selection") == TOTAL) if selects else rows
+
+
 def _plain(trace: Trace, table: str) -> pl.DataFrame:
     """A measurement table with its names as text, its class known, and nothing in it that is no number."""
     point_to_point = pl.col("name").str.to_lowercase().str.contains(_POINT_TO_POINT)

@@ -47,8 +47,9 @@ class QueueSummary:
 def operations(trace: Trace) -> pl.DataFrame:
     """The operations that have an output queue, breadth first from the last one; columns as in ``OPERATIONS``.
 
-    Operation 0 (where there is none: the one without a parent) is always the first row, with or without a queue. An
-    operation without a queue runs in the threads of its parent; it is left out, and its children become its parent's.
+    Operation 0 (where there is none: the one without a parent) is always the first row, with or without a queue; so is the
+    last operation of each DataLoader of PyTorch, which are trees of their own. An operation without a queue runs in the
+    threads of its parent; it is left out, and its children become its parent's.
     ``usage`` = mean size / capacity, ``empty_share`` = share of the samples at which the queue was empty.
 
     Source: the ``pipeline_ops`` and ``pipeline_samples`` tables.
@@ -60,11 +61,13 @@ def operations(trace: Trace) -> pl.DataFrame:
     below: dict[int | None, list[int]] = {}
     for number, row in rows.items():
         below.setdefault(row["parent"], []).append(number)
-    root = 0 if 0 in rows else next(iter(below.get(None, rows)))
+    roots = below.get(None, list(rows))
+    if trace.lazy("pipeline_loaders") is None:
+        roots = [0 if 0 in rows else roots[0]]
     order: list[tuple[int, int | None]] = []
     children: dict[int, list[int]] = {}
-    pending: deque[tuple[int, int | None]] = deque([(root, None)])
-    seen = {root}
+    pending: deque[tuple[int, int | None]] = deque((root, None) for root in roots)
+    seen = set(roots)
     while pending:
         number, above = pending.popleft()
         order.append((number, above))
@@ -125,8 +128,13 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
         low: usage below which a queue is little used.
 
     Returns:
-        their ids, in the order of the table; more than one kind never speaks.
+        their ids, in the order of the table; of one tree more than one kind never speaks.
     """
+    roots = table.filter(pl.col("parent").is_null())["id"].to_list()
+    if len(roots) > 1:
+        trees = _trees(table)
+        found = [number for root in roots for number in bottlenecks(table.filter(trees == root), high=high, low=low)]
+        return [number for number in table["id"].to_list() if number in set(found)]
     usage = dict(table.drop_nulls("usage").select("id", "usage").iter_rows())
     if not usage:
         return []
@@ -141,6 +149,14 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
         if inputs and number in usage and min(inputs) >= high and usage[number] < low:
             found.append(number)
     return found
+
+
+def _trees(table: pl.DataFrame) -> pl.Series:
+    """The last operation of the tree that each row belongs to."""
+    root: dict[int, int] = {}
+    for number, parent in table.select("id", "parent").iter_rows():
+        root[number] = number if parent is None else root[parent]
+    return pl.Series([root[number] for number in table["id"]])
 
 
 def queue_summary(trace: Trace, kind: str) -> QueueSummary | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from steplens.analysis.overlap import Int64Array, Intervals, clip, intersect, merge_intervals, subtract
+from steplens.analysis import names
+from steplens.analysis.overlap import Int64Array, Intervals, clip, intersect, merge_intervals, merged, subtract
 from steplens.analysis.steps import computing_tasks
 from steplens.trace.schema import DATALOADER_PREFIX, KIND_COPY, SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
@@ -23,8 +24,9 @@ UNKNOWN = "unknown"
 #: in the order in which they are looked for, where several apply
 CAUSES = (COPY, GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, LAUNCH, DEPENDENCY, UNKNOWN)
 
-_SYNCHRONIZATION_NAME = r"(?i)synchronize|^aclrtsync|stream sync|context sync|^(cuda|hip)memcpy$|^hipmemcpywithstream$"
-_ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
+#: runtime calls that wait for the device, and those that ask its driver for memory
+SYNCHRONIZATION_NAME = r"(?i)synchronize|^aclrtsync|stream sync|context sync|^(cuda|hip)memcpy$|^hipmemcpywithstream$"
+ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
 
 
 def idle_causes(trace: Trace) -> pl.DataFrame:
@@ -41,17 +43,22 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
     4. a task that was launched before the gap began waited for something on the device: ``dependency``;
     5. without L the cause is ``unknown``.
 
-    Source: ``kernels`` (an accelerator's; the CPU is never waited for), ``communication``, ``ops``, ``api``, ``gc``.
+    Where the CPU is the device nothing launches its tasks: they begin when the host comes to them, so that L is b. Its gaps
+    are ``garbage collection``, ``data``, ``calls`` (dispatching, on the way to an operator that works) and ``python``.
+
+    Source: ``kernels``, ``communication``, ``ops``, ``api``, ``gc``.
 
     Returns:
-        step, cause and idle_ns, for causes that occur, in order of step and ``CAUSES``. No rows without an accelerator.
+        step, cause and idle_ns, for causes that occur, in order of step and ``CAUSES``.
     """
     schema = {"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64}
     steps = trace.steps
-    if steps is None or not steps.height or not trace.has_accelerator:
+    if steps is None or not steps.height:
         return pl.DataFrame(schema=schema)
     tasks = _tasks(trace)
-    copies = _merged(trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COPY))
+    if not trace.has_accelerator:
+        tasks = tasks.with_columns(launch_ns="start_ns")
+    copies = _merged(trace.required("kernels").filter(pl.col("kind") == KIND_COPY))
     host = _host(trace)
     rows: list[tuple[int, str, int]] = []
     for (step,), own in tasks.partition_by("step", as_dict=True, maintain_order=True).items():
@@ -60,32 +67,58 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row").sort("step", maintain_order=True)
 
 
+def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
+    """How long the device does nothing around each of ``times_ns``, at which the host has just waited for it.
+
+    From the end of the last task that began before the time to the start of the first one after it; 0 where the device is
+    still busy then, and before the first and after the last task. Times within one gap share it: the first has it, the
+    others have 0.
+
+    Args:
+        trace: of an accelerator.
+        times_ns: sorted, shape (n,).
+
+    Returns:
+        ns, shape (n,).
+    """
+    tasks = computing_tasks(trace).select("start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
+    starts, ends = tasks["start_ns"].to_numpy(), np.maximum.accumulate(tasks["end_ns"].to_numpy())
+    after = np.searchsorted(starts, times_ns, side="right")
+    inside = (after > 0) & (after < len(starts)) & np.r_[True, after[1:] != after[:-1]][: len(after)]
+    gaps = np.zeros(len(after), dtype=np.int64)
+    gaps[inside] = np.maximum(starts[after[inside]] - ends[after[inside] - 1], 0)
+    return gaps
+
+
 def _tasks(trace: Trace) -> pl.DataFrame:
     """What counts as work of a step, in order of step and start."""
     columns = ["step", "start_ns", "end_ns", "launch_ns"]
     operations = trace.required("communication").select(columns)
     every = pl.concat([computing_tasks(trace).select(columns), operations])
-    return every.drop_nulls(["step", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns")).sort("step", "start_ns").collect()
+    own = every.drop_nulls(["step", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns"))
+    # of two that start at once the task comes before the operation, whose launch nobody knows
+    return own.sort("step", "start_ns", maintain_order=True).collect()
 
 
 def _host(trace: Trace) -> dict[str, Intervals]:
     """When the host did what, by cause; on all threads."""
-    name = pl.col("name").cast(pl.String)
     ops, api = trace.required("ops"), trace.required("api")
     call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & (pl.col("depth").fill_null(0) >= 0)
-    waits, allocates = name.str.contains(_SYNCHRONIZATION_NAME), name.str.contains(_ALLOCATION_NAME)
+    name, runtime = pl.col("name"), names.of_runtime(trace)
+    waits = names.containing(runtime, SYNCHRONIZATION_NAME)
+    allocates = [one for one in names.containing(runtime, ALLOCATION_NAME) if one not in set(waits)]
     return {
         GARBAGE_COLLECTION: _merged(trace.required("gc")),
-        DATA: _merged(ops.filter(name.str.starts_with(DATALOADER_PREFIX))),
-        SYNCHRONIZATION: _merged(api.filter(waits)),
-        ALLOCATION: _merged(api.filter(allocates & ~waits)),
+        DATA: _merged(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), DATALOADER_PREFIX)))),
+        SYNCHRONIZATION: _merged(api.filter(name.is_in(waits))),
+        ALLOCATION: _merged(api.filter(name.is_in(allocates))),
         CALLS: _merged(pl.concat([table.select("start_ns", "end_ns") for table in (ops.filter(call), api)])),
     }
 
 
 def _merged(rows: pl.LazyFrame) -> Intervals:
     frame = rows.select("start_ns", "end_ns").drop_nulls().collect()
-    return merge_intervals(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy())
+    return merged(frame)
 
 
 def _causes_of(tasks: pl.DataFrame, copies: Intervals, host: dict[str, Intervals]) -> dict[str, int]:
@@ -96,7 +129,7 @@ def _causes_of(tasks: pl.DataFrame, copies: Intervals, host: dict[str, Intervals
     if not len(begin):
         return {}
     # the task that ends a gap is the first one to start then
-    launch = tasks["launch_ns"][np.searchsorted(start, end, side="left").tolist()]
+    launch = tasks["launch_ns"].gather(pl.Series(np.searchsorted(start, end, side="left")))
     known = launch.is_not_null().to_numpy()
     at: Int64Array = launch.fill_null(0).to_numpy()
     early = known & (at <= begin)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import polars as pl
 
 from steplens.trace.nesting import Int64Array, nest, subtree_sums
 from steplens.trace.trace import Trace
+
+#: what device tasks can be added up by
+KEYS = ("name", "type", "category", "kind")
 
 
 def op_statistic(trace: Trace) -> pl.DataFrame:
@@ -46,7 +47,7 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
     )
 
 
-def kernel_statistics(trace: Trace, by: Literal["name", "type", "category", "kind"] = "name") -> pl.DataFrame:
+def kernel_statistics(trace: Trace, by: str = "name") -> pl.DataFrame:
     """Device tasks added up by name, type, category or kind, longest total first.
 
     Source: the ``kernels`` table; durations are those of the device clock, in ns. Tasks that run at the same time on two
@@ -56,7 +57,12 @@ def kernel_statistics(trace: Trace, by: Literal["name", "type", "category", "kin
         the key, kind (where it is not the key; null where tasks of several kinds share the key), count, total_ns, min_ns,
         max_ns, mean_ns (exact ratio), std_ns (of a sample: divided by count - 1; 0 for a single task) and ratio_percent
         (share of the total of all rows).
+
+    Raises:
+        ValueError: ``by`` is none of ``KEYS``.
     """
+    if by not in KEYS:
+        raise ValueError(f"kernel_statistics(by={by!r}): by must be one of {', '.join(KEYS)}")
     duration = pl.col("end_ns") - pl.col("start_ns")
     kind = [] if by == "kind" else [pl.col("kind").first().alias("kind"), pl.col("kind").n_unique().alias("kinds")]
     rows = (

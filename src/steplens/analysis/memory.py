@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE, MODULE_PREFIX
+from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE, MODULE_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
 #: wrappers of the allocator itself: the operator that wanted the memory is the one around them
 _NOT_AN_OWNER = ("empty_tensor", "malloc_workspace")
+
+#: operators that do nothing but allocate
+_ALLOCATORS = tuple(
+    f"aten::{name}" for name in ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "resize_")
+)
 
 #: what owns memory that a task of the task queue allocates: the task is a part of such an operator
 _QUEUE_OWNER = r"^(aten|npu)"
@@ -53,7 +58,7 @@ def operator_memory(trace: Trace, device_types: list[str] | None = None) -> pl.D
         One row per allocation, columns as in ``COLUMNS``: op (id of the call that owns it) and name, null when it
         happened outside every call; allocation_ns, release_ns and active_release_ns (of the block).
     """
-    rows = _with_owner(trace, _pairs(_of_devices(trace.required("memory"), device_types)), _queue_threads(trace))
+    rows = with_owner(trace, _pairs(_of_devices(trace.required("memory"), device_types)), queue_threads_of(trace))
     recorded = _of_devices(trace.required("allocations"), device_types).select(COLUMNS).collect()
     if recorded.is_empty():
         return rows
@@ -135,13 +140,19 @@ def _many_spaces(events: pl.LazyFrame) -> bool:
     )
 
 
-def _queue_threads(trace: Trace) -> pl.DataFrame:
+def queue_threads_of(trace: Trace) -> pl.DataFrame:
     """The threads that launch the tasks of the task queue: pid, tid."""
     return trace.required("task_queue").select("pid", tid="dequeue_tid").drop_nulls().unique().collect()
 
 
-def _with_owner(trace: Trace, rows: pl.DataFrame, queue_threads: pl.DataFrame) -> pl.DataFrame:
-    """Replace ``op`` by the nearest enclosing operator that can own memory, add its name, drop the thread."""
+def with_owner(trace: Trace, rows: pl.DataFrame, queue_threads: pl.DataFrame) -> pl.DataFrame:
+    """Replace ``op`` by the nearest enclosing operator that can own memory, add its name, drop the thread.
+
+    Args:
+        trace: one rank.
+        rows: allocations, with op, pid and tid.
+        queue_threads: of ``queue_threads_of``.
+    """
     queued = None
     if queue_threads.height:
         threads = queue_threads.with_columns(queued=pl.lit(True))
@@ -161,6 +172,24 @@ def _with_owner(trace: Trace, rows: pl.DataFrame, queue_threads: pl.DataFrame) -
         above = _climb(owner, distinct.filter(~text.str.contains(_QUEUE_OWNER)), ops)
         owner = pl.select(pl.when(queued).then(pl.coalesce(above, owner)).otherwise(owner)).to_series()
     return rows.with_columns(owner.alias("op"), name=name.gather(owner))
+
+
+def user_of(trace: Trace, owner: pl.Series) -> pl.Series:
+    """Who wanted the memory that each call allocated: the nearest operator at or above it that does more than allocate.
+
+    A call of ``aten::empty`` that no operator encloses is its own.
+
+    Args:
+        trace: one rank.
+        owner: ids of calls, as in ``operator_memory``.
+    """
+    ops = trace.required("ops").select("id", "name", "parent", "scope").collect()
+    distinct = ops["name"].unique()
+    allocators = distinct.filter(distinct.cast(pl.String).is_in(_ALLOCATORS))
+    above = _climb(owner, allocators, ops)
+    fits = ops["scope"].gather(above).is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]).fill_null(False)
+    users: pl.Series = pl.select(pl.when(fits).then(above).otherwise(owner)).to_series()
+    return users
 
 
 def _climb(owner: pl.Series, passed_over: pl.Series, ops: pl.DataFrame) -> pl.Series:

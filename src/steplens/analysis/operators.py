@@ -1,36 +1,39 @@
-"""Where the host and device time of operator calls went, by name, input shape, call stack or module."""
+"""Where the host and device time of operator calls went, by name, category, input shape, call stack, line or module."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import polars as pl
 
+from steplens.analysis.lines import source_line
+from steplens.trace.classify import category_of
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
 
-Grouping = Literal["name", "shape", "stack", "module"]
-
 _KEYS: dict[str, list[str]] = {
     "name": ["name"],
+    "category": ["name"],
     "shape": ["name", "input_shapes"],
     "stack": ["name", "stack"],
+    "line": ["name", "stack"],
     "module": ["module"],
 }
 ALL_STEPS = "ProfilerStep*"
 _SUMS = ("self_ns", "total_ns", "device_self_ns", "device_total_ns")
+_PERCENT = {"self_percent": "self_ns", "device_percent": "device_self_ns"}
 
 
-def operators(trace: Trace, by: Grouping = "name") -> pl.DataFrame:
+def operators(trace: Trace, by: str = "name") -> pl.DataFrame:
     """Operator calls in groups, the one with the most self time first.
 
-    Columns: the group (``name`` and ``input_shapes`` or ``stack``; for modules ``name`` is the module path), ``calls``,
-    and in ns, from the operator ranges of the source:
+    Columns: the group (``name`` and ``input_shapes`` or ``stack``; ``category`` as in ``trace.classify``; ``line``, the innermost
+    frame of the user's own code, null where there is none; for modules ``name`` is the module path), ``calls``, and, in ns and
+    from the operator ranges of the source:
 
     * ``self_ns``: duration minus that of the direct children on the same thread;
     * ``total_ns``: duration, so nested calls of one group count more than once, as in PyTorch's own sums; an only
       child with its parent's name (an operator calling its ``out=`` variant) is one call with its parent, also as there;
-    * ``device_self_ns``, ``device_total_ns``: device tasks that the calls launched themselves / with all below them.
+    * ``device_self_ns``, ``device_total_ns``: device tasks that the calls launched themselves / with all below them;
+    * ``self_percent``, ``device_percent``: share of the ``self_ns`` / ``device_self_ns`` of all rows, null where that is 0.
 
     For modules, ``self_ns`` is the self time of all calls whose innermost module it is, backward calls included, and
     ``total_ns`` that of the module and the modules inside it; ``calls`` counts forward calls.
@@ -40,13 +43,36 @@ def operators(trace: Trace, by: Grouping = "name") -> pl.DataFrame:
         by: what makes a group.
 
     Raises:
-        ValueError: ``by`` is none of the four.
+        ValueError: ``by`` is none of them.
     """
     if by not in _KEYS:
-        raise ValueError(f'operators(by={by!r}): by must be "name", "shape", "stack" or "module"')
+        raise ValueError(f"operators(by={by!r}): by must be one of {', '.join(_KEYS)}")
     if by == "module":
-        return _modules(trace)
-    keys = _KEYS[by]
+        return with_percentages(_modules(trace))
+    if by in ("category", "line"):
+        return _regrouped(_grouped(trace, _KEYS[by]), by)
+    return with_percentages(_grouped(trace, _KEYS[by]))
+
+
+def with_percentages(groups: pl.DataFrame) -> pl.DataFrame:
+    """Groups of ``operators``, or sums of them over ranks, with their shares of all rows."""
+    return groups.with_columns(
+        **{name: pl.when(pl.col(part).sum() > 0).then(pl.col(part) * 100 / pl.col(part).sum()) for name, part in _PERCENT.items()}
+    )
+
+
+def _regrouped(groups: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Groups of names as groups of categories, groups of stacks as groups of lines."""
+    if by == "category":
+        key = pl.Series(by, [category_of(name) for name in groups["name"].to_list()], dtype=pl.String)
+    else:
+        key = source_line(groups["stack"])
+    sums = groups.with_columns(key).group_by(by).agg(pl.col("calls", *_SUMS).sum())
+    return with_percentages(sums.sort("self_ns", by, descending=[True, False]))
+
+
+def _grouped(trace: Trace, keys: list[str]) -> pl.DataFrame:
+    """Sums per group of ``keys``, the name and one more."""
     counts = pl.col("counted_as") == pl.col("id")
     return (
         trace.required("ops")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -30,47 +31,52 @@ def merge_intervals(start: Int64Array, end: Int64Array) -> Intervals:
     """Union of any intervals as a merged set; intervals that touch become one, empty or negative ones vanish."""
     start, end = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
     keep = end > start
-    start, end = start[keep], end[keep]
+    if not keep.all():
+        start, end = start[keep], end[keep]
     if len(start) == 0:
         return Intervals(start, end)
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
+    # tables are mostly in order of time already
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    end = np.maximum.accumulate(end)
     first = np.r_[True, start[1:] > end[:-1]]
     last = np.r_[first[1:], True]
     return Intervals(start[first], end[last])
 
 
-def _sweep(a: Intervals, b: Intervals, wanted: tuple[bool, bool]) -> Intervals:
-    """The parts of the time line where (inside a, inside b) equals ``wanted``."""
-    times = np.concatenate((a.start, a.end, b.start, b.end))
-    delta_a = np.concatenate(
-        (np.ones(len(a.start), np.int8), np.full(len(a.end), -1, np.int8), np.zeros(2 * len(b.start), np.int8))
-    )
-    delta_b = np.concatenate(
-        (np.zeros(2 * len(a.start), np.int8), np.ones(len(b.start), np.int8), np.full(len(b.end), -1, np.int8))
-    )
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    inside_a = np.cumsum(delta_a[order], dtype=np.int64) > 0
-    inside_b = np.cumsum(delta_b[order], dtype=np.int64) > 0
-    matching = (
-        np.flatnonzero((inside_a[:-1] == wanted[0]) & (inside_b[:-1] == wanted[1])) if len(times) else np.empty(0, np.int64)
-    )
-    return merge_intervals(times[matching], times[matching + 1])
+def merged(rows: pl.DataFrame) -> Intervals:
+    """When any of the rows runs: the union of their ``start_ns`` to ``end_ns``."""
+    return merge_intervals(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """The part of ``a`` outside ``b``."""
-    return _sweep(a, b, (True, False))
+    if not len(a.start) or not len(b.start):
+        return a
+    b = clip(b, int(a.start[0]), int(a.end[-1]))
+    outside = Intervals(np.r_[a.start[0], b.end], np.r_[b.start, a.end[-1]])
+    return intersect(a, outside)
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """The part of ``a`` inside ``b``."""
-    return _sweep(a, b, (True, True))
+    if len(a.start) > len(b.start):
+        a, b = b, a
+    # of b those from first on, before behind, meet an interval of a; each pair is a part of the answer, in order of time
+    first = np.searchsorted(b.end, a.start, side="right")
+    count = np.maximum(np.searchsorted(b.start, a.end, side="left") - first, 0)
+    own = np.repeat(np.arange(len(count)), count)
+    other = np.arange(len(own)) + np.repeat(first - np.cumsum(count) + count, count)
+    start, end = np.maximum(a.start[own], b.start[other]), np.minimum(a.end[own], b.end[other])
+    keep = end > start
+    return Intervals(start, end) if keep.all() else Intervals(start[keep], end[keep])
 
 
 def union(a: Intervals, b: Intervals) -> Intervals:
     """The part of the time line inside ``a`` or ``b``."""
+    if not len(a.start) or not len(b.start):
+        return a if len(a.start) else b
     return merge_intervals(np.concatenate((a.start, b.start)), np.concatenate((a.end, b.end)))
 
 
@@ -85,3 +91,19 @@ def clip(a: Intervals, start_ns: int, end_ns: int) -> Intervals:
     start[0] = max(int(start[0]), start_ns)
     end[-1] = min(int(end[-1]), end_ns)
     return Intervals(start, end)
+
+
+def length_inside(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
+    """Length of ``a`` inside each range ``[start, end)``, ns; the ranges may overlap. Shape of ``start``."""
+    if len(a.start) == 0:
+        return np.zeros(len(start), dtype=np.int64)
+    before = np.r_[0, np.cumsum(a.end - a.start)]
+
+    def covered(time: Int64Array) -> Int64Array:
+        index = np.searchsorted(a.start, time, side="right")
+        inside_last = np.where(
+            index > 0, np.minimum(time, a.end[np.maximum(index - 1, 0)]) - a.start[np.maximum(index - 1, 0)], 0
+        )
+        return np.where(index > 0, before[np.maximum(index - 1, 0)] + inside_last, 0)
+
+    return covered(end) - covered(start)

@@ -13,7 +13,10 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE, SCOPE_BACKWARD
+from steplens.analysis.names import containing, distinct, with_prefix
+from steplens.analysis.phases import BACKWARD, phase_of_calls
+from steplens.trace.lookup import first_rows
+from steplens.trace.schema import COLLECTIVE, GRADIENTS_PREFIX, KIND_COMPUTE
 from steplens.trace.trace import Trace
 
 #: environment variables that name the points, the first of a pair wins
@@ -27,7 +30,6 @@ PARTS = ("total_ns", "interval_ns", "forward_backward_ns", "tail_ns")
 _TICK_NS = 10
 _GET_NEXT = r"(?i)get_?next"
 _ALL_REDUCE = r"(?i)all_?reduce"
-_GRADIENTS = "Gradients/"
 
 COLUMNS = {
     "step": pl.Int64,
@@ -59,17 +61,6 @@ class StepAverages:
     collectives: pl.DataFrame
     steps: tuple[int, ...]
     excluded: tuple[int, ...]
-
-    @property
-    def basis(self) -> str:
-        """Which steps the averages are of, in words."""
-        if not self.steps:
-            return "no step"
-        of = f"{len(self.steps)} steps" if len(self.steps) > 1 else "1 step"
-        span = f"{self.steps[0]} to {self.steps[-1]}" if len(self.steps) > 1 else str(self.steps[0])
-        if not self.excluded:
-            return f"{of} ({span})"
-        return f"{of} ({span}), without the first {len(self.excluded)} (warm-up)"
 
 
 def named_points(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
@@ -127,8 +118,10 @@ def _training(points: pl.DataFrame) -> pl.DataFrame:
 def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backward_point: str | None) -> pl.DataFrame:
     tasks = _tasks(trace)
     name = pl.col("name")
-    forward = pl.col("start_ns") >= pl.col("start_ns").filter(pl.col("takes_data")).min().over("step")
-    first_forward = tasks.filter(~pl.col("takes_data") & forward.fill_null(True))
+    first_forward = tasks.filter(~pl.col("takes_data"))
+    if tasks["takes_data"].any():
+        forward = pl.col("start_ns") >= pl.col("start_ns").filter(pl.col("takes_data")).min().over("step")
+        first_forward = tasks.filter(~pl.col("takes_data") & forward.fill_null(True))
     if forward_point is not None:
         first_forward = tasks.filter(_is_point(name, forward_point))
     reduces = (
@@ -138,36 +131,48 @@ def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backwar
         .agg(last_reduce_ns=pl.col("start_ns").max())
         .collect()
     )
-    joined = tasks.join(reduces, on="step", how="left")
-    before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(pl.col("start_ns") < pl.col("last_reduce_ns"))
-    last_backward = joined.filter(before.otherwise(pl.col("backward")))
+    last_backward = tasks.filter("backward")
+    if reduces.height:
+        joined = tasks.join(reduces, on="step", how="left")
+        before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(pl.col("start_ns") < pl.col("last_reduce_ns"))
+        last_backward = joined.filter(before.otherwise(pl.col("backward")))
     if backward_point is not None:
         last_backward = tasks.filter(_is_point(name, backward_point))
     points = steps.select(step="id", start_ns="start_ns", end_ns="end_ns")
     points = points.join(first_forward.group_by("step").agg(forward_ns=pl.col("start_ns").min()), on="step", how="left")
-    ends = last_backward.sort("start_ns").group_by("step").agg(backward_ns=pl.col("end_ns").last())
+    ends = (
+        last_backward.select("step", "start_ns", "end_ns")
+        .sort("start_ns")
+        .group_by("step")
+        .agg(backward_ns=pl.col("end_ns").last())
+    )
     return points.join(ends, on="step", how="left")
 
 
 def _tasks(trace: Trace) -> pl.DataFrame:
     """Computing tasks of steps: step, name, start_ns, end_ns, takes_data, backward."""
-    name = pl.col("name").cast(pl.String)
-    scope = pl.lit(None, dtype=pl.Boolean)
-    tasks = trace.required("kernels").filter((pl.col("kind").cast(pl.String) == KIND_COMPUTE) & pl.col("step").is_not_null())
+    own = (pl.col("kind") == KIND_COMPUTE) & pl.col("step").is_not_null()
+    tasks = trace.required("kernels").filter(own).select("step", "start_ns", "end_ns", "name", "op").collect()
+    known = distinct(tasks["name"])
+    name = pl.col("name")
+    backward = name.is_in(with_prefix(known, GRADIENTS_PREFIX))
     if trace.ops is not None:
-        calls = trace.required("ops").select(op="id", in_backward=pl.col("scope") == SCOPE_BACKWARD)
-        tasks, scope = tasks.join(calls, on="op", how="left"), pl.col("in_backward")
+        # what a node of autograd calls is as much of the backward pass as the node itself
+        calls = first_rows(trace.required("ops").select("id").collect()["id"], tasks["op"])
+        within = (phase_of_calls(trace) == BACKWARD).gather(calls).fill_null(False)
+        backward |= pl.lit(within)
     return tasks.select(
         "step",
         "start_ns",
         "end_ns",
-        name=name,
-        takes_data=name.str.contains(_GET_NEXT),
-        backward=name.str.starts_with(_GRADIENTS) | scope.fill_null(False),
-    ).collect()
+        "name",
+        takes_data=name.is_in(containing(known, _GET_NEXT)),
+        backward=backward,
+    )
 
 
 def _is_point(name: pl.Expr, point: str) -> pl.Expr:
+    name = name.cast(pl.String)
     return (name == point) | name.str.ends_with("/" + point)
 
 
@@ -185,7 +190,13 @@ def step_collectives(trace: Trace) -> pl.DataFrame:
     return recorded.join(mine, on=["step", "model_id"], how="semi", nulls_equal=True)
 
 
-def averages(trace: Trace, *, warm_up: int = WARM_UP_STEPS, steps: pl.DataFrame | None = None) -> StepAverages:
+def averages(
+    trace: Trace,
+    *,
+    warm_up: int = WARM_UP_STEPS,
+    steps: pl.DataFrame | None = None,
+    collectives: pl.DataFrame | None = None,
+) -> StepAverages:
     """Averages of the step trace, without warm-up.
 
     Stamps are never averaged: times of collectives count from the start of their own step, and only steps that have a
@@ -195,6 +206,7 @@ def averages(trace: Trace, *, warm_up: int = WARM_UP_STEPS, steps: pl.DataFrame 
         trace: one rank.
         warm_up: first steps to leave out; a run that has no more steps than that is averaged whole.
         steps: of ``step_trace`` where the caller has it.
+        collectives: of the steps; those of ``step_collectives`` by default.
     """
     found = step_trace(trace) if steps is None else steps
     skipped = warm_up if found.height > warm_up else 0
@@ -212,9 +224,10 @@ def averages(trace: Trace, *, warm_up: int = WARM_UP_STEPS, steps: pl.DataFrame 
         for part in PARTS
     ]
     schema = {"part": pl.String, **dict.fromkeys(("mean_ns", "median_ns", "p90_ns", "share"), pl.Float64), "steps": pl.Int64}
-    collectives = step_collectives(trace).join(counted.select("step", step_start="start_ns"), on="step")
+    known = step_collectives(trace) if collectives is None else collectives
+    counted_collectives = known.join(counted.select("step", step_start="start_ns"), on="step")
     means = (
-        collectives.group_by("stream", "index", pl.col("name").cast(pl.String))
+        counted_collectives.group_by("stream", "index", pl.col("name").cast(pl.String))
         .agg(
             start_ns=(pl.col("start_ns") - pl.col("step_start")).mean(),
             duration_ns=(pl.col("end_ns") - pl.col("start_ns")).mean(),
@@ -232,6 +245,10 @@ def _share(part: object, total: object) -> float | None:
     return part / total
 
 
+_POINTS = {"start_point": "start_ns", "end_point": "end_ns", "fp_point": "forward_ns", "bp_point": "backward_ns"}
+_DETAIL_COLUMNS = ("start_point", "end_point", "total", "fp_point", "bp_point", "iteration_interval", "fp_and_bp", "tail")
+
+
 def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
     """The step trace as ``step_trace_raw_<rank>_detail_time.csv`` has it: counts of 10 ns, 0 for what a step lacks.
 
@@ -244,17 +261,15 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
         average_from: first step (place, from 0) of the means; 1 leaves the first step out unless it is the only one.
     """
     steps = step_trace(trace)
-    columns = {
-        "start_point": "start_ns",
-        "end_point": "end_ns",
-        "total": "total_ns",
-        "fp_point": "forward_ns",
-        "bp_point": "backward_ns",
-        "iteration_interval": "interval_ns",
-        "fp_and_bp": "forward_backward_ns",
-        "tail": "tail_ns",
+    points = {name: pl.col(source) // _TICK_NS for name, source in _POINTS.items()}
+    # of the counts, not of the ns, so that a row adds up
+    parts = {
+        "total": points["end_point"] - points["start_point"],
+        "iteration_interval": points["fp_point"] - points["start_point"],
+        "fp_and_bp": points["bp_point"] - points["fp_point"],
+        "tail": points["end_point"] - points["bp_point"],
     }
-    table = steps.select("step", **{name: pl.col(source).fill_null(0) // _TICK_NS for name, source in columns.items()})
+    table = steps.select("step", **points, **parts).fill_null(0).select("step", *_DETAIL_COLUMNS)
     # the start of the first step is its forward point: nothing tells how long it waited
     collectives = step_collectives(trace)
     added: list[pl.Series] = []

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from steplens.analysis.overlap import Int64Array, Intervals, intersect, merge_intervals, subtract, union
+from steplens.analysis import names
+from steplens.analysis.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, subtract, union
 from steplens.trace.checks import parts_of_steps
 from steplens.trace.schema import (
     DATALOADER_PREFIX,
+    GRADIENTS_PREFIX,
     KIND_COMPUTE,
     OPTIMIZER_CLOSURE,
     OPTIMIZER_STEP_PREFIX,
+    RECEIVE,
     SCOPE_BACKWARD,
     SCOPE_FUNCTION,
     SCOPE_MODULE,
@@ -19,6 +22,12 @@ from steplens.trace.schema import (
 from steplens.trace.trace import Trace
 
 _OPTIMIZER_PREFIX = "Optimizer."
+#: in full names of operators of a graph of MindSpore
+_GRAPH_OPTIMIZER = "/optimizer-"
+#: numbers of conditions in ``_phases``
+_GRADIENT, _CALL = 4, 5
+#: no number of a step
+_NO_STEP = -(1 << 63)
 
 COLUMNS = {
     "step": pl.Int64,
@@ -41,6 +50,8 @@ COLUMNS = {
     "complete": pl.Boolean,
 }
 
+#: what the device did between the start of a step and its last device work
+DEVICE_PARTS = ("preparing_ns", "computing_ns", "communication_not_overlapped_ns", "free_ns")
 
 #: the collector's finding that recording was stopped before the next step began
 STOPPED_INSIDE = "stopped_inside_step"
@@ -49,7 +60,10 @@ STOPPED_INSIDE = "stopped_inside_step"
 def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
     """Times of every step, one row each, in ns; columns as in ``COLUMNS``.
 
-    Device side. A device task or communication operation belongs to the step that holds its start. With C, M and R the
+    Device side. A device task or communication operation belongs to the step whose range on the device holds its start
+    (``trace.device_work.device_steps``): that of the tasks which the step launched. A device that runs behind the host does
+    much of it after the step has ended there, so these times may add up to more than ``duration_ns``, and ``preparing_ns``
+    may be full of the work of the step before. With C, M and R the
     unions of the step's computing, communication and receive intervals, over all streams:
 
     * ``computing_ns`` = |C|, ``communication_ns`` = |M|, ``overlapped_ns`` = |C and M|,
@@ -62,8 +76,9 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
     ``data_wait_ns`` (the step's thread waits for the DataLoader), ``optimizer_ns`` (ranges named ``Optimizer.*``, without the
     closure that ``Optimizer.step`` calls back for),
     ``backward_ns`` (autograd's calls on any thread of the process), ``forward_ns`` (other operator and module calls of the
-    step's thread), ``other_ns`` (none of them). Backward and forward include the gaps between two of their calls when
-    nothing of another phase lies in the gap.
+    step's thread), ``other_ns`` (none of them). A graph of MindSpore runs on threads of its own: there the launches of all its
+    threads count, by their full names (``Gradients/``, ``/optimizer-``), and forward ends with the last gradient. Backward and
+    forward include the gaps between two of their calls when nothing of another phase lies in the gap.
 
     ``complete`` is false for a first or last step that recording holds only a part of: it is no part of an average. A step of
     a schedule that recording was stopped in, and not ended by ``step()``, is one too.
@@ -76,13 +91,17 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
         whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
     """
     steps = trace.steps
-    if steps is None or not steps.height:
-        if not whole_trace_without_steps:
-            return pl.DataFrame(schema=COLUMNS)
-        whole = _whole(trace)
-        if whole is None:
-            return pl.DataFrame(schema=COLUMNS)
-        steps = whole
+    if steps is not None and steps.height:
+        return trace.once(_of_steps)
+    whole = _whole(trace) if whole_trace_without_steps else None
+    return pl.DataFrame(schema=COLUMNS) if whole is None else _times(trace, whole)
+
+
+def _of_steps(trace: Trace) -> pl.DataFrame:
+    return _times(trace, trace.required("steps").collect())
+
+
+def _times(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     columns: dict[str, Int64Array | pl.Series] = {"step": steps["id"], "start_ns": start, "duration_ns": end - start}
     columns.update(_device_times(trace, steps))
@@ -92,7 +111,7 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
 
 
 def _complete(trace: Trace, steps: pl.DataFrame) -> pl.Series:
-    tables = {name: frame for name in ("steps", "kernels") if (frame := trace.table(name)) is not None}
+    tables = {name: frame for name in ("steps", "kernels", "meta") if (frame := trace.table(name)) is not None}
     parts = [part.step for part in parts_of_steps(tables)]
     stopped = trace.required("health").filter(pl.col("check").cast(pl.String) == STOPPED_INSIDE).select(pl.len()).collect().item()
     if stopped:
@@ -120,24 +139,35 @@ def _whole(trace: Trace) -> pl.DataFrame | None:
     )
 
 
+def beside_the_device(steps: pl.DataFrame) -> pl.DataFrame:
+    """Why the parts of the device do not add up to the steps, where that is so.
+
+    They end with a step's last work, and begin with the first of it, which a device that runs behind the host does late.
+
+    Args:
+        steps: of ``step_times``.
+
+    Returns:
+        Per step in ns: device_idle_ns after the last work of the step, device_late_ns of its parts after its end on the host.
+    """
+    work = pl.sum_horizontal(pl.col(*DEVICE_PARTS).fill_null(0))
+    beyond = pl.when(work > 0).then(pl.col("duration_ns") - work).otherwise(0)
+    return steps.select(device_idle_ns=beyond.clip(lower_bound=0), device_late_ns=(-beyond).clip(lower_bound=0))
+
+
 def computing_tasks(trace: Trace) -> pl.LazyFrame:
     """The device tasks that compute: no copies, no communication, no waiting."""
-    return trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
+    return trace.required("kernels").filter(pl.col("kind") == KIND_COMPUTE)
 
 
 def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     ids = steps["id"]
     tasks = computing_tasks(trace).select("start_ns", "end_ns", "step").collect()
-    operations = (
-        trace.required("communication")
-        .select("start_ns", "end_ns", "step", receive=pl.col("kind").cast(pl.String) == "receive")
-        .collect()
-    )
-    group_of = {value: index for index, value in enumerate(ids.to_list())}
+    operations = trace.required("communication").select("start_ns", "end_ns", "step", receive=pl.col("kind") == RECEIVE).collect()
     space = _GroupSpace([tasks, operations], len(ids))
-    computing = space.intervals(tasks, group_of)
-    communication = space.intervals(operations, group_of)
-    receive = space.intervals(operations.filter("receive"), group_of)
+    computing = space.intervals(tasks, ids)
+    communication = space.intervals(operations, ids)
+    receive = space.intervals(operations.filter("receive"), ids)
     busy = union(computing, communication)
     not_overlapped = space.lengths(subtract(communication, computing))
     first, last = space.bounds(busy)
@@ -157,6 +187,31 @@ def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     }
 
 
+def communication_alone(trace: Trace) -> pl.DataFrame:
+    """What communication adds to the device time of every step, ns: step, alone_ns, receive_alone_ns, collective_alone_ns.
+
+    With C, M and R the unions of the step's computing, communication and receive intervals and N that of its other
+    communication: ``alone_ns`` = |M outside C|, ``receive_alone_ns`` = |R outside C and N|, ``collective_alone_ns`` =
+    |N outside C|.
+    """
+    steps = trace.required("steps").select("id").collect()["id"]
+    receive = pl.col("kind") == RECEIVE
+    tasks = computing_tasks(trace).select("start_ns", "end_ns", "step").collect()
+    operations = trace.required("communication").select("start_ns", "end_ns", "step", receive=receive).collect()
+    space = _GroupSpace([tasks, operations], len(steps))
+    computing = space.intervals(tasks, steps)
+    received = space.intervals(operations.filter("receive"), steps)
+    other = space.intervals(operations.filter(~pl.col("receive").fill_null(False)), steps)
+    return pl.DataFrame(
+        {
+            "step": steps,
+            "alone_ns": space.lengths(subtract(union(received, other), computing)),
+            "receive_alone_ns": space.lengths(subtract(received, union(computing, other))),
+            "collective_alone_ns": space.lengths(subtract(other, computing)),
+        }
+    )
+
+
 class _GroupSpace:
     """A time line on which every step has a stretch of its own, so that one pass handles the intervals of all steps.
 
@@ -171,75 +226,106 @@ class _GroupSpace:
         self.stretch = max(ends, default=0) - self.origin + 1
         self.groups = groups
 
-    def intervals(self, frame: pl.DataFrame, group_of: dict[int | None, int]) -> Intervals:
-        group = (
-            frame["step"].replace_strict(list(group_of), list(group_of.values()), default=-1, return_dtype=pl.Int64)
-            if None not in group_of
-            else pl.Series([0], dtype=pl.Int64).new_from_index(0, frame.height)
-        )
-        offset = group.to_numpy() * self.stretch - self.origin
-        keep = group.to_numpy() >= 0
-        return merge_intervals((frame["start_ns"].to_numpy() + offset)[keep], (frame["end_ns"].to_numpy() + offset)[keep])
+    def intervals(self, frame: pl.DataFrame, steps: pl.Series) -> Intervals:
+        """The intervals of the rows of a frame, each in the stretch of its step's place in ``steps`` (or in the only one's)."""
+        start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
+        if steps.null_count():
+            return merge_intervals(start - self.origin, end - self.origin)
+        if not len(steps):
+            return merge_intervals(start[:0], end[:0])
+        ids = steps.to_numpy()
+        order = np.argsort(ids, kind="stable")
+        wanted = frame["step"].fill_null(_NO_STEP).to_numpy()
+        group = order[np.maximum(np.searchsorted(ids[order], wanted, side="right") - 1, 0)]
+        keep = ids[group] == wanted
+        offset = group * self.stretch - self.origin
+        return merge_intervals((start + offset)[keep], (end + offset)[keep])
+
+    def _rows(self, merged: Intervals) -> tuple[Int64Array, Int64Array]:
+        """Where in a merged set every group begins and ends."""
+        borders = np.searchsorted(merged.start, np.arange(self.groups + 1) * self.stretch)
+        return borders[:-1], borders[1:]
 
     def lengths(self, merged: Intervals) -> Int64Array:
         """Total length per group, ns."""
-        result = np.zeros(self.groups, dtype=np.int64)
-        np.add.at(result, merged.start // self.stretch, merged.end - merged.start)
-        return result
+        first, behind = self._rows(merged)
+        total = np.r_[0, np.cumsum(merged.end - merged.start)]
+        lengths: Int64Array = total[behind] - total[first]
+        return lengths
 
     def bounds(self, merged: Intervals) -> tuple[Int64Array, Int64Array]:
         """First start and last end per group as Unix ns; 0 and 0 for a group without intervals."""
-        group = merged.start // self.stretch
-        first = np.full(self.groups, np.iinfo(np.int64).max)
-        last = np.zeros(self.groups, dtype=np.int64)
-        np.minimum.at(first, group, merged.start - group * self.stretch + self.origin)
-        np.maximum.at(last, group, merged.end - group * self.stretch + self.origin)
-        return np.where(last > 0, first, 0), last
+        first, behind = self._rows(merged)
+        start, end = np.zeros(self.groups, dtype=np.int64), np.zeros(self.groups, dtype=np.int64)
+        known = behind > first
+        back = self.origin - np.arange(self.groups)[known] * self.stretch
+        start[known] = merged.start[first[known]] + back
+        end[known] = merged.end[behind[known] - 1] + back
+        return start, end
 
 
 def _phases(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
-    name = pl.col("name").cast(pl.String)
-    pid, tid = steps["pid"][0], steps["tid"][0]
-    on_thread = (pl.col("pid") == pl.lit(pid, dtype=pl.Int64)) & (pl.col("tid") == pl.lit(tid, dtype=pl.Int64))
+    known = names.of_calls(trace)
+    pid, tid = (pl.lit(steps[column][0], dtype=pl.Int64) for column in ("pid", "tid"))
+    own_process = pl.col("pid") == pid
+    own_thread = own_process & (pl.col("tid") == tid)
+
+    def starts(prefix: str) -> pl.Expr:
+        return own_thread & pl.col("name").is_in(names.with_prefix(known, prefix))
+
     scope = pl.col("scope")
-    kind = (
-        pl.when(on_thread & name.str.starts_with(DATALOADER_PREFIX))
-        .then(pl.lit("data"))
-        .when(on_thread & (name == OPTIMIZER_CLOSURE))
-        .then(pl.lit("closure"))
-        .when(on_thread & name.str.starts_with(OPTIMIZER_STEP_PREFIX))
-        .then(pl.lit("optimizer step"))
-        .when(on_thread & name.str.starts_with(_OPTIMIZER_PREFIX))
-        .then(pl.lit("optimizer"))
-        .when((pl.col("pid") == pl.lit(pid, dtype=pl.Int64)) & (scope == SCOPE_BACKWARD))
-        .then(pl.lit("backward"))
-        .when(on_thread & scope.is_in([SCOPE_FUNCTION, SCOPE_MODULE]))
-        .then(pl.lit("forward"))
+    is_call = scope.is_in([SCOPE_FUNCTION, SCOPE_MODULE])
+    # a graph of MindSpore runs on threads of its own, and the full names of its operators say what they are part of
+    gradients = names.with_prefix(known, GRADIENTS_PREFIX)
+    is_graph = bool(gradients) and not trace.required("ops").filter(own_thread & is_call).head(1).collect().height
+    in_graph = own_process & pl.lit(is_graph)
+    kind = pl.coalesce(
+        pl.when(condition).then(pl.lit(number, dtype=pl.UInt8))
+        for number, condition in enumerate(
+            (
+                starts(DATALOADER_PREFIX),
+                own_thread & (pl.col("name") == OPTIMIZER_CLOSURE),
+                starts(OPTIMIZER_STEP_PREFIX),
+                starts(_OPTIMIZER_PREFIX) | (in_graph & pl.col("name").is_in(names.containing(known, _GRAPH_OPTIMIZER))),
+                own_process & (scope == SCOPE_BACKWARD),
+                (own_thread | in_graph) & is_call,
+            )
+        )
     )
     ranges = trace.required("ops").select("start_ns", "end_ns", kind=kind).drop_nulls("kind").collect()
-    found = {
-        key[0]: merge_intervals(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
-        for key, part in ranges.partition_by("kind", as_dict=True).items()
-    }
-    nothing = merge_intervals(np.empty(0, np.int64), np.empty(0, np.int64))
-    data = found.get("data", nothing)
+    if is_graph:
+        ranges = _up_to_the_last_gradient(ranges, steps)
+    at = ranges["kind"].to_numpy()
+    begin, behind = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    # in the order of the conditions
+    data, closures, stepping, optimizing, backward, forward = (
+        merge_intervals(begin[at == number], behind[at == number]) for number in range(6)
+    )
     # a closure runs forward and backward inside the step, and at times Optimizer.zero_grad
-    updates = subtract(found.get("optimizer step", nothing), found.get("closure", nothing))
-    optimizer = subtract(union(updates, found.get("optimizer", nothing)), data)
+    optimizer = subtract(union(subtract(stepping, closures), optimizing), data)
     taken = union(data, optimizer)
-    backward = subtract(found.get("backward", nothing), taken)
-    forward = subtract(subtract(found.get("forward", nothing), taken), backward)
+    backward = subtract(backward, taken)
+    forward = subtract(subtract(forward, taken), backward)
     borders = steps["start_ns"].to_numpy()
     backward = bridge(backward, union(taken, forward), borders)
     forward = bridge(forward, union(taken, backward), borders)
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     phases = {
-        "data_wait_ns": _inside(data, start, end),
-        "forward_ns": _inside(forward, start, end),
-        "backward_ns": _inside(backward, start, end),
-        "optimizer_ns": _inside(optimizer, start, end),
+        "data_wait_ns": length_inside(data, start, end),
+        "forward_ns": length_inside(forward, start, end),
+        "backward_ns": length_inside(backward, start, end),
+        "optimizer_ns": length_inside(optimizer, start, end),
     }
     return {**phases, "other_ns": end - start - sum(phases.values())}
+
+
+def _up_to_the_last_gradient(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Ranges without the forward ones that begin behind a step's last gradient: they update something, or copy."""
+    step = np.searchsorted(steps["start_ns"].to_numpy(), ranges["start_ns"].to_numpy(), side="right")
+    is_gradient = pl.col("kind") == _GRADIENT
+    last = pl.col("start_ns").filter(is_gradient).max().over("step")
+    late = (pl.col("kind") == _CALL) & (pl.col("start_ns") > last)
+    return ranges.with_columns(step=step).filter(~late.fill_null(False)).drop("step")
 
 
 def bridge(a: Intervals, blockers: Intervals, borders: Int64Array) -> Intervals:
@@ -247,25 +333,9 @@ def bridge(a: Intervals, blockers: Intervals, borders: Int64Array) -> Intervals:
     if len(a.start) < 2:
         return a
     gap_start, gap_end = a.end[:-1], a.start[1:]
-    blocked = _inside(blockers, gap_start, gap_end) > 0
+    blocked = length_inside(blockers, gap_start, gap_end) > 0
     blocked |= np.searchsorted(np.sort(borders), gap_start, side="left") != np.searchsorted(
         np.sort(borders), gap_end, side="right"
     )
     first, last = np.r_[True, blocked], np.r_[blocked, True]
     return Intervals(a.start[first], a.end[last])
-
-
-def _inside(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
-    """Length of ``a`` inside each range ``[start, end)``, ns; shape of ``start``."""
-    if len(a.start) == 0:
-        return np.zeros(len(start), dtype=np.int64)
-    before = np.r_[0, np.cumsum(a.end - a.start)]
-
-    def covered(time: Int64Array) -> Int64Array:
-        index = np.searchsorted(a.start, time, side="right")
-        inside_last = np.where(
-            index > 0, np.minimum(time, a.end[np.maximum(index - 1, 0)]) - a.start[np.maximum(index - 1, 0)], 0
-        )
-        return np.where(index > 0, before[np.maximum(index - 1, 0)] + inside_last, 0)
-
-    return covered(end) - covered(start)

@@ -1,0 +1,103 @@
+"""Times of operators from step to step, and how many shapes they ran with: what a net costs whose shapes change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.trace.schema import SCOPE_FUNCTION
+from steplens.trace.trace import Trace
+
+OPERATOR = "operator"
+KERNEL = "kernel"
+
+RUNS: dict[str, pl.DataType] = {
+    "step": pl.Int64(),
+    "type": pl.String(),
+    "name": pl.String(),
+    "duration_ns": pl.Float64(),
+    "shapes": pl.String(),
+}
+SUMS: dict[str, pl.DataType] = {
+    "step": pl.Int64(),
+    "type": pl.String(),
+    "total_ns": pl.Float64(),
+    "count": pl.Int64(),
+    "average_ns": pl.Float64(),
+    "shapes": pl.Int64(),
+}
+#: types that a first view shows
+SHOWN_TYPES = 3
+
+
+def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.DataFrame:
+    """Every run of an operator or a kernel inside a step, with its shapes; columns as in ``RUNS``.
+
+    Source: MindSpore's ``dynamic_shape_info`` where the run has one (its times have no place on a time line), else the tables
+    ``ops`` (operators) and ``kernels``.
+
+    Args:
+        trace: one rank.
+        level: ``OPERATOR`` or ``KERNEL``; the type of a kernel is its name.
+        types: only these types; all when empty.
+    """
+    table = trace.source_table("dynamic_shape_runs")
+    if table is not None:
+        kind = "type" if level == OPERATOR else "name"
+        found = table.filter(pl.col("level") == level).select(
+            pl.col("step").cast(pl.Int64, strict=False),
+            pl.col("name"),
+            pl.when(pl.col("shapes") != "").then("shapes").alias("shapes"),
+            type=kind,
+            duration_ns=pl.col("duration_us").cast(pl.Float64, strict=False) * 1000,
+        )
+    else:
+        source = trace.required("ops" if level == OPERATOR else "kernels").drop_nulls("step")
+        if level == OPERATOR:
+            source = source.filter(pl.col("scope") == SCOPE_FUNCTION)
+        plain = pl.col("name").cast(pl.String)
+        found = source.select(
+            "step",
+            name=plain,
+            type=plain,
+            duration_ns=pl.col("end_ns") - pl.col("start_ns"),
+            shapes=pl.col("input_shapes").cast(pl.String),
+        ).collect()
+    if types:
+        found = found.filter(pl.col("type").is_in(list(types)))
+    return found.select(pl.col(name).cast(dtype) for name, dtype in RUNS.items())
+
+
+def sums(trace: Trace, level: str = OPERATOR) -> pl.DataFrame:
+    """Runs added up per step and type, columns as in ``SUMS``; ``shapes`` counts different ones (null: not recorded)."""
+    found = runs(trace, level)
+    shapes = pl.when(pl.col("shapes").is_not_null().any()).then(pl.col("shapes").drop_nulls().n_unique())
+    counted = found.group_by("step", "type", maintain_order=True).agg(
+        total_ns=pl.col("duration_ns").sum(), count=pl.len(), average_ns=pl.col("duration_ns").mean(), shapes=shapes
+    )
+    table = trace.source_table("dynamic_shape_types")
+    stored = table.filter(pl.col("level") == level) if table is not None else None
+    if stored is not None and stored.height:
+        us = {f"{name}_ns": pl.col(f"{name}_us").cast(pl.Float64, strict=False) * 1000 for name in ("total", "average")}
+        number = [pl.col(name).cast(pl.Int64, strict=False) for name in ("step", "count")]
+        seen = counted.select("step", "type", "shapes")
+        counted = stored.select(*number, "type", **us).join(seen, on=["step", "type"], how="left", maintain_order="left")
+    return counted.select(pl.col(name).cast(dtype) for name, dtype in SUMS.items())
+
+
+def types_of(found: pl.DataFrame) -> list[str]:
+    """The types in a frame of ``sums``, in order of appearance; the first ``SHOWN_TYPES`` are those to show first."""
+    return found["type"].unique(maintain_order=True).to_list()
+
+
+def series(found: pl.DataFrame, type_: str) -> pl.DataFrame:
+    """One type from step to step: step, average_ns (0 in a step without it), count, shapes; every step of ``found``.
+
+    Args:
+        found: of ``sums``.
+        type_: the type; of kernels the name.
+    """
+    steps = found.select("step").unique().sort("step")
+    mine = found.filter(pl.col("type") == type_).select("step", "average_ns", "count", "shapes")
+    return steps.join(mine, on="step", how="left", maintain_order="left").with_columns(pl.col("average_ns", "count").fill_null(0))

@@ -1,0 +1,97 @@
+"""Questions about names, asked once per different name: a million calls have some hundreds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from steplens.trace.schema import NAME
+from steplens.trace.trace import Trace
+
+_MOST = 1 << 63
+
+UInt8Array = npt.NDArray[np.uint8]
+
+
+def distinct(names: pl.Series) -> pl.Series:
+    """The different texts of a column of names, in no order; null is none of them."""
+    known: pl.Series = names.unique().drop_nulls().cast(pl.String)
+    return known
+
+
+def with_prefix(names: pl.Series, prefix: str) -> list[str]:
+    """Those of ``distinct`` names that start so; ``is_in`` a list of texts is quick on a column of names."""
+    found: list[str] = names.filter(names.str.starts_with(prefix)).to_list()
+    return found
+
+
+def containing(names: pl.Series, pattern: str) -> list[str]:
+    """Those of ``distinct`` names in which a regular expression is found."""
+    found: list[str] = names.filter(names.str.contains(pattern)).to_list()
+    return found
+
+
+def of_calls(trace: Trace) -> pl.Series:
+    """The different names of operator calls, as ``distinct`` gives them; worked out once per trace."""
+    return trace.once(_of_calls)
+
+
+def _of_calls(trace: Trace) -> pl.Series:
+    return distinct(trace.required("ops").select("name").collect()["name"])
+
+
+def of_runtime(trace: Trace) -> pl.Series:
+    """The same of runtime calls."""
+    return trace.once(_of_runtime)
+
+
+def _of_runtime(trace: Trace) -> pl.Series:
+    return distinct(trace.required("api").select("name").collect()["name"])
+
+
+def looked_up(names: pl.Series, value: pl.Expr, default: int = 0) -> UInt8Array:
+    """A small number per row that depends on its name alone.
+
+    Args:
+        names: a column of names.
+        value: the number, 0 to 255, from ``pl.col("name")`` as text.
+        default: for rows without a name, and where ``value`` is null.
+
+    Returns:
+        Shape of ``names``.
+    """
+    names = names.cast(NAME)
+    each = names.rename("name").unique().drop_nulls().to_frame()
+    codes = each["name"].to_physical().to_numpy()
+    values = each.select(pl.col("name").cast(pl.String)).select(value.cast(pl.UInt8).fill_null(default)).to_series()
+    table = np.full(int(codes.max(initial=0)) + 2, default, dtype=np.uint8)
+    table[codes] = values.to_numpy()
+    found: UInt8Array = table[names.to_physical().fill_null(len(table) - 1).to_numpy()]
+    return found
+
+
+def packed(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """One number per row, equal where all of these columns are: grouping by it takes a fraction of grouping by them.
+
+    Args:
+        rows: a frame.
+        columns: of names; null is a value of its own.
+
+    Returns:
+        Int64, shape (rows,).
+    """
+    number = np.zeros(rows.height, dtype=np.int64)
+    size = 1
+    for column in columns:
+        codes = rows[column].cast(NAME).to_physical()
+        count = int(codes.max() or 0) + 2
+        if size * count >= _MOST:
+            # as many numbers as there are rows, at most
+            number = pl.Series(number).rank("dense").cast(pl.Int64).to_numpy()
+            size = rows.height + 1
+        number = number * count + codes.fill_null(count - 1).to_numpy()
+        size *= count
+    return pl.Series("packed", number, dtype=pl.Int64)

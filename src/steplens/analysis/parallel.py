@@ -1,0 +1,132 @@
+"""How a job is spread over ranks: its kind of parallelism, its pipeline stages, which ranks are here, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.trace.schema import RECEIVE, SEND
+from steplens.trace.trace import Trace
+
+DATA_PARALLEL = "data"
+MODEL_PARALLEL = "model"
+PIPELINE_PARALLEL = "pipeline"
+
+#: collectives that keep copies of one model equal; any other one says that ranks hold different parts of it
+_KEEP_EQUAL = r"(?i)all_?reduce|broadcast|barrier"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a job is spread over ranks.
+
+    Attributes:
+        mode: ``DATA_PARALLEL``, ``MODEL_PARALLEL`` or ``PIPELINE_PARALLEL``; "" where nothing tells.
+        ranks: the ranks that are here, in order.
+        size: number of ranks of the job.
+        stages: number of pipeline stages; ranks are dealt to them in order.
+    """
+
+    mode: str
+    ranks: tuple[int, ...]
+    size: int
+    stages: int
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The ranks of the job that are not here."""
+        return tuple(sorted(set(range(self.size)) - set(self.ranks)))
+
+    def stage_of(self, rank: int) -> int:
+        """The pipeline stage of a rank, from 1."""
+        return rank // max(self.size // self.stages, 1) + 1
+
+
+def by_rank(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
+    """The traces of every known rank, in order of rank; of one rank there may be several windows."""
+    found: dict[int, list[Trace]] = {}
+    for trace in sorted(traces, key=lambda one: one.rank):
+        if trace.rank >= 0:
+            found.setdefault(trace.rank, []).append(trace)
+    return found
+
+
+def layout(traces: Sequence[Trace]) -> Layout:
+    """How the job of these traces is spread.
+
+    The mode is what the source names: ``parallel_mode`` of ``meta``, where the automatic modes of MindSpore are pipeline
+    parallel with several stages and model parallel with one. Where it names none: sends and receives mean pipeline parallel,
+    all-reduces and broadcasts alone data parallel, other collectives model parallel.
+    """
+    ranks = tuple(by_rank(traces))
+    metas = [trace.meta_values() for trace in traces]
+    sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]
+    # groups of the whole job are known where its size is not
+    groups = [trace.required("communication").select(pl.col("ranks").max()).collect().item() for trace in traces]
+    sizes += [count for count in groups if count is not None and 0 < count < 1 << 20]
+    size = max([*sizes, max(ranks, default=-1) + 1], default=0)
+    numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
+    stages = max([number for number in numbers if 0 < number <= size], default=1)
+    named = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
+    return Layout(_mode(named, stages) or _mode_of(traces), ranks, size, stages)
+
+
+def _mode(named: str, stages: int) -> str:
+    kind = named.lower().replace("_", "-").partition("-")[0]
+    if kind in (DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL):
+        return kind
+    if kind in ("auto", "semi", "hybrid"):
+        return PIPELINE_PARALLEL if stages > 1 else MODEL_PARALLEL
+    return ""
+
+
+def _mode_of(traces: Sequence[Trace]) -> str:
+    plain = {name: pl.col(name).cast(pl.String) for name in ("kind", "operation")}
+    frames = [trace.required("communication").select(**plain).unique().collect() for trace in traces]
+    found = pl.concat([pl.DataFrame(schema=dict.fromkeys(plain, pl.String)), *frames])
+    if not found.height:
+        return ""
+    if found["kind"].is_in([SEND, RECEIVE]).any():
+        return PIPELINE_PARALLEL
+    if found["operation"].null_count():
+        return ""
+    return DATA_PARALLEL if found["operation"].str.contains(_KEEP_EQUAL).all() else MODEL_PARALLEL
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shares of (computation + communication outside it), summed over ranks; None where nothing is known.
+
+    Attributes:
+        communication: communication that no computing covers.
+        between_stages: receives that nothing covers.
+        within_stages: stage -> collectives that no computing covers, over the ranks of the stage.
+    """
+
+    communication: float | None
+    between_stages: float | None
+    within_stages: dict[int, float]
+
+
+def rates(means: pl.DataFrame) -> Rates:
+    """Shares of communication in the steps of a job.
+
+    Args:
+        means: one row per rank, of ``cluster_steps.rank_means``.
+    """
+    whole = pl.col("computation_ns") + pl.col("communication_alone_ns")
+
+    def share(part: str, rows: pl.DataFrame) -> float | None:
+        known = rows.drop_nulls(["computation_ns", "communication_alone_ns", part])
+        total = known.select(whole.sum()).item()
+        return float(known[part].sum() / total) if known.height and total and total > 0 else None
+
+    stages = {int(stage): means.filter(stage=stage) for stage in means["stage"].unique()}
+    within = {stage: share("collective_alone_ns", rows) for stage, rows in stages.items()}
+    return Rates(
+        share("communication_alone_ns", means),
+        share("receive_alone_ns", means),
+        {stage: value for stage, value in sorted(within.items()) if value is not None},
+    )
