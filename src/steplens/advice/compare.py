@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steplens.advice.advise import Advice
 from steplens.advice.finding import Finding
@@ -16,7 +16,7 @@ class Change:
         cured: findings of the earlier run that the later one has not.
         remaining: findings of both, as they are now.
         new: findings of the later run alone.
-        before_ns, after_ns: how long a step took and takes.
+        before_ns, after_ns: how long a step took and takes; 0 where a run has no complete steps.
     """
 
     cured: tuple[Finding, ...]
@@ -26,9 +26,14 @@ class Change:
     after_ns: float
 
     @property
+    def comparable(self) -> bool:
+        """Whether both have complete steps, or neither has: most causes cannot be judged without."""
+        return (self.before_ns > 0) == (self.after_ns > 0)
+
+    @property
     def saved_ns(self) -> float:
-        """How much shorter a step became; negative where it became longer."""
-        return self.before_ns - self.after_ns
+        """How much shorter a step became; negative where it became longer, 0 where only one of them has steps."""
+        return self.before_ns - self.after_ns if self.comparable else 0.0
 
     @property
     def promised_ns(self) -> float:
@@ -37,14 +42,16 @@ class Change:
 
 
 def compare(before: Advice, after: Advice) -> Change:
-    """The findings of ``before`` and ``after``, matched by id. A rule that one of them could not judge says nothing."""
+    """The findings of ``before`` and ``after``, matched by id. A rule that one of them could not judge says nothing.
+
+    Without steps hardly any rule can: where only one of them has steps, nothing is called cured or new.
+    """
     unknown = {one.rule for advice in (before, after) for one in advice.silenced}
     old = {finding.id: finding for finding in before.findings if finding.rule not in unknown}
     new = {finding.id: finding for finding in after.findings if finding.rule not in unknown}
-    return Change(
-        cured=tuple(finding for key, finding in old.items() if key not in new),
-        remaining=tuple(finding for key, finding in new.items() if key in old),
-        new=tuple(finding for key, finding in new.items() if key not in old),
-        before_ns=before.step_ns,
-        after_ns=after.step_ns,
-    )
+    remaining = tuple(finding for key, finding in new.items() if key in old)
+    change = Change((), remaining, (), before.step_ns, after.step_ns)
+    if not change.comparable:
+        return change
+    cured = tuple(finding for key, finding in old.items() if key not in new)
+    return replace(change, cured=cured, new=tuple(finding for key, finding in new.items() if key not in old))

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any, TypeVar, cast
 
+import numpy as np
 import polars as pl
 
+from steplens.advice.device_profile import DeviceProfile, device_profile
+from steplens.analysis import names as of_names
+from steplens.analysis.core_utilization import core_utilization
+from steplens.analysis.idle import idle_causes
+from steplens.analysis.overlap import Intervals, intersect, merge_intervals, merged
 from steplens.analysis.steps import step_times
+from steplens.trace.devices import device_kind
+from steplens.trace.health import WARNING, unsafe
+from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
+
+Made = TypeVar("Made")
+
+#: columns of ``kernels`` that rules look at
+_OF_A_TASK = (
+    "id", "name", "type", "kind", "category", "core", "device", "stream", "start_ns", "end_ns", "launch_ns", "op", "step",
+    "bytes", "state", "blocks", "mix_blocks", "input_shapes", "input_types", "output_shapes",
+)  # fmt: skip
+
+#: message of the automatic marks around torch.save
+SAVE_CHECKPOINT = "save_checkpoint"
+#: of more threads a join finds the rows quicker
+_FEW_THREADS = 16
 
 
 class Facts:
@@ -19,6 +43,9 @@ class Facts:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self._made: dict[Callable[[Facts], Any], Any] = {}
+        #: of several traces, of which this is the first; see ``together``
+        self.answers: dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any] = {}
 
     @cached_property
     def steps(self) -> pl.DataFrame:
@@ -45,11 +72,134 @@ class Facts:
 
         Other threads (autograd's, communication's) do their work beside the step, not in it.
         """
+        return self.named_calls.with_columns(pl.col("name").cast(pl.String))
+
+    @cached_property
+    def named_calls(self) -> pl.DataFrame:
+        """``calls`` with ``name`` as it is in ``ops``: comparing, grouping and sorting take a fraction of what text takes."""
+        calls = self.on_threads(self.trace.required("ops").filter(pl.col("step").is_in(list(self.numbers))))
+        return calls.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
+
+    @cached_property
+    def names(self) -> pl.Series:
+        """The different names of ``calls``, as text."""
+        return of_names.distinct(self.named_calls["name"])
+
+    def on_threads(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """The rows (pid, tid) of the threads that the steps run on."""
         threads = self.trace.required("steps").select("pid", "tid").unique()
-        calls = self.trace.required("ops").filter(pl.col("step").is_in(list(self.numbers)))
-        calls = calls.join(threads, on=["pid", "tid"], how="semi")
-        return calls.with_columns(pl.col("name").cast(pl.String), duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
+        known = threads.collect()
+        if known.height > _FEW_THREADS:
+            return rows.join(threads, on=["pid", "tid"], how="semi")
+        own = [(pl.col("pid") == pid) & (pl.col("tid") == tid) for pid, tid in known.drop_nulls().iter_rows()]
+        return rows.filter(pl.any_horizontal(own) if own else pl.lit(False))
+
+    @cached_property
+    def device(self) -> str:
+        """What the devices are: "CPU", "CUDA", "ROCM" or "NPU"."""
+        return device_kind(self.trace)
+
+    @cached_property
+    def profile(self) -> DeviceProfile:
+        """What is known of the device."""
+        return device_profile(self.trace)
+
+    @cached_property
+    def tasks(self) -> pl.DataFrame:
+        """The device tasks of these steps, in order of device, stream and start, with ``duration_ns``; of a CPU, too."""
+        tasks = self.trace.required("kernels").select(_OF_A_TASK).filter(pl.col("step").is_in(list(self.numbers)))
+        tasks = tasks.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).filter(pl.col("duration_ns") >= 0)
+        return tasks.sort("device", "stream", "start_ns").collect()
+
+    @cached_property
+    def computing(self) -> pl.DataFrame:
+        """Those of ``tasks`` that compute."""
+        return self.tasks.filter(pl.col("kind") == KIND_COMPUTE)
+
+    @cached_property
+    def measured(self) -> pl.DataFrame:
+        """``computing`` with the columns of ``analysis.core_utilization``, where performance counters were recorded."""
+        return self.computing.join(core_utilization(self.trace), left_on="id", right_on="kernel")
+
+    @cached_property
+    def runtime(self) -> pl.DataFrame:
+        """The runtime calls that began in these steps, by start: name, start_ns, end_ns, pid, tid, step, duration_ns."""
+        steps = self.steps.sort("start_ns")
+        calls = self.trace.required("api").select("name", "start_ns", "end_ns", "pid", "tid").sort("start_ns").collect()
+        if steps.is_empty():
+            return calls.clear().with_columns(step=pl.lit(None, dtype=pl.Int64), duration_ns=pl.lit(None, dtype=pl.Int64))
+        before = np.searchsorted(steps["start_ns"].to_numpy(), calls["start_ns"].to_numpy(), side="right") - 1
+        own = steps.select("step", ends_ns=pl.col("start_ns") + pl.col("duration_ns"))[np.maximum(before, 0)]
+        inside = (pl.Series(before) >= 0) & (calls["start_ns"] < own["ends_ns"])
+        calls = calls.with_columns(own["step"], duration_ns=pl.col("end_ns") - pl.col("start_ns"))
+        return calls.filter(inside & (calls["duration_ns"] >= 0))
+
+    @cached_property
+    def saves(self) -> pl.DataFrame:
+        """When torch.save kept a step waiting (start_ns, end_ns): automatic marks; other threads save beside the step."""
+        marks = self.trace.required("marks").filter(pl.col("message").cast(pl.String) == SAVE_CHECKPOINT)
+        threads = self.trace.required("steps").select("tid").drop_nulls().unique().collect()["tid"]
+        if threads.len():
+            marks = marks.filter(pl.col("tid").is_in(threads.to_list()).fill_null(True))
+        return marks.select("start_ns", "end_ns").drop_nulls().collect()
+
+    @cached_property
+    def idle(self) -> pl.DataFrame:
+        """``analysis.idle.idle_causes`` of these steps."""
+        return idle_causes(self.trace).filter(pl.col("step").is_in(list(self.numbers)))
+
+    @cached_property
+    def gaps(self) -> Intervals:
+        """When the device did nothing, between the first and the last of its work in these steps; copying is work."""
+        columns = ["start_ns", "end_ns"]
+        works = self.tasks.filter(pl.col("kind").is_in([KIND_COMPUTE, KIND_COPY])).select(columns)
+        operations = self.trace.required("communication").filter(pl.col("step").is_in(list(self.numbers)))
+        every = pl.concat([works, operations.select(columns).drop_nulls().collect()])
+        busy = merged(every)
+        between = merge_intervals(busy.end[:-1], busy.start[1:])
+        begin = self.steps["start_ns"].to_numpy()
+        return intersect(between, merge_intervals(begin, begin + self.steps["duration_ns"].to_numpy()))
+
+    def idle_during(self, calls: pl.DataFrame) -> float:
+        """How long the device is idle in a step while one of ``calls`` (start_ns, end_ns) runs, ns."""
+        during = intersect(self.gaps, merged(calls))
+        return during.length_ns / max(self.steps.height, 1)
+
+    def once(self, make: Callable[[Facts], Made]) -> Made:
+        """``make(self)``, worked out once: what several rules ask for and nobody else."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast(Made, self._made[make])
+
+    def trusts(self, conclusion: str) -> bool:
+        """Whether health calls nothing unsafe that ``conclusion`` (of ``trace.health``) is about."""
+        health = self.trace.health
+        return health is None or unsafe(health, conclusion, least=WARNING).is_empty()
 
     def starting_with(self, prefix: str) -> pl.DataFrame:
         """The calls whose names start with ``prefix``."""
-        return self.calls.filter(pl.col("name").str.starts_with(prefix))
+        return self.called(of_names.with_prefix(self.names, prefix))
+
+    def containing(self, pattern: str) -> pl.DataFrame:
+        """The calls in whose names a regular expression is found."""
+        return self.called(of_names.containing(self.names, pattern))
+
+    def called(self, known: Sequence[str]) -> pl.DataFrame:
+        """The calls that have one of these names."""
+        return self.named_calls.filter(pl.col("name").is_in(list(known))).with_columns(pl.col("name").cast(pl.String))
+
+
+def together(make: Callable[[Sequence[Trace]], Made], facts: Sequence[Facts], traces: Sequence[Trace]) -> Made:
+    """``make(traces)``, worked out once: what several rules ask of several ranks.
+
+    Args:
+        make: an analysis.
+        facts: of the ranks; the first one's keep the answer.
+        traces: of the ranks, or of the run.
+    """
+    if not facts:
+        return make(traces)
+    answers, key = facts[0].answers, (make, tuple(traces))
+    if key not in answers:
+        answers[key] = make(traces)
+    return cast(Made, answers[key])

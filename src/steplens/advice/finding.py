@@ -23,6 +23,11 @@ class Saving:
     likely_ns: float
     high_ns: float
 
+    @staticmethod
+    def up_to(high_ns: float) -> Saving:
+        """A saving of which only the most is known; half of it is the guess that errs by the least."""
+        return Saving(0.0, high_ns / 2, high_ns)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -31,7 +36,7 @@ class Evidence:
     Attributes:
         what: key of its words in the catalogue.
         value: the figure.
-        unit: "ns", "count" or "bytes".
+        unit: "ns", "count", "bytes", "%", "GB/s", "MHz", or "" for a fact without a figure.
         steps: steps in which it was seen.
         places: operators, source lines or ranks, most important first.
         per_step: whether the figure is a mean over steps.

@@ -14,6 +14,10 @@ def _nothing(_: Facts) -> Iterable[Finding]:
     return ()
 
 
+def _everything(_: Sequence[Facts]) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule.
@@ -23,9 +27,15 @@ class Rule:
         judge: what it finds in one trace.
         rests_on: conclusions of ``trace.health``; where one of them is unsafe the rule is not asked.
         judge_run: in place of ``judge``, for what only several ranks together show.
+        devices: kinds of device that it is about, in the words of ``trace.devices``; it is not asked about others. Empty is all.
+        applies: whether the traces of a run hold what the rule is about; where not it is not asked, and not said to be silent.
+        explains: rules that see the time of this one's findings as a symptom of something; ``advise`` takes it off theirs.
     """
 
     name: str
     judge: Callable[[Facts], Iterable[Finding]] = _nothing
     rests_on: Sequence[str] = ()
     judge_run: Callable[[Run, Sequence[Facts]], Iterable[Finding]] | None = None
+    devices: Sequence[str] = ()
+    explains: Sequence[str] = ()
+    applies: Callable[[Sequence[Facts]], bool] = _everything

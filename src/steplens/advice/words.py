@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from steplens.advice.finding import Finding
-from steplens.advice.texts import ENGLISH, EVIDENCE, FRAME, Text
+from steplens.advice.texts import DOCUMENTATION, ENGLISH, EVIDENCE, FRAME, Text
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Words:
         text = every.get(self.language, every[ENGLISH])
         parts = (_filled(part, finding.values) for part in (text.title, text.cause, text.remedy, text.patch))
         return Text(*parts)
+
+    def documentation(self, finding: Finding) -> str:
+        """Where the rule is described; empty for a rule of the user's own."""
+        return DOCUMENTATION.get(finding.rule, "")
 
     def evidence(self, what: str) -> str:
         """Words for one kind of evidence; its key where the catalogue has none."""

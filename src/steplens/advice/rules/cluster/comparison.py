@@ -1,0 +1,68 @@
+"""What all rules that compare ranks share: how far each lies from the others, and which ranks are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean, median
+
+from steplens.advice.facts import Facts, together
+from steplens.advice.finding import Evidence
+from steplens.analysis.parallel import PIPELINE_PARALLEL, Layout, layout
+from steplens.trace.health import RANK_COMPARISON
+from steplens.trace.run import Run
+from steplens.trace.trace import Trace
+
+#: share of the mean by which a rank, a link or a stage may differ
+DEVIATION = 0.20
+#: share of a step that communication may take
+COMMUNICATION = 0.10
+_NAMED = 8
+_NO_OBSTACLES = ("missing_ranks", "rank_clock_offset", "unreadable", "rank_unknown")
+
+
+def several_ranks(facts: Sequence[Facts]) -> bool:
+    """Whether the run is of a job with several ranks."""
+    return job_of(facts).size > 1
+
+
+def is_parallel(facts: Sequence[Facts], mode: str) -> bool:
+    """Whether the run is of a job with several ranks and one kind of parallelism."""
+    job = job_of(facts)
+    return job.size > 1 and job.mode == mode
+
+
+def is_pipeline(facts: Sequence[Facts]) -> bool:
+    """Whether the run is of a job with pipeline parallelism."""
+    return is_parallel(facts, PIPELINE_PARALLEL)
+
+
+def comparable(run: Run) -> bool:
+    """Whether the ranks were recorded alike. Missing ranks and clocks that differ are no obstacle: lengths are compared."""
+    unsafe = run.unsafe(RANK_COMPARISON)
+    return unsafe.filter(~unsafe["check"].is_in(list(_NO_OBSTACLES))).is_empty()
+
+
+def job_of(facts: Sequence[Facts]) -> Layout:
+    """How the job of these traces is spread."""
+    return together(layout, facts, traces_of(facts))
+
+
+def traces_of(facts: Sequence[Facts]) -> list[Trace]:
+    """The traces that may be judged."""
+    return [part.trace for part in facts]
+
+
+def beside_mean(values: Iterable[float], unit: str, scale: float = 1.0) -> Iterator[Evidence]:
+    """Mean, median and median absolute deviation of what was compared."""
+    numbers = [value * scale for value in values]
+    middle = median(numbers)
+    yield Evidence("mean_of_all", fmean(numbers), unit, per_step=False)
+    yield Evidence("median_of_all", middle, unit, per_step=False)
+    yield Evidence("deviation_of_all", median([abs(number - middle) for number in numbers]), unit, per_step=False)
+
+
+def missing(job: Layout) -> Iterator[Evidence]:
+    """Says which ranks of the job are not here, where some are not."""
+    if job.missing:
+        named = tuple(f"rank {rank}" for rank in job.missing[:_NAMED])
+        yield Evidence("missing_ranks", len(job.missing), "count", places=named, per_step=False)

@@ -1,0 +1,1 @@
+"""Rules about Ascend and CUDA devices."""

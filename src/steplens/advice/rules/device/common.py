@@ -1,0 +1,81 @@
+"""What the rules of this family share: names of places and sums per step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.advice.facts import Facts
+from steplens.analysis.overlap import merged, subtract
+
+#: tasks below that are mostly start-up, whatever they do
+SHORT_NS = 20_000
+
+
+_LEAST_SHARE = 0.01
+_LONGEST = 60
+_FUNCTOR = re.compile(r"(\w*[Ff]unctor\w*|\w+_kernel_impl\w*)")
+
+
+def short_name(name: str) -> str:
+    """A kernel's name for the eye: ``elementwise_kernel<MulFunctor>`` of a whole C++ signature."""
+    plain = name.removeprefix("void ")
+    function = re.split(r"[<(]", plain, maxsplit=1)[0].rpartition("::")[2] or plain
+    functor = _FUNCTOR.search(plain[len(function) :]) if "<" in plain else None
+    return (f"{function}<{functor[0]}>" if functor else function)[:_LONGEST]
+
+
+def top(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: int = 3) -> tuple[str, ...]:
+    """The values of ``by`` that most of ``weight`` goes to."""
+    sums = rows.group_by(by).agg(pl.col(weight).sum()).with_columns(pl.col(by).cast(pl.String)).drop_nulls(by)
+    found = sums.sort(weight, by, descending=[True, False])[by].head(count).to_list()
+    return tuple(dict.fromkeys(map(short_name, found))) if by == "name" else tuple(found)
+
+
+def steps_of(rows: pl.DataFrame) -> tuple[int, ...]:
+    """The steps of some rows, in order."""
+    return tuple(rows["step"].drop_nulls().unique().sort().to_list())
+
+
+def per_step(facts: Facts, rows: pl.DataFrame, column: str = "duration_ns") -> float:
+    """Sum of a column over the rows, per step."""
+    return float(rows[column].sum()) / max(facts.steps.height, 1)
+
+
+def exposed(facts: Facts, rows: pl.DataFrame) -> float:
+    """When these tasks run and the device neither computes nor communicates, per step."""
+    operations = facts.trace.required("communication").filter(pl.col("step").is_in(list(facts.numbers)))
+    times = ("start_ns", "end_ns")
+    work = pl.concat([facts.computing.select(times), operations.select(times).drop_nulls().collect()])
+    return subtract(merged(rows), merged(work)).length_ns / max(facts.steps.height, 1)
+
+
+def has(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.Expr:
+    """Whether a regular expression is found in ``column``; asked once per different text, not once per row. Never null."""
+    texts = rows[column].unique().drop_nulls()
+    return pl.col(column).is_in(texts.filter(texts.cast(pl.String).str.contains(pattern)).implode()).fill_null(False)
+
+
+def matching(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.DataFrame:
+    """The rows in whose ``column`` a regular expression is found."""
+    return rows.filter(has(rows, pattern, column))
+
+
+def communicates(facts: Sequence[Facts]) -> bool:
+    """Whether any communication was recorded."""
+    return any(part.trace.required("communication").select(pl.len()).collect().item() for part in facts)
+
+
+def matters(facts: Facts, length_ns: float) -> bool:
+    """Whether a time per step is worth a finding: 1 % of what the device computes in a step."""
+    return length_ns > 0 and length_ns >= _LEAST_SHARE * per_step(facts, facts.computing)
+
+
+def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
+    """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
+    ops = facts.trace.required("ops").select(op="id", stack="stack").drop_nulls("stack").collect()
+    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
+    named = rows.select("op", "duration_ns").join(ops, on="op").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
+    return top(named, "line", count=count)

@@ -1,0 +1,7 @@
+"""Making batches holds up the data pipeline."""
+
+from __future__ import annotations
+
+from steplens.advice.rules.pipeline import bottleneck
+
+RULE = bottleneck.rule("slow_batch", bottleneck.BATCH)

@@ -1,0 +1,7 @@
+"""A generator written in Python holds up the data pipeline."""
+
+from __future__ import annotations
+
+from steplens.advice.rules.pipeline import bottleneck
+
+RULE = bottleneck.rule("slow_generator", bottleneck.GENERATOR)

@@ -1,0 +1,7 @@
+"""An operation of another kind holds up the data pipeline."""
+
+from __future__ import annotations
+
+from steplens.advice.rules.pipeline import bottleneck
+
+RULE = bottleneck.rule("slow_operation", bottleneck.OTHER)
