@@ -165,7 +165,18 @@ class AutomaticMarks:
 
     def _checkpoints(self) -> None:
         torch: Any = importlib.import_module("torch")
-        self._replace(torch, "save", functools.partial(self._phase, SAVE_CHECKPOINT))
+        self._replace(torch, "save", self._saving)
+
+    def _saving(self, original: Any) -> Any:
+        recorder = self._recorder
+        marked = self._phase(SAVE_CHECKPOINT, original)
+
+        def save(*args: Any, **kwargs: Any) -> Any:
+            result = marked(*args, **kwargs)
+            recorder.saved(args[1] if len(args) > 1 else kwargs.get("f"))
+            return result
+
+        return functools.wraps(original)(save)
 
     def _phase(self, message: str, original: Any) -> Any:
         recorder = self._recorder

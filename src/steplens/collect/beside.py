@@ -1,4 +1,4 @@
-"""What a window records beside Kineto: marks, and samples of the host."""
+"""What a window records beside Kineto: marks, samples of the host, and data loading."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from steplens.collect.automatic_marks import AutomaticMarks
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.health import ERROR, Health
 from steplens.collect.host_sampler import HostSampler
+from steplens.collect.loader import LoaderWindow
 
 
 class Beside:
@@ -29,6 +30,7 @@ class Beside:
         self._marks: marks.MarkRecorder | None = None
         self._automatic: AutomaticMarks | None = None
         self._sampler: HostSampler | None = None
+        self._loaders = LoaderWindow(health) if experimental.data_loader else None
         if samples_host and experimental.host_sys:
             self._guarded("host_sys", self._open_sampler)
 
@@ -37,6 +39,8 @@ class Beside:
 
     def start(self) -> None:
         """Begin to record."""
+        if self._loaders is not None:
+            self._guarded("data_loader", self._loaders.start)
         if self._sampler is not None:
             self._guarded("host_sys", self._sampler.start)
         if self._experimental.mstx or self._experimental.msprof_tx:
@@ -56,6 +60,8 @@ class Beside:
 
     def stop(self) -> None:
         """End recording."""
+        if self._loaders is not None:
+            self._guarded("data_loader", self._loaders.stop)
         if self._automatic is not None:
             self._guarded("mstx", self._automatic.remove)
         if self._marks is not None:
@@ -76,9 +82,18 @@ class Beside:
         if self._sampler is not None:
             self._guarded("host_sys", self._sampler.finish)
             counters["host_sampler_ns"] = self._sampler.spent_ns
+        if self._loaders is not None:
+            loaders = self._loaders
+            self._guarded("data_loader", lambda: loaders.save(self._folder))
+
+    def relocate(self, folder: Path) -> None:
+        """Write to another folder than was said at first."""
+        self._folder = folder
 
     def cancel(self) -> None:
         """End without a result."""
+        if self._loaders is not None:
+            self._guarded("data_loader", self._loaders.cancel)
         if self._sampler is not None:
             self._guarded("host_sys", self._sampler.cancel)
 

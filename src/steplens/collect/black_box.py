@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from steplens import options
-from steplens.collect import black_box_event, clock, handler, log, metadata, support
+from steplens.collect import black_box_event, clock, handler, loader, log, metadata, support
 from steplens.collect.activities import choose_activities
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.harmless import harmless
@@ -102,6 +102,7 @@ class BlackBox:
         self._process = os.getpid()
         self._running = False
         self._enabled = False
+        self._observes_loaders = False
         self._session: RingSession | None = None
         self.step_num = 0
         #: folders of the events that were written
@@ -191,6 +192,9 @@ class BlackBox:
         atexit.unregister(handler.wait_for_analyses)
         atexit.register(handler.wait_for_analyses)
         atexit.register(self.stop)
+        self._observes_loaders = self._session is not None
+        if self._observes_loaders:
+            loader.profiler_starts()
         self._ring.open()
         self._open_window(0)
         self._begin_step()
@@ -246,6 +250,8 @@ class BlackBox:
         self._ring.close()
         if self._session is not None:
             self._session.discard()
+        if self._observes_loaders:
+            loader.profiler_stops()
         self._remove_signal()
         if self._previous_hook is not None and sys.excepthook == self._excepthook:
             sys.excepthook = self._previous_hook

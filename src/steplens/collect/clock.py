@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-
-def now_ns() -> int:
-    """Unix time in ns, the clock of every recorded time."""
-    return time.time_ns()
+#: Unix time in ns, the clock of every recorded time; the function itself, because loaders read it some ten times per batch
+now_ns = time.time_ns
 
 
 def monotonic_ns() -> int:

@@ -30,6 +30,7 @@ class _ExperimentalConfig:
         mstx_domain_exclude: not these mstx domains.
         sys_io: network card traffic.
         sys_interconnection: HCCS and PCIe traffic.
+        data_loader: the stages of every ``DataLoader``, see docs/data_pipeline.md.
     """
 
     # Positions agree among the versions of the original interface up to msprof_tx only; the rest are keywords.
@@ -51,6 +52,7 @@ class _ExperimentalConfig:
         mstx_domain_exclude: list[str] | None = _UNSET,
         sys_io: bool = _UNSET,
         sys_interconnection: bool = _UNSET,
+        data_loader: bool = _UNSET,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self" and value is not _UNSET}
         values, messages = options.resolve_experimental(given)
@@ -69,6 +71,7 @@ class _ExperimentalConfig:
         self.mstx_domain_exclude: list[str] = values["mstx_domain_exclude"]
         self.sys_io: bool = values["sys_io"]
         self.sys_interconnection: bool = values["sys_interconnection"]
+        self.data_loader: bool = values["data_loader"]
         #: options that were asked for and that only an NPU can deliver
         self.needs_npu: list[str] = options.needs_npu(values, given)
         for message in messages:
@@ -96,4 +99,5 @@ class _ExperimentalConfig:
             "_mstx_domain_exclude": self.mstx_domain_exclude,
             "_sys_io": self.sys_io,
             "_sys_interconnection": self.sys_interconnection,
+            "_data_loader": self.data_loader,
         }

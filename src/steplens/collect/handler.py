@@ -18,8 +18,6 @@ from steplens.collect import landing, log
 if TYPE_CHECKING:
     from steplens.collect.profiler import profile
 
-_WORKER_NAME_LIMIT = 225
-
 
 class TraceHandler:
     """The callable that :func:`tensorboard_trace_handler` returns.
@@ -86,7 +84,7 @@ def tensorboard_trace_handler(
     Args:
         dir_name: folder for run directories; else ``$ASCEND_WORK_PATH/profiling_data``, else the current directory. Or a URL that
             fsspec knows, such as ``s3://bucket/runs``: they are written to a local folder and moved there.
-        worker_name: first part of a run directory's name; the host name by default.
+        worker_name: first part of a run directory's name; the host name by default. What does not fit (219 bytes) is cut off.
         analyse_flag: analyse a window as soon as it is recorded; else use ``steplens.analyse`` later.
         async_mode: do not make the training wait for the analysis.
         local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
@@ -104,8 +102,13 @@ def tensorboard_trace_handler(
     )
     for warning in warnings:
         log.warning(warning)
-    if values["worker_name"] and len(values["worker_name"]) > _WORKER_NAME_LIMIT:
-        log.warning(f"worker_name is cut to {_WORKER_NAME_LIMIT} characters.")
+    worker = values["worker_name"]
+    if worker and rundir.worker_part(worker) != worker:
+        values["worker_name"] = rundir.worker_part(worker)
+        log.warning(
+            f"worker_name cannot begin a folder's name as it is (at most {rundir.WORKER_BYTES} bytes, no {os.sep!r}): "
+            f"{values['worker_name']} is used."
+        )
     values["dir_name"], target = landing.split(values["dir_name"], values.pop("local_dir"))
     return TraceHandler(**values, target=target)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import child_threads, clock, log, metadata, saving
+from steplens.collect import backward, child_threads, clock, log, metadata, other_profilers, saving
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.beside import Beside
 from steplens.collect.gc_detector import GcDetector
@@ -83,7 +83,7 @@ class KinetoSession:
         self.size = TraceSize(recording)
         #: the step that runs, and the last one that has ended or been cut short
         self.step = 0
-        self.ended_step = 0
+        self.ended_step = -1
         self.window: Window | None = None
         #: the last window that was closed
         self.closed: Window | None = None
@@ -105,6 +105,7 @@ class KinetoSession:
             rank=metadata.rank(),
             owner=threading.get_ident(),
             process=os.getpid(),
+            thread=threading.current_thread(),
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
@@ -160,8 +161,9 @@ class KinetoSession:
             begin = clock.monotonic_ns()
             self._device.start()
             window.counters["device_start_ns"] = clock.monotonic_ns() - begin
+        window.whole_steps = self.between_steps
         # The window begins here, not where warmup began.
-        window.owner = threading.get_ident()
+        window.owner, window.thread, window.began_in = threading.get_ident(), threading.current_thread(), backward.number()
         window.start_ns = clock.now_ns()
         window.start_monotonic_ns = clock.monotonic_ns()
         window.kineto._start_trace()
@@ -181,6 +183,11 @@ class KinetoSession:
         if window.beside is not None:
             window.beside.start()
 
+    @property
+    def between_steps(self) -> bool:
+        """Whether the last step has ended and the next one has not begun."""
+        return self.step > self.ended_step
+
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
         if self.window is not None and self.window.beside is not None:
@@ -193,6 +200,7 @@ class KinetoSession:
             return
         window.recording = False
         window.last_step = self.ended_step
+        window.whole_steps &= self.between_steps
         if window.modules is not None:
             window.modules.remove()
         if window.gc is not None:
@@ -204,8 +212,13 @@ class KinetoSession:
         window.end_ns = clock.now_ns()
         window.end_monotonic_ns = clock.monotonic_ns()
         kineto, window.kineto = window.kineto, None
+        held = _holds(window)
         child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
-        window.kineto = kineto
+        # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
+        if held:
+            window.kineto = kineto
+        else:
+            self._not_held(window)
         window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns
         if self._device is not None:
@@ -254,6 +267,14 @@ class KinetoSession:
             self.closed = None
 
     # --- for the profiler object
+
+    @property
+    def recorded_elsewhere(self) -> bool:
+        """Whether the window that is open records another thread, which alone can end it and still can."""
+        window = self.window
+        if window is None or not window.recording or _holds(window):
+            return False
+        return window.thread is not threading.current_thread() and window.thread.is_alive()
 
     @property
     def recording(self) -> Recording:
@@ -323,7 +344,10 @@ class KinetoSession:
             "custom_trace_id_callback": lambda: window.trace_id,
         }
         accepted = inspect.signature(profiler.profile.__init__).parameters
-        return profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
+        kineto = profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
+        other_profilers.is_ours(kineto)
+        other_profilers.add(self)
+        return kineto
 
     def _thread_options(self) -> dict[str, bool]:
         options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -339,6 +363,33 @@ class KinetoSession:
         info = metadata.distributed_info()
         if info:
             autograd._add_metadata_json("distributedInfo", json.dumps(info, default=str))
+
+    def give_way(self) -> None:
+        """End or cancel the window that is open, because another profiler begins."""
+        window = self.window
+        if window is None or window.failed or (window.recording and not _holds(window)):
+            return
+        message = "Another profiler of the program begins: "
+        if window.recording:
+            message += f"the window that began at step {window.first_step} ends here."
+        elif window.kineto is not None and not window.started:
+            window.failed, window.kineto = True, None
+            message += "nothing is recorded in this window."
+        else:
+            return
+        log.warning(message)
+        if window.failed:
+            self._health.add("other_profiler", ERROR, message, unsafe="everything")
+        else:
+            self._health.add("other_profiler", WARNING, message, unsafe="averages over steps")
+        self.stop_trace()
+
+    def _not_held(self, window: Window) -> None:
+        ended = not window.thread.is_alive()
+        reason = "the thread in which it began has ended" if ended else "another profiler has ended the recording"
+        message = f"The window that began at step {window.first_step} is given up, because {reason}."
+        self._health.add("save_failed", ERROR, message, unsafe="everything")
+        log.error(message)
 
     def _modules_failed(self, exception: Exception) -> None:
         log.failed("module hooks", exception)
@@ -403,14 +454,22 @@ class KinetoSession:
             "rank": window.rank,
             "first_step": window.first_step,
             "last_step": window.last_step,
+            "whole_steps": window.whole_steps,
             "start_ns": window.start_ns,
             "health": health,
         }
         rundir.write_json(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
 
 
+def _holds(window: Window) -> bool:
+    """Whether the calling thread can end a window that records; PyTorch keeps the recording with the thread that began it."""
+    autograd: Any = importlib.import_module("torch.autograd")
+    return bool(window.threads.all_threads or autograd._profiler_enabled())
+
+
 def another_is_recording() -> bool:
     """Whether some profiler of PyTorch is recording in this process."""
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     autograd: Any = importlib.import_module("torch.autograd")
-    return bool(getattr(profiler, "_is_profiler_enabled", False)) or bool(autograd._profiler_enabled())
+    enabled = bool(getattr(profiler, "_is_profiler_enabled", False)) or bool(autograd._profiler_enabled())
+    return enabled or other_profilers.one_is_open()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import options, rundir
-from steplens.collect import at_exit, child_threads, log, metadata, support
+from steplens.collect import at_exit, backward, child_threads, loader, log, metadata, support
 from steplens.collect.actions import (
     DELETE,
     FINALIZE,
@@ -154,6 +154,8 @@ class _KinetoProfile(Exporting):
         self._budget = Budget(limits, session.size) if limits else None
         # the window was ended early, and the schedule has not come to its end yet
         self._cut_short = False
+        # the window in which a step of another thread was not counted
+        self._skipped_in: Any = None
         self._range_type: Any = importlib.import_module("torch.autograd.profiler").record_function
         self._controller = ActionController(
             {
@@ -199,9 +201,13 @@ class _KinetoProfile(Exporting):
             at_exit.finish_at_exit(self)
             self._running = True
             child_threads.profiler_starts()
+            backward.watch()
+            if self._session.recording.experimental.data_loader:
+                self._guarded("data_loader", loader.profiler_starts)
             self._stop_requested = False
             self.step_num = 0
             self._session.step = self._step_offset
+            self._session.ended_step = self._step_offset - 1
             self._action = self._next_action(0)
             if self._observer is not None:
                 self._guarded("execution_trace_observer.start", self._observer.start)
@@ -219,12 +225,16 @@ class _KinetoProfile(Exporting):
         """End, and close the window that is open. Safe from any thread.
 
         Kineto can only be stopped by the thread that started it. From another thread, recording ends when
-        that thread next calls :meth:`step`, :meth:`start` or :meth:`stop`, or when the program ends.
+        that thread next calls :meth:`step`, :meth:`start` or :meth:`stop`, or when the program ends. From a hook
+        of a gradient, recording ends when the backward pass is over, unless it began in the same pass.
         """
         if not self._running or os.getpid() != self._process:
             return
         window = self._session.window
-        if window is not None and window.recording and window.owner != threading.get_ident():
+        if window is not None and window.recording and backward.is_running() and backward.number() != window.began_in:
+            backward.afterwards(self.stop)
+            return
+        if self._session.recorded_elsewhere:
             self._stop_requested = True
             message = "stop() was called from another thread than start(): recording ends at the next step()."
             log.warning(message)
@@ -243,6 +253,8 @@ class _KinetoProfile(Exporting):
         self._session.ended_step = self.step_num + self._step_offset
         self._controller.transit(self._action, None)
         self._action = ProfilerAction.NONE
+        if self._session.recording.experimental.data_loader:
+            self._guarded("data_loader", loader.profiler_stops)
         if self._observer is not None:
             self._guarded("execution_trace_observer.stop", self._observer.stop)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from steplens import rundir
+from steplens import partial, rundir
 from steplens.collect import log
 from steplens.collect.health import ERROR
 
@@ -103,12 +103,12 @@ def _move_to_folder(run: Path, folder: Path) -> Path:
     try:
         run.rename(destination)
     except OSError:  # another file system
-        partial = folder / f".{run.name}.{os.getpid()}.partial"
+        temporary = partial.beside(destination)
         try:
-            shutil.copytree(run, partial, symlinks=True)
-            partial.rename(destination)
+            shutil.copytree(run, temporary, symlinks=True)
+            temporary.rename(destination)
         except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
         shutil.rmtree(run, ignore_errors=True)
     return destination

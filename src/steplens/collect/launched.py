@@ -89,7 +89,21 @@ class StepRecording:
         self._order = order
         self._complain = complain
         self._profiler: Any = None
+        self._observes_loaders = False
         self.failed = False
+
+    def prepare(self) -> None:
+        """A training is about to begin: watch its data loaders, since what the first steps use is made before the first step."""
+        wanted = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
+        if self._observes_loaders or not wanted:
+            return
+        try:
+            from steplens.collect import loader
+
+            self._observes_loaders = True
+            loader.profiler_starts()
+        except Exception as error:  # the boundary to somebody's training
+            self._complain(f"data loaders are not recorded: {type(error).__name__}: {error}")
 
     def on_step(self) -> None:
         """Start with the first step; go on with every later one."""
@@ -140,6 +154,7 @@ class StepRecording:
         Args:
             exception: what ended the training.
         """
+        self._leave_loaders()
         if self._profiler is None or self.failed:
             return
         try:
@@ -149,6 +164,17 @@ class StepRecording:
         except Exception as error:  # as above: the exit code of the program is not ours to change
             self.failed = True
             self._complain(f"the recording could not be closed: {type(error).__name__}: {error}")
+
+    def _leave_loaders(self) -> None:
+        if not self._observes_loaders:
+            return
+        from steplens.collect import loader
+
+        self._observes_loaders = False
+        try:
+            loader.profiler_stops()
+        except Exception as error:  # as above
+            self._complain(f"data loaders are still watched: {type(error).__name__}: {error}")
 
 
 def on_torch_import() -> None:
@@ -175,7 +201,7 @@ class Watcher:
         from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
 
         self._order = order
-        self._steps = OptimizerSteps(self._on_step)
+        self._steps = OptimizerSteps(self._on_step, lambda: self._recording.prepare())
         self._recording = StepRecording(order, log.error)
 
     def install(self) -> None:

@@ -6,6 +6,7 @@ there are few, are kept apart.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -82,6 +83,8 @@ class MarkRecorder:
         self._said: set[str] = set()
         self._step: int = 0
         self._streams = StreamMarks(self._say)
+        #: number of checkpoints whose size is known, and their bytes
+        self._checkpoints, self._checkpoint_bytes = 0, 0
 
     def mark(self, message: str, stream: Any, domain: str) -> None:
         """Record a moment."""
@@ -151,6 +154,13 @@ class MarkRecorder:
             self.end(self._step)
         self._step = 0 if number is None else self.start(f"step {number}", None, DEFAULT_DOMAIN)
 
+    def saved(self, path: Any) -> None:
+        """A checkpoint was written to a path; one that went elsewhere has no size."""
+        if isinstance(path, str | os.PathLike):
+            with contextlib.suppress(OSError, ValueError):
+                self._checkpoint_bytes += os.stat(path).st_size
+                self._checkpoints += 1
+
     # --- at the end of the window
 
     def finish(self) -> None:
@@ -184,6 +194,8 @@ class MarkRecorder:
             rows.byteswap()
         rundir.write_bytes(folder / rundir.MARKS, rows.tobytes())
         texts = {"pid": self._process, "columns": COLUMNS, "texts": list(self._texts)}
+        if self._checkpoints:
+            texts["checkpoint_bytes"] = self._checkpoint_bytes // self._checkpoints
         rundir.write_bytes(folder / rundir.MARK_TEXTS, json.dumps(texts).encode())
 
     # --- inside

@@ -176,3 +176,28 @@ def versions() -> dict[str, str]:
         "torch_version": str(getattr(torch, "__version__", "")),
         "python_version": platform.python_version(),
     }
+
+
+#: functions of ``torch.cpu`` -> instructions for which they answer
+_FEATURES = {"_is_avx512_bf16_supported": "avx512_bf16", "_is_amx_tile_supported": "amx_bf16"}
+
+
+def processor() -> dict[str, Any]:
+    """The CPU as far as its speed depends on it: number of processors for this process, and special instructions."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    answers = getattr(sys.modules.get("torch"), "cpu", None)
+    features = [feature for function, feature in _FEATURES.items() if _answers(getattr(answers, function, None))]
+    return {"count": count, "features": features}
+
+
+def allocator() -> dict[str, str]:
+    """What decides over the CPU's memory in this process: an allocator loaded before the C library's, and its threshold."""
+    preloaded = [name for name in ("jemalloc", "tcmalloc", "mimalloc") if name in os.environ.get("LD_PRELOAD", "")]
+    return {"preloaded": ",".join(preloaded), "mmap_threshold": os.environ.get("MALLOC_MMAP_THRESHOLD_", "")[:32]}
+
+
+def _answers(function: Any) -> bool:
+    try:
+        return callable(function) and bool(function())
+    except Exception:
+        return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from steplens.collect import child_threads, log
+from steplens.collect import backward, child_threads, log
 from steplens.collect.actions import RECORDING, ProfilerAction
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.harmless import harmless
@@ -98,13 +98,19 @@ class profile(_KinetoProfile):
 
     @harmless
     def step(self) -> None:
-        """Say that a training step has ended and the next one begins."""
+        """Say that a training step has ended and the next one begins; inside of backward, when that is over."""
         if not self._enabled or os.getpid() != self._process:
             return
         if not self._running:
             log.warning("step() has no effect, the profiler is not running.")
             return
+        if backward.is_running():
+            backward.afterwards(self.step)
+            return
         with self._lock:
+            if self._session.recorded_elsewhere:
+                self._skip_step()
+                return
             if self._stop_requested:
                 self._finish_requested_stop()
                 return
@@ -128,6 +134,13 @@ class profile(_KinetoProfile):
             self._open_step()
             if budget is not None:
                 budget.step_begins()
+
+    def _skip_step(self) -> None:
+        if self._session.window is not self._skipped_in:
+            self._skipped_in = self._session.window
+            message = "step() was called in another thread than the one that is recorded: it does not count in this window."
+            log.warning(message)
+            self._health.add("other_thread", WARNING, message, unsafe="averages over steps")
 
     def _within_budget(
         self, reason: str, ended: ProfilerAction, planned: ProfilerAction, asked: ProfilerAction

@@ -53,7 +53,9 @@ class RingSession(KinetoSession):
             if not super()._has_room(parent):
                 break
             window.run_directory = rundir.create_run_directory(parent, self._worker_name)
-            rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
+            raw = rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
+            if window.beside is not None:
+                window.beside.relocate(raw)
             self._saving, self.window = True, window
             try:
                 self.finalize_trace()
@@ -65,6 +67,8 @@ class RingSession(KinetoSession):
             else:
                 shutil.rmtree(window.run_directory, ignore_errors=True)
             self.closed = None
+        for window in windows:
+            _give_up(window)
         return found
 
     def discard(self) -> None:
@@ -73,18 +77,22 @@ class RingSession(KinetoSession):
             self.stop_trace()
         self._forget()
         if self.window is not None:
-            self.window.kineto = None
+            _give_up(self.window)
             self.window = None
 
     def _forget(self) -> None:
         """Throw away the kept window, at once: it is part of a cycle, and the interpreter would keep it for a while."""
         if self._kept is not None:
-            self._kept.kineto = None
+            _give_up(self._kept)
             self._kept = None
 
     def _new_directory(self, parent: Path) -> Path:
         # made when it is needed
         return parent / rundir.run_directory_name(self._worker_name)
+
+    def _not_held(self, window: Window) -> None:
+        # most windows are thrown away; one that was to be kept is missed when it is saved
+        pass
 
     def _has_room(self, parent: Path) -> bool:
         # asked when a window opens, which takes no room yet
@@ -93,3 +101,9 @@ class RingSession(KinetoSession):
     def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:
         if self._saving:
             super()._write_state(window, state, health)
+
+
+def _give_up(window: Window) -> None:
+    window.kineto = None
+    if window.beside is not None:
+        window.beside.cancel()

@@ -28,14 +28,15 @@ def save_trace(results: Any, target: Path) -> int:
     Raises:
         OSError: the file could not be written completely; no part of it is left.
     """
-    try:
-        with rundir.atomic_path(target) as temporary:
+    with rundir.atomic_path(target) as temporary:
+        try:
             results.save(str(temporary))
             _check_complete(temporary)
-    finally:
-        # Kineto has its own temporary file, which it leaves when the disk is full.
-        for leftover in target.parent.glob(f".{target.name}*"):
-            leftover.unlink(missing_ok=True)
+        except BaseException:
+            # Kineto has a temporary file of its own, named after this one, which it leaves when the disk is full.
+            for leftover in target.parent.glob(f"{temporary.name}*"):
+                leftover.unlink(missing_ok=True)
+            raise
     return target.stat().st_size
 
 
@@ -82,6 +83,8 @@ def write_side_files(
         **metadata.versions(),
         "rank_id": window.rank,
         "world_size": metadata.world_size(),
+        "processor": metadata.processor(),
+        "allocator": metadata.allocator(),
     }
     if device is not None:
         info["ascend"] = device

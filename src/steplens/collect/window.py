@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,8 @@ class Window:
     rank: int
     owner: int
     process: int
+    #: the same thread as ``owner``, whose number another thread may get when it has ended
+    thread: threading.Thread
     kineto: Any = None
     #: Kineto's result of a closed window, for what is not saved with it (``collect.memory_categories``)
     results: Any = None
@@ -78,6 +81,10 @@ class Window:
     started: bool = False
     failed: bool = False
     last_step: int | None = None
+    #: it begins where a step does and ends where one does, so that no step of it was cut
+    whole_steps: bool = False
+    #: the backward pass inside of which it began, see ``collect.backward``
+    began_in: int = -1
     end_ns: int = 0
     end_monotonic_ns: int = 0
     modules: ModuleHooks | None = None

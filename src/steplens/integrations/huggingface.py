@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Callable
 from typing import Any
 
-from steplens.integrations.recording import FollowedTraining
+from steplens.integrations.recording import FollowingCallback
 
 
 def _transformers() -> Any:
@@ -19,34 +17,14 @@ def _transformers() -> Any:
     raise ImportError("steplens.integrations.huggingface needs Transformers: pip install transformers accelerate")
 
 
-class SteplensCallback(_transformers().TrainerCallback):  # type: ignore[misc]
+class SteplensCallback(FollowingCallback, _transformers().TrainerCallback):  # type: ignore[misc]
     """Records steps of a training by ``transformers.Trainer``.
 
     A step is an optimizer step: with ``gradient_accumulation_steps=4`` it holds four batches. Evaluation is the range
     ``validation``, in the step that follows it.
 
-    Args:
-        directory: folder or URL for run directories; not used with ``on_trace_ready``.
-        schedule: maps a step to an action, see :class:`~steplens.schedule`; ``wait=1, warmup=1, active=3, repeat=1`` by default.
-        on_trace_ready: called when a window is recorded; analyses it beside the training by default.
-        options: other arguments of ``steplens.profile``.
+    Takes what :class:`~steplens.integrations.recording.FollowingCallback` takes.
     """
-
-    def __init__(
-        self,
-        directory: str | os.PathLike[str] = "result",
-        *,
-        schedule: Callable[[int], Any] | None = None,
-        on_trace_ready: Callable[..., Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        self._training = FollowedTraining(directory, schedule, on_trace_ready, options)
-
-    @property
-    def profiler(self) -> Any:
-        """The profiler, for ``add_metadata`` and the export methods."""
-        return self._training.profiler
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start."""

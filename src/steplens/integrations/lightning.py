@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from steplens.collect import closures
-from steplens.integrations.recording import FollowedTraining
+from steplens.integrations.recording import FollowingCallback
 
 _MODULES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -25,37 +23,20 @@ def _lightning() -> Any:
     raise ImportError("steplens.integrations.lightning needs Lightning: pip install lightning")
 
 
-class SteplensCallback(_lightning().Callback):  # type: ignore[misc]
+class SteplensCallback(FollowingCallback, _lightning().Callback):  # type: ignore[misc]
     """Records steps of a training by Lightning.
 
     A step is an optimizer step: with ``accumulate_grad_batches=4`` it holds four batches. Validation is the range
     ``validation``, in the step that follows it. The sanity check comes before step 0.
 
-    Args:
-        directory: folder or URL for run directories; not used with ``on_trace_ready``.
-        schedule: maps a step to an action, see :class:`~steplens.schedule`; ``wait=1, warmup=1, active=3, repeat=1`` by default.
-        on_trace_ready: called when a window is recorded; analyses it beside the training by default.
-        options: other arguments of ``steplens.profile``.
+    Takes what :class:`~steplens.integrations.recording.FollowingCallback` takes.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str] = "result",
-        *,
-        schedule: Callable[[int], Any] | None = None,
-        on_trace_ready: Callable[..., Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        self._training = FollowedTraining(directory, schedule, on_trace_ready, options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._hooks: list[Any] = []
         self._following = False
         self._steps = 0
-
-    @property
-    def profiler(self) -> Any:
-        """The profiler, for ``add_metadata`` and the export methods."""
-        return self._training.profiler
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Start, behind the sanity check."""

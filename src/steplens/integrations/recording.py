@@ -65,3 +65,30 @@ class FollowedTraining:
         """The training has ended, in whatever way."""
         self.end_validation()
         self.profiler.stop()
+
+
+class FollowingCallback:
+    """What the callbacks of all frameworks take and give; comes before the framework's own class.
+
+    Args:
+        directory: folder or URL for run directories; not used with ``on_trace_ready``.
+        schedule: maps a step to an action, see :class:`~steplens.schedule`; ``wait=1, warmup=1, active=3, repeat=1`` by default.
+        on_trace_ready: called when a window is recorded; analyses it beside the training by default.
+        options: other arguments of ``steplens.profile``.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] = "result",
+        *,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._training = FollowedTraining(directory, schedule, on_trace_ready, options)
+
+    @property
+    def profiler(self) -> Any:
+        """The profiler, for ``add_metadata`` and the export methods."""
+        return self._training.profiler

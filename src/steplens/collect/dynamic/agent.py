@@ -280,7 +280,7 @@ class Agent:
     def _turn(self, step: int) -> None:
         with self._turning:
             self._attention = False
-            board = self._board or self._attach()
+            board = self._board or self._attach(listening=True)
             self._stepped = True
             board.put(boards.STEP, step)
             board.put(boards.DECIDING, step)
@@ -300,7 +300,8 @@ class Agent:
                 self._attention = True
             self._publish()
 
-    def _attach(self) -> Board:
+    def _attach(self, *, listening: bool = False) -> Board:
+        """Join the others at their board; ``listening`` where the decisions about the step that begins are still to be heard."""
         self._identity = self._form.identity()
         self._ledger.rank = self._identity.rank
         try:
@@ -310,12 +311,15 @@ class Agent:
         except (OSError, BusyError, ValueError) as error:
             self.failed("sharing steps with other processes", error)
             board = PrivateBoard(self.process, self._identity.rank)
-        board.put(boards.STEP, self._step)
-        board.put(boards.STEP_NS, time.monotonic_ns())
         # Of the decisions before our time those count that nobody has reached, also where our own count begins anew.
         reached = max([self._step, *(seat.step for seat in board.others())])
         with contextlib.suppress(BusyError):
             self._over = {item.number for item in board.decisions_after(0) if item.start < reached}
+        if listening:
+            # Before we are seen at this step: nobody may think that we are past its beginning.
+            board.put(boards.DECIDING, self._step)
+        board.put(boards.STEP_NS, time.monotonic_ns())
+        board.put(boards.STEP, self._step)
         self._at_step, self._at_time = board.row + boards.STEP, board.row + boards.STEP_NS
         self._words, self._board = board.words, board
         return board

@@ -5,6 +5,9 @@ that ended there would leave the annotation half in one step and half in the nex
 stop Kineto inside it. Therefore ``Optimizer.profile_hook_step``, which adds the annotation, is extended: the step ends
 after it.
 
+A program may take its optimizer steps inside of backward, from hooks of the parameters, so that a gradient lives no longer than
+needed. A step then ends with the backward pass, however many optimizer steps it took.
+
 PyTorch is not imported here. The extension waits until the script imports it, so that environment variables the
 script sets before that still count.
 """
@@ -16,12 +19,13 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from steplens.collect import closures
+from steplens.collect import backward, closures, other_profilers
 
 OPTIMIZER_MODULE = "torch.optim.optimizer"
 
@@ -42,7 +46,9 @@ class OptimizerSteps:
         self._on_optimizer = on_optimizer
         self._process = os.getpid()
         self._leader: weakref.ref[Any] | None = None
-        self._depth = 0
+        self._calls = _Calls()
+        #: the step ends with the backward pass that runs
+        self._ending = False
         self.count = 0
 
     def install(self) -> None:
@@ -57,10 +63,13 @@ class OptimizerSteps:
         """Count in the calling process, a forked child of the one that counted so far."""
         self._process = os.getpid()
         self._leader = None
-        self._depth = 0
+        self._calls = _Calls()
+        self._ending = False
         self.count = 0
 
     def _extend(self, module: ModuleType) -> None:
+        backward.watch()
+        other_profilers.watch()
         optimizer = module.Optimizer
         original = optimizer.profile_hook_step
 
@@ -74,14 +83,15 @@ class OptimizerSteps:
     def _wrap(self, hooked: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(hooked)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._depth += 1
+            calls = self._calls
+            calls.depth += 1
             args, kwargs = closures.with_range(args, kwargs)
             try:
                 result = hooked(optimizer, *args, **kwargs)
             finally:
-                self._depth -= 1
+                calls.depth -= 1
             # a subclass that calls its parent's step is one step
-            if self._depth == 0:
+            if calls.depth == 0:
                 self._stepped(optimizer)
             return result
 
@@ -92,9 +102,21 @@ class OptimizerSteps:
         if leader is None:
             leader = optimizer
             self._leader = weakref.ref(optimizer)
-        if leader is optimizer and os.getpid() == self._process:
+        if leader is optimizer and os.getpid() == self._process and not self._ending:
+            self._ending = True
+            backward.afterwards(self._end_step)
+
+    def _end_step(self) -> None:
+        self._ending = False
+        if os.getpid() == self._process:
             self.count += 1
             self._on_step()
+
+
+class _Calls(threading.local):
+    """The calls of ``Optimizer.step`` that are open; of each thread, since several may train."""
+
+    depth = 0
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

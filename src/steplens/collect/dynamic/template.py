@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import partial, rundir
 from steplens.collect.dynamic import place
 
 
@@ -23,7 +23,7 @@ def create(directory: Path, content: Mapping[str, Any]) -> None:
     target = directory / place.CONFIGURATION_FILE
     if target.exists():
         return
-    temporary = directory / f".{target.name}.{os.getpid()}.partial"
+    temporary = partial.beside(target)
     try:
         rundir.write_bytes(temporary, json.dumps(content, indent=4).encode())
         with contextlib.suppress(FileExistsError):
