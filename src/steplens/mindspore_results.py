@@ -1,4 +1,6 @@
-"""Makes the results of what MindSpore's interfaces recorded, and of raw device logs: in a process of its own, or later.
+"""Makes the results of what MindSpore's interfaces recorded, of raw device logs and of MindSpore's records of the host.
+
+In a process of its own, or later.
 
 python -m steplens.mindspore_results analyse PATH
 python -m steplens.mindspore_results operators PATH -- Conv2D MatMul
@@ -8,17 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from steplens import parent, rundir
+from steplens import mindspore_results_host, parent, rundir
 from steplens.errors import InputError, SteplensError
 from steplens.readers import mindspore_find, mindspore_windows
 from steplens.readers.mindspore_find import LEGACY, WINDOWS, MindSporeSource
@@ -47,12 +50,14 @@ class Options:
         step_list: only these of the recorded steps, counted from 1; None for all.
         data_simplification: remove the raw data once the results are there; None as recorded.
         timeline_limit_mb: largest size of a timeline, MB; None for no limit.
+        overwrite: of records of the host, write also files that are newer, which MindSpore itself may have written.
     """
 
     pretty: bool = False
     step_list: tuple[int, ...] | None = None
     data_simplification: bool | None = True
     timeline_limit_mb: int | None = None
+    overwrite: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,8 +98,8 @@ def find(path: Path) -> list[MindSporeSource]:
         children = sorted(child for child in path.iterdir() if child.is_dir() and not child.is_symlink())
         candidates += [folder for child in children for folder in (child, child / PROFILER_DIRECTORY)]
     folders = [folder for folder in dict.fromkeys(candidates) if folder.is_dir()]
-    found = [source for folder in folders for source in mindspore_find.find(folder)]
-    raw = [source for source in found if source.kind in (WINDOWS, LEGACY)]
+    found = list(dict.fromkeys(source for folder in folders for source in mindspore_find.find(folder)))
+    raw = [source for source in found if is_raw(source) or source.host_file is not None]
     if raw:
         return raw
     for source in found:
@@ -121,7 +126,8 @@ def analyse(path: Path, options: Options, processes: int | None = None) -> list[
     workers = min(processes or max((os.cpu_count() or 2) // 2, 1), len(sources))
     if workers <= 1:
         return [analyse_source(source, options) for source in sources]
-    with ProcessPoolExecutor(workers) as pool:
+    # a fork would copy the locks of whatever threads this process has
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         return list(pool.map(analyse_source, sources, [options] * len(sources)))
 
 
@@ -131,6 +137,8 @@ def analyse_source(source: MindSporeSource, options: Options) -> RankResult:
     try:
         if source.kind == LEGACY:
             return _analyse_logs(source, options, words)
+        if source.kind != WINDOWS:
+            return _analyse_host(source, options, words)
         return _analyse_windows(source, options, words)
     except (Exception, _panic()) as error:  # the boundary between ranks
         text = str(error) if isinstance(error, SteplensError) else f"{words}: {type(error).__name__}: {error}"
@@ -140,6 +148,11 @@ def analyse_source(source: MindSporeSource, options: Options) -> RankResult:
 def is_raw(where: object) -> TypeGuard[MindSporeSource]:
     """Whether results are made of it: it is recorded data, not somebody's results."""
     return isinstance(where, MindSporeSource) and where.kind in (WINDOWS, LEGACY)
+
+
+def has_host_records(where: object) -> TypeGuard[MindSporeSource]:
+    """Whether it is somebody's results with records of the host, which files are made of."""
+    return isinstance(where, MindSporeSource) and where.host_file is not None
 
 
 def is_complete(source: MindSporeSource) -> bool:
@@ -170,6 +183,14 @@ def _analyse_logs(source: MindSporeSource, options: Options, words: str) -> Rank
     return RankResult(words, into, outputs)
 
 
+def _analyse_host(source: MindSporeSource, options: Options, words: str) -> RankResult:
+    if options.step_list is not None:
+        raise InputError(source.path, "holds records of the host, which belong to no step", "Leave out the list of steps")
+    outputs = mindspore_results_host.write(source, overwrite=options.overwrite)
+    _prettify(options, source.path, outputs)
+    return RankResult(words, source.path, outputs)
+
+
 def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> RankResult:
     began = time.strftime(_TIME_FORMAT)
     rank, path = source.number, source.path
@@ -178,16 +199,16 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     config = config if isinstance(config, dict) else {}
     flat = config.get("contract") in _FLAT
     outputs: dict[str, OutputStatus] = {}
-    run = path
-    if flat:
-        outputs.update(
-            mindspore_result.write_flat(trace, path, rank, mindspore_result.cpu_files(options.timeline_limit_mb), _ignore)
-        )
-        outputs.update(_hand_on(path, path, rank))
-        run = _rank_directory(path, rank)
+    run = _rank_directory(path, rank) if flat else path
     switches = {key: bool(config.get(key, not config)) for key in ("profile_memory", "record_shapes")}
-    files = mindspore_result.OUTPUT_FILES
-    statuses = write_result(trace, run, Settings(level=LEVEL0, switches=switches), files=files)
+    # both families of files at once: printing is native code outside the interpreter lock
+    with ThreadPoolExecutor(1) as beside:
+        cpu_files = mindspore_result.cpu_files(options.timeline_limit_mb) if flat else ()
+        writing = beside.submit(mindspore_result.write_flat, trace, path, rank, cpu_files, _ignore)
+        statuses = write_result(trace, run, Settings(level=LEVEL0, switches=switches), files=mindspore_result.OUTPUT_FILES)
+        outputs.update(writing.result())
+    if flat:
+        outputs.update(_hand_on(path, path, rank))
     outputs.update({f"{rundir.OUTPUT_DIRECTORY}/{name}": status for name, status in statuses.items()})
     _hand_on(path, run / rundir.OUTPUT_DIRECTORY, rank)
     complete = not any(status.status == FAILED for status in outputs.values())
@@ -198,7 +219,8 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     times = {"analyse_start_time": began, "analyse_end_time": time.strftime(_TIME_FORMAT), "raw_data_removed": removes}
     inside = run.relative_to(path)
     listed = {str(inside / name) if name.startswith(rundir.OUTPUT_DIRECTORY) else name: own for name, own in outputs.items()}
-    more = {**_recorded(path, rank), **times, **(_written(listed) if options.step_list is None else {})}
+    found = {"health": mindspore_windows.recorded_findings(trace)}
+    more = {**_recorded(path, rank), **times, **found, **(_written(listed) if options.step_list is None else {})}
     info = mindspore_result.profiler_info(trace, rank, outputs, more)
     for folder in {path, run}:
         rundir.write_json(folder / f"{rundir.INFO_PREFIX}_{rank}.json", info, indent=4)
@@ -230,20 +252,27 @@ def _recorded(path: Path, rank: int) -> dict[str, Any]:
     begins: list[int] = []
     ends: list[int] = []
     waits: list[Any] = []
+    more: dict[str, Any] = {}
     for file in sorted((path / mindspore_windows.RAW_DIRECTORY).glob(f"window_{rank}_*/{mindspore_windows.WINDOW_FILE}")):
         state = read_json(file)
         begins += [state["begin_ns"]] if isinstance(state.get("begin_ns"), int) else []
         ends += [state["end_ns"]] if isinstance(state.get("end_ns"), int) else []
         waits += state["waits"] if isinstance(state.get("waits"), list) else []
+        # the thread of the loop, which is none of those that launch
+        more = {"tid": state["tid"]} if isinstance(state.get("tid"), int) else more
     if not begins or not ends:
         return {}
     clock = [time.strftime(_TIME_FORMAT, time.localtime(ns // 1_000_000_000)) for ns in (min(begins), max(ends))]
-    return {"profiling_start_time": clock[0], "profiling_stop_time": clock[1], "system_time": min(begins), "waits": waits}
+    return {"profiling_start_time": clock[0], "profiling_stop_time": clock[1], "system_time": min(begins), "waits": waits, **more}
 
 
 def _hand_on(path: Path, into: Path, rank: int) -> dict[str, OutputStatus]:
     """Copy the pipeline's own files; of several recordings the last one, since each stands for itself."""
     outputs: dict[str, OutputStatus] = {}
+    if _is_own(path, rank):
+        # those of an older result would pass for this one's
+        for name in _HANDED_ON:
+            (into / name.format(rank)).unlink(missing_ok=True)
     for folder in sorted((path / mindspore_windows.RAW_DIRECTORY).glob(f"pipeline_{rank}_*")):
         for name in (pattern.format(rank) for pattern in _HANDED_ON):
             if (folder / name).is_file():
@@ -275,7 +304,7 @@ def _prettify(options: Options, folder: Path, outputs: dict[str, OutputStatus]) 
         return
     for name, status in outputs.items():
         file = folder / name
-        if status.status == DONE and name.endswith(".json") and "/" not in name and file.is_file():
+        if status.status == DONE and name.endswith(".json") and not name.startswith(rundir.OUTPUT_DIRECTORY) and file.is_file():
             rundir.write_json(file, json.loads(file.read_bytes()), indent=1)
 
 

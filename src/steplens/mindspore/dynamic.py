@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ _POLL_S = 2
 class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
     """Watches ``<cfg_path>/profiler_config.json`` during a training: a callback for ``Model.train``, or :meth:`step` in a loop.
 
-    ``start_step`` and ``stop_step`` count the steps of the training from 1. A capture goes to
+    ``start_step`` and ``stop_step`` count the steps of the training from 1. In a loop the first step begins when the script asks
+    an iterator of MindSpore for a batch, once this object was made; without such an iterator nothing tells that it begins, and
+    the second step is the first that can be captured. A capture goes to
     ``<output_path>/rank<rank>_start<start>_stop<stop>``. Nothing here raises into training.
 
     Args:
@@ -52,8 +56,14 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         #: number of the step that runs; 0 before the first
         self._count = 0
         self._agent = active.begin(cfg_path, self._form, "DynamicProfilerMonitor", "the training step")
+        self._thread = threading.get_ident()
+        steps.loop_begins = self._loop_begins
 
     # --- Model.train
+
+    def on_train_begin(self, run_context: Any) -> None:
+        """Model tells its steps itself."""
+        steps.loop_begins = None
 
     def on_train_step_begin(self, run_context: Any) -> None:
         """A step begins."""
@@ -73,9 +83,23 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
 
     # --- a loop of the script's own
 
+    def _loop_begins(self) -> None:
+        """The script asks for its first batch, with which the first step begins."""
+        if threading.get_ident() != self._thread:
+            return
+        steps.loop_begins = None
+        if self._count:
+            return
+        self._begin(1)
+        if self._agent.capturing:
+            # what was asked of MindSpore before is no part of it; up to the first step() all is, however many batches it takes
+            framework.synchronise()
+            steps.begin_manual(1, time.time_ns())
+
     def step(self) -> None:
         """A step has ended, the next one begins. To be called at the end of every step."""
         framework.synchronise()
+        steps.loop_begins = None
         number = self._count + 1 if self._count else 2
         steps.in_callbacks("ending", True)
         try:

@@ -21,7 +21,6 @@ from steplens.mindspore.window import Window
 
 RUN_SUFFIX = "_ascend_ms"
 _DEFAULT_DIRECTORY = "data"
-_WORKER_NAME_LIMIT = 225
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
@@ -30,7 +29,7 @@ class tensorboard_trace_handler:
 
     Args:
         dir_name: folder of the run directories; ``./data`` by default.
-        worker_name: replaces the host name in their names; at most 225 characters.
+        worker_name: replaces the host name in their names; at most 219 bytes, which is what a folder's name has room for.
         analyse_flag: write results, not only raw data.
         async_mode: let the training go on meanwhile.
     """
@@ -42,8 +41,10 @@ class tensorboard_trace_handler:
         if given is not None and not isinstance(given, str):
             log.warning(f"dir_name should be a path, not {dir_name!r}; ./{_DEFAULT_DIRECTORY} is used.")
             dir_name = None
-        if worker_name is not None and (not isinstance(worker_name, str) or len(worker_name) > _WORKER_NAME_LIMIT):
-            log.warning(f"worker_name should be a text of at most {_WORKER_NAME_LIMIT} characters; the host's name is used.")
+        if worker_name is not None and (
+            not isinstance(worker_name, str) or len(worker_name.encode(errors="replace")) > rundir.WORKER_BYTES
+        ):
+            log.warning(f"worker_name should be a text of at most {rundir.WORKER_BYTES} bytes; the host's name is used.")
             worker_name = None
         self.directory = Path(dir_name or _DEFAULT_DIRECTORY).expanduser().absolute()
         self.worker_name = worker_name
@@ -102,8 +103,7 @@ class profile:
         start: Any = start_profile
         if not isinstance(start, bool):
             raise TypeError(f"start_profile should be True or False, not {start!r}")
-        given: list[Any] = [activities] if isinstance(activities, ProfilerActivity) else list(activities or ProfilerActivity)
-        self._activities = [item for item in given if isinstance(item, ProfilerActivity)]
+        self._activities = _known(activities)
         unused = {"with_stack": with_stack, "parallel_strategy": parallel_strategy, "hbm_ddr": hbm_ddr, "pcie": pcie}
         if asked := [name for name, value in unused.items() if flag(name, value, False)]:
             log.warning(f"{', '.join(asked)}: nothing of that can be recorded on a CPU.")
@@ -116,8 +116,8 @@ class profile:
             experimental = None
         self.experimental_config: _ExperimentalConfig = experimental or _ExperimentalConfig()
         self._sync = flag("sync_enable", sync_enable, True)
-        self._schedule = schedule
-        self._handler = on_trace_ready
+        self._schedule = _called("schedule", schedule, "every step is recorded")
+        self._handler = _called("on_trace_ready", on_trace_ready, "no results are written")
         self._metadata = Metadata(TOTAL_LIMIT_2_10)
         self._window: Window | None = None
         self._started = False
@@ -230,6 +230,25 @@ class profile:
             rundir.write_json(self.run_directory / rundir.METADATA_FILE, self._metadata.values, indent=4)
         if self._handler is not None:
             self._handler(self)
+
+
+def _known(activities: Any) -> list[ProfilerActivity]:
+    """The activities that are meant; all of them where none is given."""
+    if activities is None:
+        return list(ProfilerActivity)
+    given = list(activities) if isinstance(activities, (list, tuple, set, frozenset)) else [activities]
+    known = [item for item in given if isinstance(item, ProfilerActivity)]
+    if len(known) < len(given):
+        recorded = "the rest" if known else "everything"
+        log.warning(f"activities should be of ProfilerActivity, not {activities!r}; {recorded} is recorded.")
+    return known or list(ProfilerActivity)
+
+
+def _called(name: str, value: Any, otherwise: str) -> Any:
+    if value is None or callable(value):
+        return value
+    log.warning(f"{name} should be a function, not {value!r}; {otherwise}.")
+    return None
 
 
 def new_run_directory(folder: Path, worker_name: str | None) -> Path:

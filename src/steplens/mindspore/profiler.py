@@ -54,6 +54,8 @@ class Profiler:
         self._metadata = Metadata(TOTAL_LIMIT_2_4)
         self._window: Window | None = None
         self._windows = 0
+        # what the last analysis was asked for: of how many windows, and how
+        self._analysed: tuple[int, bool, list[int] | None] | None = None
         self._data = bool(values["data_process"])
         hook()
         if self._data:
@@ -106,15 +108,24 @@ class Profiler:
         self._windows += 1
 
     def _clear(self) -> None:
-        """Remove what an earlier profiler left of this rank in the same directory: windows of two runs would be added up."""
-        if self._windows:
-            return
+        """Remove what an earlier profiler left of this rank in the same directory: windows of two runs would be added up.
+
+        Says so wherever results that are there will be overwritten by the next ones.
+        """
+        results.wait_for(self._directory)
         rank = framework.rank()
         raw = self._directory / RAW_DIRECTORY
         old = [folder for kind in ("window", "pipeline") for folder in raw.glob(f"{kind}_{rank}_*") if not folder.is_symlink()]
+        if self._windows:
+            if not any(folder.name.startswith("window") for folder in old):
+                log.warning(
+                    f"{self._directory} holds results of earlier windows, whose raw data is removed; "
+                    "the next analysis overwrites them. With data_simplification=False all windows go into one result."
+                )
+            return
         for folder in old:
             shutil.rmtree(folder)
-        if old:
+        if old or (self._directory / f"{rundir.INFO_PREFIX}_{rank}.json").exists():
             log.warning(f"{self._directory} holds results already; they are overwritten.")
 
     # --- results
@@ -122,7 +133,7 @@ class Profiler:
     def analyse(
         self, offline_path: str | None = None, pretty: bool = False, step_list: list[int] | None = None, mode: str = _SYNC
     ) -> None:
-        """Write the results; stops the profiler if it still records.
+        """Write the results; stops the profiler if it still records. Asked for the same again, they stay as they are.
 
         Args:
             offline_path: the directory above ``profiler`` of an earlier run, to analyse that instead.
@@ -151,6 +162,10 @@ class Profiler:
         self._finish()
         if not self._windows:
             raise RuntimeError("nothing was recorded: start() was never called")
+        results.wait_for(self._directory)
+        asked = (self._windows, pretty, steps)
+        if asked == self._analysed and not any((self._directory / RAW_DIRECTORY).glob("window_*")):
+            return
         results.analyse(
             self._directory,
             pretty=pretty,
@@ -159,6 +174,7 @@ class Profiler:
             timeline_limit_mb=self._values["timeline_limit"],
             wait=mode == _SYNC,
         )
+        self._analysed = asked
 
     def op_analyse(self, op_name: str | list[str], device_id: int | None = None) -> str:
         """Times of operators by their type, as JSON text: for each shape of inputs occurrences, total and average (us).

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from steplens.collect import log
+
 _MODULE = "steplens.mindspore_results"
 
-#: analyses that are not waited for, with the process that started each
-_running: list[tuple[int, subprocess.Popen[str]]] = []
+#: analyses that are not waited for, with the process that started each and what it reads
+_running: list[tuple[int, Path, subprocess.Popen[str]]] = []
 
 
 def step_list_of(steps: Any) -> list[int] | None:
@@ -63,9 +65,10 @@ def analyse(
         arguments += ["--timeline-limit", str(timeline_limit_mb)]
     if processes is not None:
         arguments += ["--processes", str(processes)]
+    wait_for(path)
     process = _start(arguments)
     if not wait:
-        _running.append((os.getpid(), process))
+        _running.append((os.getpid(), path.absolute(), process))
         return
     _, problem = process.communicate()
     if process.returncode:
@@ -78,6 +81,7 @@ def operators(path: Path, names: Sequence[str], device: int | None) -> str:
     Raises:
         RuntimeError: there are no such operators, or nothing was recorded.
     """
+    wait_for(path)
     device_arguments = [] if device is None else ["--device", str(device)]
     process = _start(["operators", str(path), *device_arguments, "--", *names])
     text, problem = process.communicate()
@@ -100,15 +104,28 @@ def _reason(problem: str, code: int) -> str:
     return lines[-1].removeprefix("steplens: ") if lines else f"it ended with code {code}"
 
 
+def wait_for(path: Path) -> None:
+    """Wait for the analyses beside the training that read ``path``, and say which failed.
+
+    One that runs removes the raw data at its end: nothing may be recorded there meanwhile, nor analysed again.
+    """
+    path = path.absolute()
+    for own in [own for own in _running if own[1] == path or path in own[1].parents or own[1] in path.parents]:
+        _running.remove(own)
+        _finish(own)
+
+
 @atexit.register
 def wait_for_all() -> None:
     """Wait for every analysis that runs beside the training, and say which failed."""
-    from steplens.collect import log
-
     while _running:
-        starter, process = _running.pop()
-        if starter != os.getpid():
-            continue
-        _, problem = process.communicate()
-        if process.returncode:
-            log.error(f"the analysis beside the training failed: {_reason(problem, process.returncode)}")
+        _finish(_running.pop())
+
+
+def _finish(own: tuple[int, Path, subprocess.Popen[str]]) -> None:
+    starter, _, process = own
+    if starter != os.getpid():
+        return
+    _, problem = process.communicate()
+    if process.returncode:
+        log.error(f"the analysis beside the training failed: {_reason(problem, process.returncode)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 import time
 import weakref
@@ -30,6 +31,8 @@ class Steps:
         recorded: rows of number, start and end (Unix ns) of the window's finished steps.
         waits: rows of number, start and end (Unix ns): the loop waited for the data of that step.
         partial: numbers of the window's steps that it holds a part of.
+        trainer: which of MindSpore's managers of callbacks began the last step of ``Model.train``.
+        loop_begins: called when the script itself asks an iterator for a batch, until it is None.
     """
 
     def __init__(self) -> None:
@@ -39,6 +42,8 @@ class Steps:
         self.recorded: list[list[int]] = []
         self.waits: list[list[int]] = []
         self.partial: list[int] = []
+        self.trainer = 0
+        self.loop_begins: Callable[[], None] | None = None
         self._open = False
         self._running = False
         self._start_ns = 0
@@ -138,6 +143,15 @@ class Steps:
         if self.source == MODEL:
             self.source, self._running, self._main = "", False, None
 
+    def model_left(self, trainer: int) -> None:
+        """A training of ``Model`` is over, also by an exception, after which nothing says ``on_train_end``."""
+        if self.source != MODEL or self.trainer != trainer:
+            return
+        if self._running:
+            self.partial.append(self.number)
+            self._record(time.time_ns())
+        self.model_trained()
+
     # --- the iterator
 
     def asks(self, iterator: Any) -> int:
@@ -211,6 +225,8 @@ def _hook_iterators() -> None:
 
     @functools.wraps(following)
     def __next__(self: Any) -> Any:
+        if steps.loop_begins is not None and not _is_mindspore(sys._getframe(1)):
+            steps.loop_begins()
         asked_ns = steps.asks(self)
         try:
             batch = following(self)
@@ -226,6 +242,11 @@ def _hook_iterators() -> None:
         stop(self)
 
     iterator.__init__, iterator.__next__, iterator.stop = __init__, __next__, stop_
+
+
+def _is_mindspore(frame: Any) -> bool:
+    """Whether ``Model`` asks, for training or for evaluation, and not the script."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "mindspore"
 
 
 def _hook_worker_pools() -> None:
@@ -255,14 +276,14 @@ def _hook_callbacks() -> None:
     if manager is None:
         return
 
-    def around(name: str, before: Callable[[Any], None], after: Callable[[], None], word: str) -> None:
+    def around(name: str, before: Callable[[Any, Any], None], after: Callable[[], None], word: str) -> None:
         original = getattr(manager, name, None)
         if original is None:
             return
 
         @functools.wraps(original)
         def called(self: Any, run_context: Any) -> Any:
-            before(run_context)
+            before(self, run_context)
             steps.in_callbacks(word, True)
             try:
                 return original(self, run_context)
@@ -273,10 +294,23 @@ def _hook_callbacks() -> None:
         setattr(manager, name, called)
 
     around("on_train_step_begin", _model_begins, lambda: None, "beginning")
-    around("on_train_step_end", lambda context: framework.synchronise(), steps.model_ends, "ending")
-    around("on_train_end", lambda context: None, steps.model_trained, "leaving")
+    around("on_train_step_end", lambda manager, context: framework.synchronise(), steps.model_ends, "ending")
+    around("on_train_end", lambda manager, context: None, steps.model_trained, "leaving")
+    leave = getattr(manager, "__exit__", None)
+    if leave is None:
+        return
+
+    @functools.wraps(leave)
+    def __exit__(self: Any, *error: Any) -> Any:
+        try:
+            return leave(self, *error)
+        finally:
+            steps.model_left(id(self))
+
+    manager.__exit__ = __exit__
 
 
-def _model_begins(context: Any) -> None:
+def _model_begins(manager: Any, context: Any) -> None:
+    steps.trainer = id(manager)
     number = getattr(context.original_args(), "cur_step_num", None)
     steps.model_begins(number if isinstance(number, int) and number > 0 else steps.number + 1)

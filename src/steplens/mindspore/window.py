@@ -114,45 +114,52 @@ class Window:
 
         Raises:
             OSError: something could not be written.
+            Exception: what eager work of the script failed with, once everything is written.
         """
-        global _open
         with _lock:
             if _open is not self:
                 return self.path
-            framework.synchronise()
-            steps.close_window()
             try:
-                if self._profiler is not None:
-                    self._profiler.stop()
+                # raises what an operator of the script failed with that was still on its way; the window is closed all the same
+                framework.synchronise()
             finally:
-                _open = None
-            if self._data:
-                pipeline.window_closes()
-            self._state.update(
-                state="collected",
-                end_ns=time.time_ns(),
-                context_mode=framework.mode(),
-                tid=steps.tid,
-                step_source=steps.source,
-                steps=steps.recorded,
-                partial_steps=steps.partial,
-                waits=steps.waits,
-                marks=self._marks,
-            )
-            self._state["health"] = [
-                {
-                    "check": "missing_data_pipeline",
-                    "severity": "warning",
-                    "count": 1,
-                    "message": problem,
-                    "unsafe": "phases of steps",
-                }
-                for problem in (pipeline.problems() if self._data else [])
-            ]
-            for file in self.path.iterdir():
-                file.chmod(rundir.FILE_MODE)
-            rundir.write_json(self.path / WINDOW_FILE, self._state)
+                self._end()
             return self.path
+
+    def _end(self) -> None:
+        global _open
+        steps.close_window()
+        try:
+            if self._profiler is not None:
+                self._profiler.stop()
+        finally:
+            _open = None
+        if self._data:
+            pipeline.window_closes()
+        self._state.update(
+            state="collected",
+            end_ns=time.time_ns(),
+            context_mode=framework.mode(),
+            tid=steps.tid,
+            step_source=steps.source,
+            steps=steps.recorded,
+            partial_steps=steps.partial,
+            waits=steps.waits,
+            marks=self._marks,
+        )
+        self._state["health"] = [
+            {
+                "check": "missing_data_pipeline",
+                "severity": "warning",
+                "count": 1,
+                "message": problem,
+                "unsafe": "phases of steps",
+            }
+            for problem in (pipeline.problems() if self._data else [])
+        ]
+        for file in self.path.iterdir():
+            file.chmod(rundir.FILE_MODE)
+        rundir.write_json(self.path / WINDOW_FILE, self._state)
 
 
 def open_window() -> Window | None:

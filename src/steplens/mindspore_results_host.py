@@ -1,0 +1,90 @@
+"""Makes MindSpore r2.2's files of its own records of the host, beside the records that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers import mindspore_host
+from steplens.readers.mindspore_find import MindSporeSource
+from steplens.readers.mindspore_host import HostRecords
+from steplens.trace.health import HealthLog
+from steplens.writers import mindspore_host as writers
+from steplens.writers.output import NothingToWriteError
+from steplens.writers.result import DONE, FAILED, SKIPPED, OutputStatus
+
+Write = Callable[[HostRecords, Path], None]
+
+
+def _timeline(records: HostRecords, path: Path) -> None:
+    writers.write_timeline(records.ranges, records.instants, records.unfinished, path)
+
+
+def _memory(records: HostRecords, path: Path) -> None:
+    writers.write_memory(records.memory, path)
+
+
+def _dataset(records: HostRecords, path: Path) -> None:
+    writers.write_dataset(records.ranges, path)
+
+
+def _files(source: MindSporeSource, file: Path) -> dict[Path, Write]:
+    """Where each file goes: beside the records, and the data pipeline's also where r2.4 has it."""
+    beside = {"timeline_{}.json": _timeline, "host_memory_{}.csv": _memory, "dataset_{}.csv": _dataset}
+    found: dict[Path, Write] = {file.with_name(name.format(source.number)): write for name, write in beside.items()}
+    return {**found, source.path / f"dataset_{source.number}.csv": _dataset}
+
+
+def write(source: MindSporeSource, *, overwrite: bool) -> dict[str, OutputStatus]:
+    """Write ``timeline_<rank>.json``, ``host_memory_<rank>.csv`` and ``dataset_<rank>.csv`` of one rank.
+
+    A damaged row costs that row; what was lost is in the health of the rank's trace.
+
+    Args:
+        source: a rank with records of the host.
+        overwrite: also files that are newer than the records, which MindSpore itself may have written.
+
+    Returns:
+        file below the source's folder -> what became of it; files that were left alone are not in it.
+
+    Raises:
+        InputError: nothing can be read in the records, or their folder is a link to somewhere else.
+    """
+    file = source.host_file
+    if file is None:
+        raise InputError(source.path, f"holds no records of the host of rank {source.number}", "Give the folder above host_info")
+    if file.is_symlink() or file.parent.is_symlink():
+        raise InputError(file, "is reached through a link: nothing is written there", "Copy the folder with what it links to")
+    due = {path: writer for path, writer in _files(source, file).items() if overwrite or not _is_newer(path, file)}
+    if not due:
+        return {}
+    health = HealthLog()
+    records = mindspore_host.read(file, health)
+    if not records and health.findings:
+        reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings))
+        raise InputError(file, "holds no record of the host that can be read", reasons)
+    return {str(path.relative_to(source.path)): _write(path, partial(writer, records)) for path, writer in due.items()}
+
+
+def _write(path: Path, writer: Callable[[Path], None]) -> OutputStatus:
+    try:
+        with rundir.atomic_path(path) as temporary:
+            writer(temporary)
+    except NothingToWriteError as nothing:
+        return OutputStatus(SKIPPED, str(nothing))
+    # the boundary between files: whatever goes wrong in one, the others are written
+    except (Exception, pl.exceptions.PanicException) as error:
+        return OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
+    return OutputStatus(DONE, "", path.stat().st_size)
+
+
+def _is_newer(path: Path, than: Path) -> bool:
+    try:
+        return path.stat().st_mtime_ns >= than.stat().st_mtime_ns
+    except OSError:
+        return False

@@ -1,0 +1,109 @@
+"""Turns recorded data into results: in a process of its own after collection, or at any time later.
+
+steplens.analyse("result")                           # a run directory or a folder of them
+steplens.analyse("capture", recompute=True)          # results of another profiler, computed again beside them
+python -m steplens.offline analyse RUN_DIR
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from steplens import rundir
+from steplens.collect import log
+from steplens.errors import InputError, check_exists
+from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
+from steplens.offline.outcome import RunResult, exit_code
+from steplens.offline.processes import and_report, in_processes, process_number, progress
+from steplens.offline.settings import is_complete, read_settings
+from steplens.offline.shared_folder import analyse_rank
+from steplens.readers import detect
+from steplens.writers.result import DATABASE, TEXT
+
+__all__ = ["RunResult", "analyse", "analyse_run", "exit_code", "is_complete", "read_settings"]
+
+
+def analyse(
+    profiler_path: str | os.PathLike[str],
+    max_process_number: int | None = None,
+    export_type: str | Sequence[str] | None = None,
+    *,
+    force: bool = False,
+    recompute: bool = False,
+    output: str | os.PathLike[str] | None = None,
+) -> list[RunResult]:
+    """Write the result files of everything in ``profiler_path``.
+
+    Raw data gets its results into its own run directory. A run whose result is complete and newer than its raw data is
+    left alone, so an interrupted analysis goes on where it stopped. A run that cannot be read, such as one whose process
+    was killed while its window was open, does not keep the others from being analysed.
+
+    The results of another profiler are never changed: new ones are written only with ``recompute`` or ``output``, into a
+    folder of their own, and compared with those that are there. The same holds for a trace file.
+
+    Args:
+        profiler_path: a run directory, a folder that holds some, or a trace file.
+        max_process_number: how many runs are analysed at a time; half of the cores by default and for invalid values.
+        export_type: "text", "db" or a list of them; None is what the run was recorded with.
+        force: analyse complete runs again.
+        recompute: like ``force``, and compute again what holds results only.
+        output: folder for the results, one run directory each, in place of the runs' own; "recomputed" in the current
+            directory where one is needed and none is given.
+
+    Returns:
+        one entry per run, in order of path.
+
+    Raises:
+        InputError: the path does not exist or holds nothing that steplens reads.
+    """
+    top = Path(profiler_path)
+    check_exists(top)
+    folder = None if output is None else Path(output)
+    ranks = [] if top.is_file() else [found for found in detect.find_traces(top) if found.part]
+    jobs = _jobs(top, recompute=recompute, output=folder)
+    exports = _export_types(export_type)
+    force = force or recompute
+    workers = min(process_number(max_process_number), len(jobs))
+    if ranks:
+        with progress(len(ranks)) as advance:
+            shared = [and_report(analyse_rank(found, exports, force, recompute, folder), advance) for found in ranks]
+        return [*shared, *(analyse_run(path, exports, force=force, target=target) for path, target in jobs)]
+    with progress(len(jobs)) as advance:
+        # A daemon process, such as a data loading worker, may not have children.
+        if workers == 1 or multiprocessing.current_process().daemon:
+            return [and_report(analyse_run(path, exports, force=force, target=target), advance) for path, target in jobs]
+        return in_processes(jobs, exports, force, workers, advance)
+
+
+def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path, Path | None]]:
+    """Every run below ``top`` with the run directory that its results go to; None is its own."""
+    if top.is_file() and output is None and not recompute:
+        raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
+    jobs: list[tuple[Path, Path | None]] = []
+    folder = output or Path(RECOMPUTED)
+    for found in map(source_of, detect.find_traces(top)):
+        if found.part:
+            continue
+        target = None
+        if output is not None or (recompute and not in_place(found)):
+            inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
+            name = inside.name if inside.name.endswith(rundir.RUN_SUFFIX) else inside.name.split(".")[0] + rundir.RUN_SUFFIX
+            target = folder / inside.parent / name
+            if target.resolve() == found.path.resolve():
+                raise InputError(target, "is the run itself", "Give another output folder")
+        jobs.append((found.path, target))
+    return jobs
+
+
+def _export_types(given: str | Sequence[str] | None) -> list[str] | None:
+    if given is None:
+        return None
+    items = [str(getattr(item, "value", item)) for item in ([given] if isinstance(given, str) else given)]
+    wrong = [item for item in items if item not in (TEXT, DATABASE)]
+    if wrong or not items:
+        log.warning(f"export_type {given!r} is not {TEXT!r}, {DATABASE!r} or a list of them, the recorded one is used")
+        return None
+    return items

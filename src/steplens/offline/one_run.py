@@ -1,0 +1,188 @@
+"""Writes the result files of one run."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.offline.outcome import RunResult, one_line, polars_panic
+from steplens.offline.run_log import run_log
+from steplens.offline.settings import is_complete, read_settings
+from steplens.readers import contents, detect, run_directory
+from steplens.readers.msprof_command import find_msprof
+from steplens.recompute import compare
+from steplens.simplify import simplify
+from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
+from steplens.writers.result import TEXT, Settings, complete, output_directory, write_result, write_status
+
+#: folder of recomputed results in the current directory
+RECOMPUTED = "recomputed"
+LEFT_ALONE = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
+
+_SIDE_FILE_BYTES = 64 << 20
+
+
+def analyse_run(
+    path: Path, export_types: Sequence[str] | None = None, *, force: bool = False, target: Path | None = None
+) -> RunResult:
+    """Write the result files of one run; see ``analyse``. Never raises for what is wrong with the run.
+
+    Args:
+        path: run directory, lone result folder or trace file.
+        export_types: "text", "db"; None is what the run was recorded with.
+        force: also when the result is complete.
+        target: run directory that gets the results; the run's own by default.
+    """
+    begin = time.perf_counter()
+    try:
+        found = source_of(detect.find_one(path))
+        settings, recorded_exports = read_settings(path)
+        exports = list(export_types) if export_types is not None else recorded_exports
+        if target is not None and export_types is None and TEXT not in exports:
+            # what is recomputed is compared, and text is what can be compared
+            exports = [TEXT, *exports]
+        if target is None and detect.raw_of(found) is not found:
+            return _as_it_is(found, settings, exports, force)
+        if target is None and not in_place(found):
+            return RunResult(path, True, already_complete=True, note=LEFT_ALONE, written_to=path)
+        if not force and target is None and is_complete(path, settings, detect.sources(found), exports):
+            return RunResult(path, True, already_complete=True, written_to=path, seconds=time.perf_counter() - begin)
+        into = path if target is None else _prepare(found, target)
+        with run_log(into) as logger:
+            result = _analyse_run(found, into, settings, exports, logger)
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        remedy = "Free some space or change its permissions and analyse again, or give another --output folder"
+        where = InputError(error.filename or target or path, f"cannot be read or written: {reason}", remedy)
+        return RunResult(path, False, problem=one_line(where), seconds=time.perf_counter() - begin, written_to=target)
+    except (Exception, polars_panic()) as error:  # the boundary between runs: the others are analysed whatever happens here
+        return RunResult(path, False, problem=one_line(error), seconds=time.perf_counter() - begin)
+    return RunResult(**{**vars(result), "seconds": round(time.perf_counter() - begin, 6)})
+
+
+def source_of(found: detect.Found) -> detect.Found:
+    """What results are made from: after data simplification the raw data again, where there is an msprof to export it."""
+    raw = detect.raw_of(found)
+    if raw is not found:
+        with contextlib.suppress(InputError):
+            find_msprof()
+            return raw
+    return found
+
+
+def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
+    """A run whose results are the only readable form of its device data: they are never written over."""
+    current = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), exports)
+    status = run_directory.read_json(found.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
+    # an older steplens may have made them, but they are all that there is
+    there = status.get("export_types")
+    why = "data simplification removed the exported device data, and there is no msprof here to export it again"
+    if not isinstance(there, list) or not set(exports) <= set(map(str, there)):
+        wanted = " and ".join(exports)
+        raise InputError(
+            found.path, f"has no complete {wanted} results: {why}", "Analyse it where CANN is, or give another --output folder"
+        )
+    note = f"{why}, so the results stay as they are" if force or not current else ""
+    return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
+
+
+def in_place(found: detect.Found) -> bool:
+    """Whether the results of ``found`` belong into its own run directory: it is raw data, and nobody else's results are there."""
+    if not found.format.in_place:
+        return False
+    there = contents.contents_of(found.path)
+    return there.own or not (there.text or there.databases)
+
+
+def _prepare(found: detect.Found, target: Path) -> Path:
+    """Create the run directory of recomputed results, with the side files that other tools know the rank by."""
+    rundir.make_directory(target)
+    if found.path.is_dir():
+        for file in (*sorted(found.path.glob(f"{rundir.INFO_PREFIX}*.json")), found.path / rundir.METADATA_FILE):
+            if file.is_file() and file.stat().st_size < _SIDE_FILE_BYTES:
+                rundir.write_bytes(target / file.name, file.read_bytes())
+    else:
+        trace = detect.load(found)
+        name = f"{rundir.INFO_PREFIX}_{trace.rank}.json" if trace.rank >= 0 else f"{rundir.INFO_PREFIX}.json"
+        rundir.write_json(target / name, {"rank_id": trace.rank} if trace.rank >= 0 else {}, indent=4)
+    return target
+
+
+def _analyse_run(
+    found: detect.Found, into: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger
+) -> RunResult:
+    try:
+        trace = detect.load(found, allow_msprof=True)
+    except InputError as error:
+        logger.error("%s", error)
+        if _is_simplified(found) and into == found.path:
+            raise
+        return _unreadable(found.path, into, settings, error)
+    _give_memory_back()
+    missing = _unexported(found)
+    if missing and _is_simplified(found) and into == found.path:
+        # the results that are there hold more than new ones would
+        raise InputError(found.path, f"cannot be analysed again: {missing}; its results stay as they are", "See its logs")
+    statuses = write_result(
+        trace,
+        into,
+        settings,
+        export_types=exports,
+        missing=missing,
+        on_output=lambda name: logger.info("writing %s", name),
+        on_failure=lambda name, error: logger.error("%s failed", name, exc_info=error),
+    )
+    for name, status in statuses.items():
+        logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
+    compared = compare(found, trace, into) if into != found.path else ()
+    findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    ok = complete(statuses) and not missing
+    if ok and (into == found.path or _is_simplified(found)):
+        _simplify(found.path, logger)
+    return RunResult(found.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
+
+
+def _is_simplified(found: detect.Found) -> bool:
+    """Whether the run had complete results and nothing else of its device data when its analysis began."""
+    return isinstance(found.where, contents.Contents) and found.where.simplified
+
+
+def _simplify(path: Path, logger: logging.Logger) -> None:
+    """Remove what the run's option ``data_simplification`` asks to remove, now that its results are complete."""
+    done = simplify(path)
+    for name in done.removed:
+        logger.info("data simplification removed %s", name)
+    for sentence in done.kept:
+        logger.warning("data simplification kept %s", sentence)
+
+
+def _give_memory_back() -> None:
+    """Give what reading has freed back to the system, where the C library can (glibc): it would count into the peak."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _unexported(found: detect.Found) -> str:
+    """Which recorded device data only CANN can read, in one sentence; empty when there is none."""
+    if found.path.is_dir() and found.format.in_place:
+        there = contents.contents_of(found.path)
+        if there.prof and not there.exported:
+            return f"the device data of {there.prof[0]} has not been exported by msprof"
+    return ""
+
+
+def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
+    """Leave a status that says why there is no result; an older marker would contradict it."""
+    state = run_directory.read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
+    check = "window_lost" if state == rundir.STATE_RECORDING else "unreadable"
+    finding = HealthFinding(check, ERROR, 1, error.problem, EVERYTHING)
+    (output_directory(into) / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
+    write_status(into, {}, level=settings.level, problem=error.problem, notes=list(settings.notes), health=[asdict(finding)])
+    return RunResult(path, False, problem=str(error), findings=(finding,))

@@ -1,0 +1,60 @@
+"""Writes the results of one rank of a folder that several ranks share, as MindSpore leaves them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from steplens import mindspore_results, rundir
+from steplens.offline.one_run import LEFT_ALONE, RECOMPUTED
+from steplens.offline.outcome import RunResult, one_line, polars_panic
+from steplens.readers import detect
+from steplens.readers.mindspore_find import MindSporeSource
+from steplens.trace.health import HealthFinding
+from steplens.writers.mindspore_result import PIPELINE_OUTPUT
+from steplens.writers.output import LEVEL1
+from steplens.writers.result import DONE, OUTPUT_FILES, TEXT, Settings, complete, write_result
+
+
+def analyse_rank(
+    found: detect.Found, exports: Sequence[str] | None, force: bool, recompute: bool, output: Path | None
+) -> RunResult:
+    """Write the results of one rank of a folder that several share: MindSpore's files, or elsewhere those of every run."""
+    begin = time.perf_counter()
+    try:
+        if output is None and mindspore_results.is_raw(found.where):
+            if not force and mindspore_results.is_complete(found.where):
+                return RunResult(found.path, True, already_complete=True, written_to=found.path)
+            made = mindspore_results.analyse_source(found.where, mindspore_results.Options(data_simplification=None))
+            seconds = round(time.perf_counter() - begin, 6)
+            written = sum(status.status == DONE for status in made.outputs.values())
+            note = f"{written} files of number {found.part} in {made.written_to}" if made.written_to is not None else ""
+            return RunResult(found.path, not made.failed, made.outputs, seconds, made.written_to, note=note, problem=made.problem)
+        if output is None and not recompute:
+            where = found.where
+            if mindspore_results.has_host_records(where) and (host := _host_files(found, where, begin, overwrite=force)):
+                return host
+            return RunResult(found.path, True, already_complete=True, note=LEFT_ALONE, written_to=found.path)
+        into = (output or Path(RECOMPUTED)) / f"{found.path.name}_{found.part}{rundir.RUN_SUFFIX}"
+        trace = detect.load(found)
+        rundir.make_directory(into)
+        statuses = write_result(
+            trace, into, Settings(level=LEVEL1), export_types=exports or [TEXT], files=(*OUTPUT_FILES, *PIPELINE_OUTPUT)
+        )
+        findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    except (Exception, polars_panic()) as error:  # the boundary between ranks
+        return RunResult(found.path, False, problem=one_line(error), seconds=time.perf_counter() - begin)
+    seconds = round(time.perf_counter() - begin, 6)
+    return RunResult(found.path, complete(statuses), statuses, seconds, into, findings=findings)
+
+
+def _host_files(found: detect.Found, where: MindSporeSource, begin: float, *, overwrite: bool) -> RunResult | None:
+    """Beside the results of MindSpore, the files of its records of the host; None where all of them are there."""
+    made = mindspore_results.analyse_source(where, mindspore_results.Options(overwrite=overwrite))
+    written = sum(status.status == DONE for status in made.outputs.values())
+    if not written and not made.failed:
+        return None
+    seconds = round(time.perf_counter() - begin, 6)
+    note = f"{written} files of what MindSpore did on the host, rank {found.part}; {LEFT_ALONE}"
+    return RunResult(found.path, not made.failed, made.outputs, seconds, found.path, note=note, problem=made.failed)
