@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from steplens.errors import InputError, SteplensError
 from steplens.exports import stacks
 from steplens.exports.formats import FORMATS, Choices, Format
 from steplens.exports.subject import Subject, subjects
-from steplens.exports.target import new_file, new_folder
+from steplens.exports.target import OTHER_FOLDER, new_file, new_folder
 from steplens.trace.run import Run, open_run
 from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError
@@ -92,13 +93,21 @@ def export_trace(subject: Subject, chosen: Format, target: Path, choices: Choice
         raise InputError(target, "is what is exported", "Give another --output")
     try:
         if chosen.write_folder is not None:
-            with new_folder(target) as folder:
+            with new_folder(target, _other_run_folder(chosen, target) if chosen.is_run else OTHER_FOLDER) as folder:
                 chosen.write_folder(subject, folder)
         elif chosen.write is not None:
             with new_file(target, compressed=chosen.compressed or target.suffix == ".gz") as handle:
                 chosen.write(subject, target.name, handle, choices or Choices())
     except NothingToWriteError as nothing:
         raise InputError(subject.path, f"cannot be exported as {chosen.name}: {nothing}") from nothing
+
+
+def _other_run_folder(chosen: Format, target: Path) -> str:
+    """What to do where a run directory exists already, possibly of the other export type."""
+    above = target.parent
+    other = shlex.quote(str(above.parent / f"{above.name or _EXPORTED}_{chosen.name}"))
+    why = "text and db need a folder each, since tools read databases in place of the text files beside them"
+    return f"Give another one, such as --output {other}, or remove it; {why}"
 
 
 def _targets(selected: list[Subject], chosen: Format, output: str | os.PathLike[str] | None) -> list[Path]:

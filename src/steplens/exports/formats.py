@@ -54,11 +54,14 @@ class Format:
 
 
 def _chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
-    trace = subject.trace
-    # the file that an analysis writes, to the byte: with the time base that the run keeps for all of its files
+    # the file that an analysis writes, to the byte
+    trace_view.write_events(Output(subject.trace, chrome_base_ns(subject), result.recorded_level(subject.trace)), handle)
+
+
+def chrome_base_ns(subject: Subject) -> int:
+    """What the times of a timeline are counted from: the time base that the run keeps for all of its files, Unix ns."""
     recorded = read_json(subject.path / rundir.METADATA_FILE) if subject.path.is_dir() else {}
-    base_ns = time_base_ns(trace, recorded.get(TIME_BASE_KEY))
-    trace_view.write_events(Output(trace, base_ns, result.recorded_level(trace)), handle)
+    return time_base_ns(subject.trace, recorded.get(TIME_BASE_KEY))
 
 
 def _memory(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:

@@ -24,5 +24,7 @@ def write(subject: Subject, folder: Path) -> None:
         table = trace.required(name)
         categories = [column for column, dtype in table.collect_schema().items() if dtype == pl.Categorical]
         path = folder / f"{name}.parquet"
-        table.with_columns(pl.col(categories).cast(pl.String)).sink_parquet(path, compression="zstd", mkdir=False)
+        # not by its name, which may be none that polars takes: that of a folder may be in another encoding
+        with path.open("wb") as handle:
+            table.with_columns(pl.col(categories).cast(pl.String)).sink_parquet(handle, compression="zstd")
         path.chmod(0o640)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,14 @@ from typing import IO
 
 import polars as pl
 
-from steplens import rundir
+from steplens import partial, rundir
 from steplens.errors import InputError
 
 #: the highest levels double the time for a few percent of the size
 _COMPRESSION_LEVEL = 3
+
+#: what to do where a folder holds something
+OTHER_FOLDER = "Remove it, or give another --output"
 
 
 @contextlib.contextmanager
@@ -54,17 +56,21 @@ def new_file(target: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def new_folder(target: Path, remedy: str = OTHER_FOLDER) -> Iterator[Path]:
     """A folder that becomes ``target`` once it is complete; missing folders above it are created.
+
+    Args:
+        target: the folder.
+        remedy: what to do where it holds something.
 
     Raises:
         InputError: ``target`` exists and holds something, or cannot be written; nothing of the new folder is left.
     """
     with writing(target):
         if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
-            raise InputError(target, "exists already, a new folder is to be written", "Remove it, or give another --output")
+            raise InputError(target, "exists already, a new folder is to be written", remedy)
         rundir.make_directory(target.absolute().parent)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        temporary = partial.beside(target)
         try:
             temporary.mkdir(mode=rundir.DIRECTORY_MODE)
             temporary.chmod(rundir.DIRECTORY_MODE)

@@ -31,16 +31,23 @@ def write(output: Output, path: Path) -> None:
         raise NothingToWriteError("no allocator events were recorded")
     write_csv(
         rows.select(
-            pl.col("component").alias("Component"),
-            microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
-            megabytes(pl.col("allocated")).alias("Total Allocated(MB)"),
-            megabytes(pl.col("reserved")).alias("Total Reserved(MB)"),
-            megabytes(pl.col("active")).alias("Total Active(MB)"),
+            *totals_after_events(output),
             pl.col("stream").alias("Stream Ptr"),
             pl.col("tag").alias("Device Type"),
         ),
         path,
     )
+
+
+def totals_after_events(output: Output) -> list[pl.Expr]:
+    """The columns that every memory_record.csv begins with, of rows of ``memory_record``."""
+    return [
+        pl.col("component").alias("Component"),
+        microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
+        megabytes(pl.col("allocated")).alias("Total Allocated(MB)"),
+        megabytes(pl.col("reserved")).alias("Total Reserved(MB)"),
+        megabytes(pl.col("active")).alias("Total Active(MB)"),
+    ]
 
 
 def memory_record(output: Output) -> pl.DataFrame:

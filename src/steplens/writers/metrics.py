@@ -27,9 +27,8 @@ def metric_columns(trace: Trace) -> pl.DataFrame:
         return pl.DataFrame(schema={"id": pl.Int32})
     names = {name: _text_name(name) for name in rows["name"].unique(maintain_order=True)}
     scaled = [name for name, text in names.items() if text.endswith(_TEXT_UNIT) and not name.endswith(_TEXT_UNIT)]
-    value = pl.col("value")
     rows = rows.with_columns(
-        pl.when(pl.col("name").is_in(scaled)).then(value / 1000.0).otherwise(value).alias("value"),
+        _scaled(scaled, -3),
         pl.col("name").replace_strict(names, return_dtype=pl.String),
     )
     wide = rows.pivot(on="name", index="kernel", values="value", aggregate_function="last").rename({"kernel": "id"})
@@ -42,10 +41,8 @@ def metric_rows(trace: Trace) -> pl.DataFrame:
     rows = _rows(trace)
     names = {name: _database_name(name) for name in rows["name"].unique(maintain_order=True)}
     scaled = [name for name in names if name.endswith(_TEXT_UNIT)]
-    value = pl.col("value")
     return rows.with_columns(
-        # the product of a decimal fraction with 1000 can end in noise far behind what was measured
-        pl.when(pl.col("name").is_in(scaled)).then((value * 1000.0).round(6)).otherwise(value).alias("value"),
+        _scaled(scaled, 3),
         pl.col("name").replace_strict(names, return_dtype=pl.String),
     )
 
@@ -53,6 +50,17 @@ def metric_rows(trace: Trace) -> pl.DataFrame:
 def _rows(trace: Trace) -> pl.DataFrame:
     rows = trace.required("kernel_metrics").with_columns(pl.col("name").cast(pl.String)).drop_nulls()
     return rows.filter(pl.col("value").is_finite()).collect()
+
+
+def _scaled(names: list[str], places: int) -> pl.Expr:
+    """``value``, for these names with its decimal point moved to the right.
+
+    The point is moved in the digits: a product or quotient of doubles ends in noise (9325 ns would be 9.325000000000001 us).
+    Only a number that is printed with an exponent, none that a clock gives, is multiplied.
+    """
+    value = pl.col("value")
+    moved = (value.cast(pl.String) + f"e{places}").cast(pl.Float64, strict=False)
+    return pl.when(pl.col("name").is_in(names)).then(pl.coalesce(moved, value * 10.0**places)).otherwise(value).alias("value")
 
 
 def _text_name(name: str) -> str:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.step_trace import detail_table
+from steplens.analysis.step_trace import detail_table, step_trace
+from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 from steplens.writers.mindspore_operators import write_guarded
 from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.text import microseconds
+from steplens.writers.text import microseconds, write_plain_csv
 
 _AI_CORE = "AI_CORE"
 
@@ -26,7 +27,7 @@ def write_step_trace(output: Output, path: Path) -> None:
     table = detail_table(output.trace)
     if not table.height:
         raise NothingToWriteError("no step was recorded")
-    table.write_csv(path)
+    write_plain_csv(table, path)
 
 
 def write_graph_step_trace(output: Output, path: Path) -> None:
@@ -36,7 +37,7 @@ def write_graph_step_trace(output: Output, path: Path) -> None:
     table = detail_table(output.trace, average_from=0)
     if not table.height:
         raise NothingToWriteError("no step was recorded")
-    table.write_csv(path)
+    write_plain_csv(table, path)
 
 
 def write_points(output: Output, path: Path) -> None:
@@ -45,6 +46,27 @@ def write_points(output: Output, path: Path) -> None:
     points = {key: meta[key] for key in ("fp_start", "bp_end") if key in meta}
     if not points:
         raise NothingToWriteError("the operators at the points of the step trace were not recorded")
+    path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")
+
+
+def write_graph_points(output: Output, path: Path) -> None:
+    """Write step_trace_point_info_<rank>.json of a graph that ran on a CPU: the operators at the points of its first step.
+
+    They are the one that starts at the forward point and the one that ends at the backward point of
+    step_trace_raw_<rank>_detail_time.csv, in the first step that has both.
+    """
+    if output.trace.meta_values().get("context_mode") != "graph":
+        raise NothingToWriteError("only a graph tells where its backward pass ends")
+    first = step_trace(output.trace).drop_nulls(["forward_ns", "backward_ns"]).head(1)
+    tasks = output.trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
+    points = {}
+    for key, point, time in (("fp_start", "forward_ns", "start_ns"), ("bp_end", "backward_ns", "end_ns")):
+        at = first.lazy().select("step", pl.col(point).alias(time))
+        named = tasks.join(at, on=["step", time], how="semi").select(pl.col("name").cast(pl.String)).head(1).collect()["name"]
+        if len(named):
+            points[key] = named[0]
+    if len(points) < 2:
+        raise NothingToWriteError("no step was recorded with a forward and a backward pass")
     path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")
 
 

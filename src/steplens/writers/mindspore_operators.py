@@ -7,43 +7,59 @@ from integer ns.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
-from steplens.trace.schema import CORE_CPU
+from steplens.trace.schema import CORE_CPU, GRADIENTS_PREFIX, NAME
 from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.text import names
+from steplens.writers.text import names, render_distinct, write_plain_csv
 
 _SIDE = "HostCpuOps"
 _MILLIONTH_DIGITS = 6
+#: would end a field or a line
+_NOT_IN_A_LINE = r"[;\n\r]"
 
 
 def launches(trace: Trace) -> pl.DataFrame:
     """Every launch in order of time: name, short, type, start_ns, length (ns), worker, shapes (``;`` between inputs).
 
+    Texts are Categorical; ``short`` is the last part of the name.
+
     Raises:
         NothingToWriteError: no launch was recorded.
     """
+    rows = _launches_of.get(trace)
+    if rows is None:
+        rows = _launches_of[trace] = _launches(trace)
+    if rows.is_empty():
+        raise NothingToWriteError("no launch of an operator was recorded")
+    return rows
+
+
+#: half of the files are made of them
+_launches_of: WeakKeyDictionary[Trace, pl.DataFrame] = WeakKeyDictionary()
+
+
+def _launches(trace: Trace) -> pl.DataFrame:
     rows = (
         trace.required("kernels")
         .filter(pl.col("core").cast(pl.String) == CORE_CPU)
         .sort("start_ns", maintain_order=True)
         .select(
-            pl.col("name").cast(pl.String),
-            pl.col("type").cast(pl.String),
+            "name",
+            "type",
             "start_ns",
             length=pl.col("end_ns") - pl.col("start_ns"),
             worker=pl.col("stream").fill_null(0),
-            shapes=pl.col("input_shapes").cast(pl.String),
+            shapes="input_shapes",
         )
-        .with_columns(short=pl.col("name").str.extract(r"([^/]*)$"))
         .collect()
     )
-    if rows.is_empty():
-        raise NothingToWriteError("no launch of an operator was recorded")
-    return rows
+    return rows.with_columns(short=render_distinct(rows["name"], lambda name: name.rpartition("/")[2]).cast(NAME))
 
 
 def _ms(ns: pl.Expr) -> pl.Expr:
@@ -60,8 +76,9 @@ def type_table(trace: Trace) -> pl.DataFrame:
     steps = trace.required("steps").select(pl.len()).collect().item()
     first = rows.group_by("type", maintain_order=True).agg(per_first=pl.len() // (pl.col("name") == pl.col("name").first()).sum())
     total = int(rows["length"].sum())
-    sums = rows.group_by("type", maintain_order=True).agg(pl.len().alias("count"), pl.col("length").sum())
+    sums = _sums(rows, "type")
     frequency = (pl.col("count") / steps).round(3) if steps else pl.col("per_first").cast(pl.Float64)
+    first = first.with_columns(pl.col("type").cast(pl.String))
     return (
         sums.join(first, on="type", maintain_order="left")
         .sort("length", "type", descending=[True, False])
@@ -80,9 +97,7 @@ def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
     """Sums by instance, largest first; ``total_proportion`` is the share of all launches' time, 0 to 1."""
     rows = launches(trace)
     total = int(rows["length"].sum())
-    sums = rows.group_by("name", maintain_order=True).agg(
-        pl.col("type", "short").first(), pl.len().alias("count"), pl.col("length").sum()
-    )
+    sums = _sums(rows, "name", "type", "short")
     return sums.sort("length", "name", descending=[True, False]).select(
         op_side=pl.lit("Host"),
         op_type="type",
@@ -94,9 +109,17 @@ def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
             "op_avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS),
         },
         total_proportion=_share(pl.col("length"), total),
-        subgraph=pl.when(pl.col("name").str.starts_with("Gradients/")).then(pl.lit("Gradients")).otherwise(pl.lit("Default")),
+        subgraph=pl.when(pl.col("name").str.starts_with(GRADIENTS_PREFIX)).then(pl.lit("Gradients")).otherwise(pl.lit("Default")),
         pid=pl.lit(pid),
     )
+
+
+def _sums(rows: pl.DataFrame, key: str, *more: str) -> pl.DataFrame:
+    """Number and length of the launches by ``key``, with the first of each other column, as text."""
+    sums = rows.group_by(key, maintain_order=True).agg(
+        *(pl.col(name).first() for name in more), pl.len().alias("count"), pl.col("length").sum()
+    )
+    return sums.with_columns(pl.col(key, *more).cast(pl.String))
 
 
 def _share(length: pl.Expr, total: int) -> pl.Expr:
@@ -106,7 +129,7 @@ def _share(length: pl.Expr, total: int) -> pl.Expr:
 def write_guarded(frame: pl.DataFrame, path: Path) -> None:
     """Write a table with MindSpore's line ends; a name that a spreadsheet would take for a formula is guarded."""
     texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
-    frame.with_columns(names(frame[name]) for name in texts).write_csv(path)
+    write_plain_csv(frame.with_columns(names(frame[name]) for name in texts), path)
 
 
 def write_types(output: Output, path: Path) -> None:
@@ -129,7 +152,9 @@ def write_timestamps(output: Output, path: Path) -> None:
         rows.with_columns(entry=pl.format("{},{}.{},{}", "start_ns", whole, rest, "worker"))
         .group_by("name", maintain_order=True)
         .agg(pl.col("entry").str.join(" "))
-        .select(pl.format("{};{};{} ", pl.col("name").str.replace_all(r"[;\n\r]", "_"), pl.lit(_SIDE), "entry"))
+        .select(
+            pl.format("{};{};{} ", pl.col("name").cast(pl.String).str.replace_all(_NOT_IN_A_LINE, "_"), pl.lit(_SIDE), "entry")
+        )
     )
     path.write_text("\n".join(lines.to_series().to_list()) + "\n", encoding="utf-8")
 
@@ -137,13 +162,17 @@ def write_timestamps(output: Output, path: Path) -> None:
 def write_framework(output: Output, path: Path) -> None:
     """Write cpu_framework_<rank>.txt: a line per launch with the shapes of its inputs, where they were recorded."""
     rows = launches(output.trace)
-    lines = [f"{kind};{short};0;{_inputs(shapes)}" for kind, short, shapes in rows.select("type", "short", "shapes").iter_rows()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cells = [render_distinct(rows[column], _one_line) for column in ("type", "short")]
+    cells.append(render_distinct(rows["shapes"], _inputs, ""))
+    lines = pl.select(pl.format("{};{};0;{}", *cells))
+    write_plain_csv(lines, path, include_header=False, quote_style="never")
 
 
-def _inputs(shapes: str | None) -> str:
-    if shapes is None:
-        return ""
+def _one_line(text: str) -> str:
+    return re.sub(_NOT_IN_A_LINE, "_", text)
+
+
+def _inputs(shapes: str) -> str:
     texts = (f"[{', '.join(shape.split(','))}]" if shape else "NoShape" for shape in shapes.split(";"))
     return "".join(f"input_{number}:{text};" for number, text in enumerate(texts, 1))
 
@@ -164,7 +193,7 @@ def write_memory(output: Output, path: Path) -> None:
     )
     if rows.is_empty():
         raise NothingToWriteError("no event of the memory pool was recorded")
-    rows.write_csv(path)
+    write_plain_csv(rows, path)
 
 
 def operator_times(trace: Trace, types: list[str], rank: int) -> str:
@@ -176,10 +205,14 @@ def operator_times(trace: Trace, types: list[str], rank: int) -> str:
     rows = launches(trace)
     result: dict[str, object] = {}
     for kind in types:
-        own = rows.filter(pl.col("type") == kind)
+        own = rows.filter(pl.col("type").cast(pl.String) == kind)
         if own.is_empty():
             raise KeyError(kind)
-        groups = own.group_by("shapes").agg(pl.len(), pl.col("length").sum()).sort("length", "shapes", descending=[True, False])
+        groups = (
+            own.group_by(pl.col("shapes").cast(pl.String))
+            .agg(pl.len(), pl.col("length").sum())
+            .sort("length", "shapes", descending=[True, False])
+        )
         result[kind] = [
             {
                 "op_side": "cpu",

@@ -23,13 +23,13 @@ from steplens.writers import (
     mindspore_pipeline,
     mindspore_timeline,
     operator_details,
+    step_trace_time,
     trace_view,
 )
-from steplens.writers.memory_record import memory_record
-from steplens.writers.memory_rows import megabytes
+from steplens.writers.memory_record import memory_record, totals_after_events
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns
 from steplens.writers.result import DONE, FAILED, SKIPPED, OutputFile, OutputStatus
-from steplens.writers.text import microseconds, microseconds_text, write_csv
+from steplens.writers.text import microseconds, write_csv
 
 _EVERY = (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2)
 
@@ -69,6 +69,7 @@ def cpu_files(timeline_limit_mb: int | None) -> tuple[FlatFile, ...]:
         FlatFile("cpu_timeline_display_{rank}.json", mindspore_timeline.writer(timeline_limit_mb)),
         FlatFile("cpu_timeline_summary_{rank}.json", mindspore_timeline.write_summary),
         FlatFile("step_trace_raw_{rank}_detail_time.csv", mindspore_device.write_graph_step_trace),
+        FlatFile("step_trace_point_info_{rank}.json", mindspore_device.write_graph_points),
         *_PIPELINE,
     )
 
@@ -95,18 +96,7 @@ def _write_step_times(output: Output, path: Path) -> None:
     rows = step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
     if rows.is_empty():
         raise NothingToWriteError("neither steps nor operators were recorded")
-    columns = {
-        "Computing": "computing_ns",
-        "Communication(Not Overlapped)": "communication_not_overlapped_ns",
-        "Overlapped": "overlapped_ns",
-        "Communication": "communication_ns",
-        "Free": "free_ns",
-        "Stage": "stage_ns",
-        "Bubble": "bubble_ns",
-        "Communication(Not Overlapped and Exclude Receive)": "exclude_receive_ns",
-        "Preparing": "preparing_ns",
-    }
-    times = {title: microseconds(pl.col(name)) for title, name in columns.items()}
+    times = {title: microseconds(pl.col(name)) for title, name in step_trace_time.COLUMNS.items()}
     write_csv(rows.select(pl.col("step").alias("Step"), **times), path)
 
 
@@ -115,17 +105,7 @@ def _write_memory_record(output: Output, path: Path) -> None:
     rows = memory_record(output)
     if rows.is_empty():
         raise NothingToWriteError("no event of the memory pool was recorded")
-    write_csv(
-        rows.select(
-            pl.col("component").alias("Component"),
-            microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
-            megabytes(pl.col("allocated")).alias("Total Allocated(MB)"),
-            megabytes(pl.col("reserved")).alias("Total Reserved(MB)"),
-            megabytes(pl.col("active")).alias("Total Active(MB)"),
-            pl.format("CPU:{}", "device").alias("Device Type"),
-        ),
-        path,
-    )
+    write_csv(rows.select(*totals_after_events(output), pl.format("CPU:{}", "device").alias("Device Type")), path)
 
 
 def _pipeline_output(file: FlatFile) -> OutputFile:

@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.trace import Trace
 from steplens.writers.mindspore_operators import launches
 from steplens.writers.output import TIME_BASE_KEY, Output
-from steplens.writers.text import write_json
+from steplens.writers.text import distinct_texts, microseconds, render_distinct, write_json, write_rows
+from steplens.writers.trace_events import quoted
 
 #: lanes, as MindSpore numbers them
 _STEPS, _SCOPES = 100000, 100001
 _STEP_NAME, _SCOPE_NAME = "Steps", "Scope Layer"
 _MB = 1 << 20
+#: what an event takes beside its name and its arguments, at most: keys, and numbers of up to 20 digits
+_FIXED_BYTES = 140
+#: metadata events before the others
+_HEAD_BYTES = 2000
+
+#: events: name and arguments as JSON text, ns
+_EVENTS = {"name": pl.String, "lane": pl.Int64, "start_ns": pl.Int64, "length": pl.Int64, "args": pl.String}
 
 
 def writer(limit_mb: int | None = None) -> Any:
@@ -28,18 +37,24 @@ def writer(limit_mb: int | None = None) -> Any:
     """
 
     def write(output: Output, path: Path) -> None:
-        events = sorted((*_launches(output), *_steps(output), *_scopes(output)), key=lambda event: (event["ts"], -event["dur"]))
-        texts = [json.dumps(event, ensure_ascii=False) for event in events]
-        kept = len(texts)
+        rows = launches(output.trace)
+        borders = output.trace.required("steps").sort("start_ns").select("id", "start_ns", "end_ns").collect()
+        parts = [
+            part.select(pl.col(name).cast(dtype) for name, dtype in _EVENTS.items())
+            for part in (_launches(rows), _steps(borders), _scopes(rows, borders["start_ns"].to_numpy()))
+        ]
+        dropped = 0
         if limit_mb is not None:
-            room = limit_mb * _MB - 2000
-            for number, text in enumerate(texts):
-                room -= len(text.encode()) + 1
-                if room < 0:
-                    kept = number
-                    break
-        head = [json.dumps(event, ensure_ascii=False) for event in _metadata(output, len(texts) - kept)]
-        path.write_text("[" + ",".join([*head, *texts[:kept]]) + "]", encoding="utf-8")
+            events = pl.concat(parts).sort("start_ns", "length", descending=[False, True], maintain_order=True)
+            parts = [_within(events, limit_mb * _MB - _HEAD_BYTES)]
+            dropped = events.height - parts[0].height
+        lanes = rows["worker"].unique().sort().to_list()
+        with path.open("wb") as handle:
+            head = _metadata(lanes, output.base_ns, dropped)
+            handle.write(b"[" + ",".join(json.dumps(event, ensure_ascii=False) for event in head).encode())
+            for part in parts:
+                _write_events(handle, part, output.base_ns)
+            handle.write(b"]")
 
     return write
 
@@ -47,23 +62,43 @@ def writer(limit_mb: int | None = None) -> Any:
 def write_summary(output: Output, path: Path) -> None:
     """Write cpu_timeline_summary_<rank>.json; ``total_time`` is the sum of all launches, ms."""
     rows = launches(output.trace)
+    names, _ = distinct_texts(rows["name"])
     summary = {
         "total_time": int(rows["length"].sum()) / 1e6,
         "num_of_streams": rows["worker"].n_unique(),
-        "num_of_ops": rows["name"].n_unique(),
+        "num_of_ops": len(names),
         "op_exe_times": rows.height,
-        "max_scope_name_num": max(name.count("/") for name in rows["name"].to_list()),
+        "max_scope_name_num": max(name.count("/") for name in names),
     }
     write_json(summary, path)
 
 
-def _us(output: Output, time_ns: int) -> float:
-    return (time_ns - output.base_ns) / 1000
+def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None:
+    write_rows(
+        handle,
+        events,
+        (
+            ',{"ph":"X","pid":0,"name":',
+            pl.col("name"),
+            ',"tid":',
+            pl.col("lane"),
+            ',"ts":',
+            microseconds(pl.col("start_ns") - base_ns),
+            ',"dur":',
+            microseconds(pl.col("length")),
+            pl.col("args"),
+        ),
+    )
 
 
-def _metadata(output: Output, dropped: int) -> Iterator[dict[str, Any]]:
-    workers = launches(output.trace)["worker"].unique().sort().to_list()
-    base: dict[str, Any] = {TIME_BASE_KEY: output.base_ns}
+def _within(events: pl.DataFrame, room: int) -> pl.DataFrame:
+    """The first events that surely fit into so many bytes."""
+    size = pl.col("name").str.len_bytes() + pl.col("args").str.len_bytes() + _FIXED_BYTES
+    return events.filter(size.cast(pl.Int64).cum_sum() <= room)
+
+
+def _metadata(workers: list[int], base_ns: int, dropped: int) -> Iterator[dict[str, Any]]:
+    base: dict[str, Any] = {TIME_BASE_KEY: base_ns}
     if dropped:
         base["dropped_events"] = dropped
     yield {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "CPU OP", **base}}
@@ -72,47 +107,56 @@ def _metadata(output: Output, dropped: int) -> Iterator[dict[str, Any]]:
         yield {"name": "thread_name", "ph": "M", "pid": 0, "tid": tid, "args": {"name": name}}
 
 
-def _launches(output: Output) -> Iterator[dict[str, Any]]:
-    columns = ("short", "name", "start_ns", "length", "worker")
-    for short, full, start, length, worker in launches(output.trace).select(columns).iter_rows():
-        args = {"type": "HostCpuOps", "fullname": full}
-        yield {"name": short, "ph": "X", "pid": 0, "tid": worker, "ts": _us(output, start), "dur": length / 1000, "args": args}
+def _launches(rows: pl.DataFrame) -> pl.DataFrame:
+    args = render_distinct(rows["name"], lambda name: f',"args":{{"type":"HostCpuOps","fullname":{quoted(name)}}}}}')
+    return rows.select("start_ns", "length", name=render_distinct(rows["short"], quoted), lane="worker", args=args)
 
 
-def _steps(output: Output) -> Iterator[dict[str, Any]]:
-    for number, start, end in _ordered_steps(output.trace).iter_rows():
-        event = {"name": str(number), "ph": "X", "pid": 0, "tid": _STEPS}
-        yield {**event, "ts": _us(output, start), "dur": (end - start) / 1000}
+def _steps(borders: pl.DataFrame) -> pl.DataFrame:
+    return borders.select(
+        "start_ns",
+        name=pl.format('"{}"', "id"),
+        lane=pl.lit(_STEPS),
+        length=pl.col("end_ns") - pl.col("start_ns"),
+        args=pl.lit("}"),
+    )
 
 
-def _ordered_steps(trace: Trace) -> pl.DataFrame:
-    return trace.required("steps").sort("start_ns").select("id", "start_ns", "end_ns").collect()
-
-
-def _scopes(output: Output) -> Iterator[dict[str, Any]]:
+def _scopes(rows: pl.DataFrame, borders: npt.NDArray[np.int64]) -> pl.DataFrame:
     """Neighbouring launches of one scope of one step as one event per level of the scope's name."""
-    rows = launches(output.trace)
-    borders = _ordered_steps(output.trace)["start_ns"].to_list()
-    position = 0
-    #: level -> name, start and end of the event that is open
-    opened: dict[int, tuple[str, int, int]] = {}
-
-    def close(levels: list[int]) -> Iterator[dict[str, Any]]:
-        for level in levels:
-            name, start, end = opened.pop(level)
-            event = {"name": name.rpartition("/")[2], "ph": "X", "pid": 0, "tid": _SCOPES, "ts": _us(output, start)}
-            yield {**event, "dur": (end - start) / 1000, "args": {"scope_level": level}}
-
-    for full, start, length in rows.select("name", "start_ns", "length").iter_rows():
-        if position < len(borders) and start >= borders[position]:
-            yield from close(sorted(opened))
-            while position < len(borders) and start >= borders[position]:
-                position += 1
-        parts = full.split("/")[:-1]
-        scopes = ["/".join(parts[: level + 1]) for level in range(len(parts))]
-        ended = [level for level in opened if level >= len(scopes) or opened[level][0] != scopes[level]]
-        yield from close(sorted(ended))
-        for level, scope in enumerate(scopes):
-            begun = opened[level][1] if level in opened else start
-            opened[level] = (scope, begun, max(start + length, opened[level][2] if level in opened else 0))
-    yield from close(sorted(opened))
+    names, index = distinct_texts(rows["name"])
+    starts = rows["start_ns"].to_numpy()
+    ends = starts + rows["length"].to_numpy()
+    steps = np.searchsorted(borders, starts, side="right")
+    #: (scope above, own part of its name) -> number of the scope
+    scopes: dict[tuple[int, str], int] = {}
+    above = np.full(len(names), -1, dtype=np.int64)
+    parts = [name.split("/")[:-1] for name in names]
+    launched = np.arange(len(index))
+    events = []
+    for level in range(max(map(len, parts), default=0)):
+        deep = np.array([len(own) > level for own in parts])
+        for number in np.flatnonzero(deep):
+            above[number] = scopes.setdefault((int(above[number]), parts[number][level]), len(scopes))
+        launched = launched[deep[index[launched]]]
+        scope = above[index[launched]]
+        step = steps[launched]
+        same = (np.diff(scope) == 0) & (np.diff(launched) == 1) & (np.diff(step) == 0)
+        first = np.concatenate([[0], np.flatnonzero(~same) + 1])
+        events.append(
+            pl.DataFrame(
+                {
+                    "scope": scope[first],
+                    "start_ns": starts[launched[first]],
+                    "end_ns": np.maximum.reduceat(ends[launched], first),
+                    "args": [f',"args":{{"scope_level":{level}}}}}'] * len(first),
+                }
+            )
+        )
+    if not events:
+        return pl.DataFrame(schema=_EVENTS)
+    texts = pl.Series([quoted(part) for _, part in scopes], dtype=pl.String)
+    table = pl.concat(events)
+    return table.select(
+        "start_ns", "args", name=texts.gather(table["scope"]), lane=pl.lit(_SCOPES), length=pl.col("end_ns") - pl.col("start_ns")
+    )

@@ -35,7 +35,9 @@ def write(output: Output, path: Path) -> None:
     distinct = ops["name"].unique()
     steps = distinct.filter(distinct.cast(pl.String).str.starts_with(STEP_PREFIX))
     rows = ops.filter((pl.col("scope").fill_null(0) != SCOPE_MODULE) & ~pl.col("name").is_in(steps.implode()))
-    rows = rows.select(pl.all().gather(pl.Series(np.argsort(rows["start_ns"].to_numpy(), kind="stable"))))
+    start = rows["start_ns"].to_numpy()
+    if (start[1:] < start[:-1]).any():
+        rows = rows.select(pl.all().gather(pl.Series(np.argsort(start, kind="stable"))))
     write_csv(
         pl.select(
             names(rows["name"]).alias("Name"),

@@ -11,7 +11,8 @@ from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, Output, used_devices
 from steplens.writers.text import microseconds, write_csv
 
-_COLUMNS = {
+#: titles of the parts of a step, and their columns of ``step_times``
+COLUMNS = {
     "Computing": "computing_ns",
     "Communication(Not Overlapped)": "communication_not_overlapped_ns",
     "Overlapped": "overlapped_ns",
@@ -34,7 +35,7 @@ def write(output: Output, path: Path) -> None:
         rows.select(
             pl.col("device").alias("Device_id"),
             pl.col("step").alias("Step"),
-            **{title: microseconds(pl.col(column)) for title, column in _COLUMNS.items()},
+            **{title: microseconds(pl.col(column)) for title, column in COLUMNS.items()},
         ),
         path,
     )

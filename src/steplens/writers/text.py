@@ -94,7 +94,13 @@ def joined(text: str, separator: str = ";\r\n") -> str:
 
 def write_csv(frame: pl.DataFrame, path: Path) -> None:
     """Write ``frame`` with the conventions of the contract: comma, CRLF, quotes only where needed, null as nothing."""
-    frame.write_csv(path, line_terminator="\r\n", quote_style="necessary", null_value="")
+    write_plain_csv(frame, path, line_terminator="\r\n", quote_style="necessary", null_value="")
+
+
+def write_plain_csv(frame: pl.DataFrame, path: Path, **conventions: Any) -> None:
+    """Write ``frame`` into a file of any name: polars itself takes only names that are text, and a folder's may be in GBK."""
+    with path.open("wb") as handle:
+        frame.write_csv(handle, **conventions)
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from steplens.analysis.overlap import Intervals, merge_intervals, subtract
+from steplens.analysis.overlap import Intervals, merge_intervals, merged, subtract
 from steplens.analysis.steps import computing_tasks
-from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
+from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
+from steplens.trace.trace import Trace
 from steplens.writers.links import hardware_tasks
 from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
 from steplens.writers.text import render_distinct
@@ -199,9 +200,12 @@ def _to_device(view: View, pairs: pl.DataFrame, name: str, category: str) -> Non
 
 
 def _launches(view: View) -> None:
-    """An arrow from the operator call to each device task that it launched."""
+    """An arrow from the operator call to each device task that it launched.
+
+    MindSpore's launches on a CPU are call and task at once: an arrow of each to itself would be a fifth of the file.
+    """
     ops = view.trace.ops
-    if ops is None:
+    if ops is None or _launches_are_tasks(view.trace):
         return
     launched = _targets(view).filter((pl.col("op") >= 0) & (pl.col("op") < ops.height)).with_row_index("id", 1)
     launched = launched.with_columns(
@@ -210,6 +214,10 @@ def _launches(view: View) -> None:
         ops["pid"].gather(launched["op"]).alias("pid"),
     )
     _to_device(view, launched, "torch_to_npu", "async_npu")
+
+
+def _launches_are_tasks(trace: Trace) -> bool:
+    return device_kind(trace) == CORE_CPU and str(trace.meta_values().get("source_format", "")).startswith("mindspore")
 
 
 def overlap_lanes(device: int, computing: pl.LazyFrame, communication: pl.LazyFrame) -> tuple[Intervals, ...]:
@@ -238,7 +246,7 @@ def _overlap(view: View) -> None:
 
 def _busy(tasks: pl.LazyFrame, device: int) -> Intervals:
     spans = tasks.filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect()
-    return merge_intervals(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+    return merged(spans)
 
 
 def _gaps(computing: Intervals, communication: Intervals) -> Intervals:
@@ -257,7 +265,7 @@ def _counters(view: View) -> None:
         return
     kind = device_kind(view.trace)
     groups = samples.select("group", "device").unique(maintain_order=True)
-    pids, other = [], _OTHER_COUNTERS_PID
+    pids, other = [], _OTHER_COUNTERS_PID + view.part.first_counter
     for group, device in groups.iter_rows():
         sort = _COUNTER_SORTS.get(group)
         other += sort is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import polars as pl
@@ -15,6 +15,7 @@ import polars as pl
 from steplens.trace.trace import Trace
 from steplens.writers.output import Output
 from steplens.writers.text import joined, microseconds, render_distinct, write_rows
+from steplens.writers.trace_parts import LAYER_BITS, Part
 
 #: device field of a process id that belongs to the host
 HOST = 31
@@ -30,11 +31,13 @@ class View:
         output: what is written.
         handle: open binary file.
         pid: the recorded process.
+        part: which of the traces of the file this is.
     """
 
     output: Output
     handle: IO[bytes]
     pid: int
+    part: Part = field(default_factory=Part)
 
     @property
     def trace(self) -> Trace:
@@ -52,11 +55,11 @@ class View:
     def metadata(self, events: Iterable[dict[str, Any]]) -> None:
         """Names and order of processes and threads."""
         for event in events:
-            self.handle.write(b", " + json.dumps(event, ensure_ascii=False).encode())
+            self.handle.write(b", " + json.dumps(self.part.told(event), ensure_ascii=False).encode())
 
     def device_pid(self, sort: int, device: int) -> int:
         """Id of the process that stands for a layer of one device: (recorded process, place of the layer, device)."""
-        return self.pid << 10 | sort << 5 | device
+        return self.pid << LAYER_BITS | sort << 5 | device
 
 
 def metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
@@ -110,10 +113,11 @@ def number_argument(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str
 def arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
     """Both ends of every arrow, in one row: id, from pid/from_tid/from_ns, to to_pid/to_tid/start_ns."""
     fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
+    number = pl.col("id").cast(pl.Int64) + view.part.first_arrow
     view.rows(
         pairs,
         f', {{"ph":"s",{fixed}',
-        pl.col("id"),
+        number,
         ',"pid":',
         pl.col("pid"),
         ',"tid":',
@@ -121,7 +125,7 @@ def arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl
         ',"ts":',
         view.ts("from_ns"),
         f'}}, {{"ph":"f",{fixed}',
-        pl.col("id"),
+        number,
         ',"pid":',
         to_pid,
         ',"tid":',

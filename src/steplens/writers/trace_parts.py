@@ -1,0 +1,134 @@
+"""Several traces in one array of trace events: what keeps their processes, arrows and places apart.
+
+A viewer knows a process by its id alone and joins the ends of an arrow by category and id, across the whole file. Processes of
+two machines or containers share ids, and every trace counts its arrows from 1 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from steplens.trace.schema import SCHEMA
+from steplens.trace.trace import Trace
+
+#: ids of the processes that stand for the layers of one recorded process: its own id and ten bits, see ``View.device_pid``
+LAYER_BITS = 10
+
+#: places of the processes of one trace; the largest that a layer takes is 36
+_PLACES = 64
+#: arrows of one trace; more rows than that no table has
+_ARROWS = 1 << 32
+#: processes of counters without a layer of one trace
+_COUNTERS = 1 << 20
+
+_PID_COLUMNS = ("pid", "from_pid", "to_pid")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of the traces of a file is being written.
+
+    Attributes:
+        number: from 0 on, in the order in which viewers show them.
+        name: of the trace, told in front of the names of its processes; empty where it has the file for itself.
+        recorded: id of a process in the file -> its recorded id, where that was taken.
+    """
+
+    number: int = 0
+    name: str = ""
+    recorded: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def first_arrow(self) -> int:
+        """What to add to the number of an arrow."""
+        return self.number * _ARROWS
+
+    @property
+    def first_counter(self) -> int:
+        """What to add to the id of a process of counters that has no layer."""
+        return self.number * _COUNTERS
+
+    def told(self, event: dict[str, Any]) -> dict[str, Any]:
+        """A metadata event of one of its processes with the name, the label and the place that tell the trace."""
+        args = event["args"]
+        if not self.name:
+            return event
+        if event["name"] == "process_name":
+            args = {"name": f"{self.name}: {args['name']}"}
+        elif event["name"] == "process_labels" and event["pid"] in self.recorded:
+            args = {"labels": f"{args['labels']}, recorded as process {self.recorded[event['pid']]}"}
+        elif event["name"] == "process_sort_index":
+            args = {"sort_index": args["sort_index"] + self.number * _PLACES}
+        return {**event, "args": args}
+
+
+class ProcessIds:
+    """The ids of processes that a file holds so far; a recorded id that is free stays as it is."""
+
+    def __init__(self) -> None:
+        self._pids: set[int] = set()
+        self._main: set[int] = set()
+        #: main processes that would have a recorded one among the ids of their layers
+        self._above: set[int] = set()
+        self._next = 1
+
+    def take(self, trace: Trace, main: int) -> tuple[Trace, int, dict[int, int]]:
+        """Let a trace into the file.
+
+        Args:
+            trace: its tables.
+            main: id of its main process, from which those of its layers are made.
+
+        Returns:
+            the trace with the ids that its processes get, the one of its main process, and id -> recorded id of those that
+            got another one.
+        """
+        recorded = _recorded(trace) | {main}
+        # within one trace ids stay as far apart as in a file of its own, so only those of the traces before count
+        given = {pid: pid for pid in recorded if self._free(pid, pid == main)}
+        own = set(given.values())
+        if main not in given:
+            above = {pid >> LAYER_BITS for pid in own}
+            given[main] = self._another(own, lambda pid: pid not in above and self._free(pid, True))
+        for pid in recorded - set(given):
+            given[pid] = self._another(own, lambda pid: pid >> LAYER_BITS != given[main] and self._free(pid, False))
+        self._pids.update(given.values())
+        self._above.update(pid >> LAYER_BITS for pid in given.values())
+        self._main.add(given[main])
+        moved = {pid: new for pid, new in given.items() if pid != new}
+        return _renumbered(trace, moved), given[main], {new: pid for pid, new in moved.items()}
+
+    def _free(self, pid: int, is_main: bool) -> bool:
+        if pid in self._pids or pid >> LAYER_BITS in self._main:
+            return False
+        return not is_main or pid not in self._above
+
+    def _another(self, own: set[int], is_free: Callable[[int], bool]) -> int:
+        """The next free id that the trace itself does not have either, which has it from now on."""
+        while self._next in own or not is_free(self._next):
+            self._next += 1
+        own.add(self._next)
+        return self._next
+
+
+def _recorded(trace: Trace) -> set[int]:
+    """Ids of all processes of a trace."""
+    found: set[int] = set()
+    for name in trace:
+        for column in _PID_COLUMNS:
+            if column in SCHEMA[name]:
+                found |= set(trace.required(name).select(pl.col(column).drop_nulls().unique()).collect()[column])
+    return found
+
+
+def _renumbered(trace: Trace, moved: Mapping[int, int]) -> Trace:
+    """A trace of its own, whose tables go with it; with other ids of processes."""
+    tables: dict[str, pl.LazyFrame] = {}
+    for name in trace:
+        columns = [pl.col(column).replace(dict(moved)) for column in _PID_COLUMNS if moved and column in SCHEMA[name]]
+        tables[name] = trace.required(name).with_columns(columns)
+    return Trace(trace.source, tables)
