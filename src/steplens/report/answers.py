@@ -1,0 +1,239 @@
+"""Which answers of the server a report holds: every address, for every value of parameters whose values are known.
+
+An address that takes nothing but a trace, a step, an operation of the data pipeline, a moment or one of its own choices is asked
+for all of them, so that a new page needs no line here. Addresses with other parameters are in ``ELSEWHERE``, with the module
+that answers for them, or in ``SERVER_ONLY``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steplens.report.ask import Answer, Asker
+from steplens.report.parts import Parts
+from steplens.server.runs import Shown
+
+RUN = "/api/runs/{run}"
+
+#: addresses -> the module of the front end that answers from what the report has
+ELSEWHERE = {
+    "/api/session": "embedded",
+    "/api/compare": "embedded",
+    f"{RUN}/search": "embedded",
+    f"{RUN}/tables/{{table}}": "embedded_table",
+    f"{RUN}/shapes/series": "embedded_shapes",
+    f"{RUN}/shapes/runs": "embedded_shapes",
+    f"{RUN}/memory/graphs/{{graph}}/tensors": "embedded_pages",
+    f"{RUN}/strategy/graph": "embedded_strategy",
+    f"{RUN}/strategy/operator": "embedded_strategy",
+    f"{RUN}/strategy/find": "embedded_strategy",
+    f"{RUN}/timeline/tile": "embedded_timeline",
+    f"{RUN}/timeline/events/{{event}}": "embedded_timeline",
+    f"{RUN}/timeline/selection": "embedded_timeline",
+    f"{RUN}/timeline/search": "embedded_timeline",
+    f"{RUN}/timeline/occurrences": "embedded_timeline",
+    f"{RUN}/timeline/flows": "embedded_timeline",
+    f"{RUN}/timeline/series/{{series}}": "embedded_timeline",
+}
+#: what only a server can answer; the pages say so
+SERVER_ONLY = tuple(f"{RUN}/{path}" for path in ("live", "captures", "tables/{table}/csv", "download"))
+
+#: parameters that say how much to answer, not what: a page gets what there is
+HOW_MUCH = {"points": 1000, "limit": None, "most": None, "buckets": 200, "ranks_at_once": None}
+#: parameters by which the front end itself chooses among ``rows``, and sorts them
+OF_ROWS = ("sort", "descending", "offset", "source", "destination", "transport")
+#: rows of an answer that has such parameters
+_MOST_ROWS = 1000
+#: answers to one address, over all values of its parameters
+_MOST = 1500
+_MOST_STEPS = 200
+#: moments at which a report knows what was allocated, besides the peaks
+_MOMENTS = 48
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an address: its name, whether it must be given, its choices where it has a list of them, and its default."""
+
+    name: str
+    required: bool
+    choices: tuple[Any, ...]
+    default: Any
+
+
+def parameters(asker: Asker) -> dict[str, list[Parameter]]:
+    """The parameters of every address that can be got, besides the run."""
+    found = {}
+    for path, methods in asker.app.openapi()["paths"].items():
+        if "get" in methods:
+            told = methods["get"].get("parameters", [])
+            found[path] = [_parameter(one) for one in told if one["name"] != "run"]
+    return found
+
+
+def _parameter(told: dict[str, Any]) -> Parameter:
+    schema = told["schema"]
+    parts = schema.get("anyOf", [schema])
+    choices = [value for part in parts for value in part.get("enum", [part["const"]] if "const" in part else [])]
+    if any(part.get("type") == "boolean" for part in parts):
+        choices = [False, True]
+    return Parameter(told["name"], bool(told.get("required")), tuple(choices), schema.get("default"))
+
+
+class Values:
+    """The values of parameters that are known for a run.
+
+    Args:
+        asker: of the run.
+        shown: the run.
+    """
+
+    def __init__(self, asker: Asker, shown: Shown) -> None:
+        self._asker = asker
+        self._run = f"runs/{shown.id}"
+        self._traces = len(shown.run.traces)
+        self._known: dict[tuple[str, int], Sequence[Any]] = {}
+
+    def of(self, name: str, trace: int | None) -> Sequence[Any] | None:
+        """The values of a parameter for a trace (None: where no trace is given); None where they are not known."""
+        find = _VALUES.get(name)
+        if find is None:
+            return None
+        key = name, trace or 0
+        if key not in self._known:
+            self._known[key] = find(self, trace or 0)
+        return self._known[key]
+
+    def traces(self, _: int) -> Sequence[int]:
+        """The numbers of the traces."""
+        return range(self._traces)
+
+    def ranks(self, _: int) -> Sequence[int]:
+        """The ranks of the traces."""
+        answer = self._asker.get(f"{self._run}/ranks")
+        return sorted({row["rank"] for row in answer.json if row["rank"] is not None}) if answer.ok else []
+
+    def stages(self, _: int) -> Sequence[int]:
+        """The numbers of the pipeline stages of the job."""
+        cluster, strategy = self._asker.get(f"{self._run}/cluster/steps"), self._asker.get(f"{self._run}/strategy")
+        known = {row["stage"] for row in strategy.json["stages"]} if strategy.ok else set()
+        return sorted(known | (set(range(cluster.json["job"]["stages"])) if cluster.ok else set()))
+
+    def steps(self, trace: int) -> Sequence[int]:
+        """The ids of the steps."""
+        answer = self._asker.get(f"{self._run}/steps", {"trace": trace})
+        rows = answer.json["steps"] if answer.ok else []
+        return [row["step"] for row in rows if row["step"] is not None][:_MOST_STEPS]
+
+    def operations(self, trace: int) -> Sequence[int]:
+        """The ids of the operations of the data pipeline."""
+        answer = self._asker.get(f"{self._run}/pipeline", {"trace": trace})
+        return [row["id"] for row in answer.json["operations"]] if answer.ok else []
+
+    def graphs(self, trace: int) -> Sequence[int]:
+        """The numbers of the graphs whose memory was planned."""
+        answer = self._asker.get(f"{self._run}/memory/graphs", {"trace": trace})
+        return [row["graph"] for row in answer.json] if answer.ok else []
+
+    def moments(self, trace: int) -> Sequence[int]:
+        """The peak of every series of memory, and moments that are evenly spread over the run."""
+        told = self._asker.get(f"{self._run}/timeline", {"trace": trace})
+        if not told.ok:
+            return []
+        start, end = told.json["start_ns"], told.json["end_ns"] + 1
+        found = set()
+        for series in told.json["series"]:
+            if not series["label"].startswith("memory "):
+                continue
+            query = {"trace": trace, "start_ns": start, "end_ns": end, "points": 1200}
+            curve = self._asker.get(f"{self._run}/timeline/series/{series['series']}", query).json
+            if curve["max"]:
+                found.add(curve["time_ns"][curve["max"].index(max(curve["max"]))])
+                found.update(curve["time_ns"][:: max(len(curve["time_ns"]) // _MOMENTS, 1)])
+        return sorted(found)
+
+
+_VALUES: dict[str, Callable[[Values, int], Sequence[Any]]] = {
+    "trace": Values.traces,
+    "rank": Values.ranks,
+    "stage": Values.stages,
+    "step": Values.steps,
+    "op": Values.operations,
+    "graph": Values.graphs,
+    "time_ns": Values.moments,
+}
+
+
+def unanswered(asker: Asker, values: Values) -> list[str]:
+    """Addresses that no report could answer: one of their parameters must be given and its values are not known."""
+    return [
+        path
+        for path, wanted in parameters(asker).items()
+        if path.startswith(RUN)
+        and path not in (*ELSEWHERE, *SERVER_ONLY)
+        and any(one.required and not one.choices and values.of(one.name, 0) is None for one in wanted)
+    ]
+
+
+def collect(asker: Asker, shown: Shown, parts: Parts) -> None:
+    """Put the answers about a run into a report: one part with all of them, equal ones once."""
+    values = Values(asker, shown)
+    bodies: dict[bytes, int] = {}
+    known: dict[str, list[int]] = {}
+    defaults: dict[str, dict[str, Any]] = {}
+    for path, wanted in parameters(asker).items():
+        if not path.startswith(RUN) or path in ELSEWHERE or path in SERVER_ONLY:
+            continue
+        told = path.removeprefix("/api/").replace("{run}", str(shown.id))
+        within = re.findall(r"\{(\w+)\}", told)
+        # a page may ask in so many words for what is meant without them
+        defaults[told] = {one.name: one.default for one in wanted if one.default is not None}
+        count = 0
+        for query in _queries(wanted, values):
+            count += 1
+            if count > _MOST:
+                continue
+            place = told.format(**{name: query.pop(name) for name in within})
+            answer = _answer(asker, place, query, wanted)
+            if answer.status < 500:
+                known[key(place, query)] = [answer.status, bodies.setdefault(answer.body, len(bodies))]
+        if count > _MOST:
+            parts.lost("answers", shown.id, None, told, _MOST, count, "many")
+    # bodies are JSON already
+    joined = b"[" + b",".join(bodies) + b"]"
+    parts.require(f"answers/{shown.id}", {"known": known, "defaults": defaults, "how_much": [*HOW_MUCH], "of_rows": OF_ROWS})
+    parts.require(f"bodies/{shown.id}", joined)
+
+
+def _answer(asker: Asker, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
+    amounts = {one.name: amount for one in wanted if (amount := HOW_MUCH.get(one.name)) is not None}
+    if {"offset", "limit"} <= {one.name for one in wanted} and "ranks_at_once" not in {one.name for one in wanted}:
+        amounts["limit"] = _MOST_ROWS
+    return asker.get(path, {**query, **amounts})
+
+
+def _queries(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, Any]]:
+    """Every combination of the known values of the parameters, and of leaving them out where that is allowed."""
+    traced = next((one for one in wanted if one.name == "trace"), None)
+    others = [one for one in wanted if one.name not in ("trace", *HOW_MUCH, *OF_ROWS)]
+    traces: list[int | None] = [*([] if traced is not None and traced.required else [None])]
+    traces += list(values.of("trace", 0) or ()) if traced is not None else []
+    for trace in traces:
+        choices = []
+        for one in others:
+            known = one.choices or values.of(one.name, trace) or ()
+            choices.append([*([] if one.required else [None]), *known])
+        for picked in itertools.product(*choices):
+            query = {one.name: value for one, value in zip(others, picked, strict=True) if value is not None}
+            yield query if trace is None else {"trace": trace, **query}
+
+
+def key(path: str, query: dict[str, Any]) -> str:
+    """What the front end calls a question: the path and the sorted parameters."""
+    told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+    tail = "&".join(f"{name}={told[name]}" for name in sorted(told))
+    return f"{path}?{tail}" if tail else path

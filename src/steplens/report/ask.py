@@ -1,0 +1,113 @@
+"""Questions to the server's addresses without a server: the same functions, called in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from fastapi import FastAPI
+
+from steplens.server.app import addresses
+from steplens.server.runs import Library
+
+Query = Mapping[str, "str | int | bool | Sequence[str]"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an address answered: its status and body."""
+
+    status: int
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is what was asked for, and not a problem."""
+        return self.status == 200
+
+    @property
+    def json(self) -> Any:
+        """The body."""
+        return msgspec.json.decode(self.body)
+
+
+class Asker:
+    """Asks the addresses of some runs.
+
+    Args:
+        library: the runs, opened.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.app: FastAPI = addresses(library)
+        self._loop = asyncio.new_event_loop()
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._loop.run_until_complete(_cancel_the_others())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def get(self, path: str, query: Query | None = None) -> Answer:
+        """What ``GET /api/path`` answers."""
+        return self._ask("GET", path, query or {}, b"")
+
+    def post(self, path: str, body: Any) -> Answer:
+        """What ``POST /api/path`` answers to a JSON body."""
+        return self._ask("POST", path, {}, msgspec.json.encode(body))
+
+    def _ask(self, method: str, path: str, query: Query, body: bytes) -> Answer:
+        return self._loop.run_until_complete(self._call(method, f"/api/{path}", query, body))
+
+    async def _call(self, method: str, path: str, query: Query, body: bytes) -> Answer:
+        told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": urlencode(told, doseq=True).encode(),
+            "headers": [(b"content-type", b"application/json")] if body else [],
+            "client": None,
+            "server": None,
+        }
+        status = 500
+        pieces: list[bytes] = []
+        asked = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal asked
+            if asked:
+                # a streamed answer watches for the end of the connection, which never comes
+                await asyncio.Event().wait()
+            asked = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                pieces.append(message.get("body", b""))
+
+        await self.app(scope, receive, send)
+        return Answer(status, b"".join(pieces))
+
+
+async def _cancel_the_others() -> None:
+    """End the questions that Ctrl-C broke off: with them end the threads that work for them, for which the process would wait."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for question in others:
+        question.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,71 @@
+"""The tables of a report: as many rows as it may have, and how many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steplens.report.ask import Asker
+from steplens.report.parts import Parts
+from steplens.report.window import Window
+from steplens.server.query import MOST_ROWS
+from steplens.server.runs import Shown
+
+#: moments by which rows belong to a window, the first one that a table has
+_WHEN = ("start_ns", "time_ns", "allocation_ns", "enqueue_start_ns", "from_ns")
+
+
+def collect(asker: Asker, shown: Shown, window: Window, rows: int, parts: Parts) -> None:
+    """Put every table of a run into a report.
+
+    Of a table with more than ``rows`` rows the report has those that begin in the window, or where there are none the first ones
+    in the table's own order. A table of several traces is in the report once; per trace where it was cut.
+    """
+    listed = asker.get(f"runs/{shown.id}/tables").json
+    several = len(shown.run.traces) > 1
+    for table in listed:
+        whole = _collect(asker, shown, table["name"], None, window, rows, parts)
+        if several and table["per_trace"] and not whole:
+            for trace in range(len(shown.run.traces)):
+                _collect(asker, shown, table["name"], trace, window, rows, parts)
+
+
+def _collect(asker: Asker, shown: Shown, name: str, trace: int | None, window: Window, rows: int, parts: Parts) -> bool:
+    """One table, of one trace or of all; whether all of its rows are there."""
+    path = f"runs/{shown.id}/tables/{name}"
+    first = asker.post(path, {"trace": trace, "limit": 1})
+    if not first.ok:
+        # what is wrong with it is said in its place
+        parts.add(_part(shown, name, trace), {"status": first.status, "problem": first.json})
+        return True
+    page = first.json
+    where, kept = [], "all"
+    if page["total"] > rows:
+        kept = "first"
+        when = next((one for one in _WHEN if any(column["name"] == one for column in page["columns"])), None)
+        if when is not None:
+            inside = [{"column": when, "at_least": window.start_ns, "at_most": window.end_ns}]
+            if asker.post(path, {"trace": trace, "limit": 1, "where": inside}).json["matching"]:
+                where, kept = inside, "window"
+    found = _rows(asker, path, trace, where, rows)
+    body = {**page, "rows": found, "kept": kept}
+    if not parts.add(_part(shown, name, trace), body):
+        parts.lost("table", shown.id, trace, name, 0, page["total"], "size")
+        return True
+    if len(found) < page["total"]:
+        parts.lost("table", shown.id, trace, name, len(found), page["total"], "rows")
+    return len(found) == int(page["total"])
+
+
+def _rows(asker: Asker, path: str, trace: int | None, where: list[dict[str, Any]], most: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < most:
+        limit = min(MOST_ROWS, most - len(found))
+        page = asker.post(path, {"trace": trace, "where": where, "offset": len(found), "limit": limit}).json["rows"]
+        found += page
+        if len(page) < limit:
+            break
+    return found
+
+
+def _part(shown: Shown, name: str, trace: int | None) -> str:
+    return f"table/{shown.id}/{name}/{'all' if trace is None else trace}"

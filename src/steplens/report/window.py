@@ -1,0 +1,82 @@
+"""The window of time that a report shows event by event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.errors import InputError, SteplensError
+from steplens.server import tables
+from steplens.server.runs import Library, Shown
+
+#: shown beside a step, as a share of it
+_BESIDE = 0.05
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for.
+
+    Attributes:
+        step: a step by its id; None leaves the choice to ``choose``.
+        span_ns: start and end, ns from the origin of the run.
+    """
+
+    step: int | None = None
+    span_ns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time of a run, ns from its origin; ``step``: whose it is, and ``median``: whether for being the middle one."""
+
+    start_ns: int
+    end_ns: int
+    step: int | None = None
+    median: bool = False
+
+
+def choose(library: Library, shown: Shown, wanted: Wanted) -> Window:
+    """The window of a run: what was asked for, or else the step of median length, or else all of it.
+
+    Raises:
+        InputError: the run has no such step.
+    """
+    if wanted.span_ns is not None:
+        return Window(*wanted.span_ns)
+    steps = tables.frame(library, shown, "steps").filter("complete", pl.col("step").is_not_null())
+    if "trace" in steps.columns and steps.height:
+        steps = steps.filter(pl.col("trace") == steps["trace"].min())
+    if wanted.step is not None:
+        found = steps.filter(pl.col("step") == wanted.step)
+        if found.is_empty():
+            known = ", ".join(map(str, steps["step"].head(20))) or "none"
+            raise InputError(shown.path, f"has no complete step {wanted.step}; its complete steps: {known}")
+        return _around(found, median=False)
+    if steps.height:
+        return _around(steps.sort("duration_ns", "step").slice((steps.height - 1) // 2, 1), median=True)
+    bounds = [library.timeline(shown, number).timeline.bounds for number in range(len(shown.run.traces))]
+    return Window(min(start for start, _ in bounds), max(end for _, end in bounds) + 1)
+
+
+def _around(step: pl.DataFrame, *, median: bool) -> Window:
+    start, length = int(step["start_ns"][0]), int(step["duration_ns"][0])
+    beside = int(length * _BESIDE)
+    return Window(start - beside, start + length + beside + 1, int(step["step"][0]), median)
+
+
+def parse(text: str) -> tuple[int, int]:
+    """``START:END`` in ms from the origin, as ns.
+
+    Raises:
+        SteplensError: it is not of this form.
+    """
+    start, _, end = text.partition(":")
+    try:
+        found = round(float(start) * 1e6), round(float(end) * 1e6)
+    except (ValueError, OverflowError):
+        found = 0, 0
+    if found[0] >= found[1] or max(map(abs, found)) > 1 << 62:
+        raise SteplensError(f"--window {text!r} is not START:END in ms from the start of the run, such as 120:180.5")
+    return found

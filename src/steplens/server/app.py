@@ -1,0 +1,149 @@
+"""The application: its addresses in one visible list, behind the guard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from steplens.server import (
+    advice,
+    captures,
+    cluster,
+    communication,
+    compare,
+    download,
+    error_answers,
+    flops,
+    links,
+    marey,
+    memory,
+    memory_plans,
+    overview,
+    pipeline,
+    pipeline_batches,
+    processors,
+    search,
+    session,
+    shapes,
+    step_trace,
+    strategy,
+    table_routes,
+)
+from steplens.server.errors import Refusal, refuse_outside
+from steplens.server.runs import Library
+from steplens.server.security import Guard
+from steplens.server.timeline import routes as timeline_routes
+
+#: where the build of the front end lies
+STATIC = Path(__file__).with_name("static")
+
+ROUTERS: tuple[APIRouter, ...] = (
+    session.router,
+    captures.router,
+    overview.router,
+    step_trace.router,
+    advice.router,
+    table_routes.router,
+    timeline_routes.router,
+    memory.router,
+    memory_plans.router,
+    flops.router,
+    shapes.router,
+    pipeline.router,
+    pipeline_batches.router,
+    processors.router,
+    communication.router,
+    links.router,
+    cluster.router,
+    marey.router,
+    strategy.router,
+    search.router,
+    compare.router,
+    download.router,
+)
+
+
+def addresses(library: Library) -> FastAPI:
+    """Everything that is answered about some runs, for whoever may ask: without the guard and without pages."""
+    # no /docs: it would load its scripts from elsewhere
+    app = FastAPI(
+        title="steplens view",
+        version=session.VERSION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.library = library
+    error_answers.register(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app
+
+
+def create_app(
+    library: Library,
+    token: str,
+    port: int,
+    host: str = "127.0.0.1",
+    static: Path = STATIC,
+    control: captures.Control | None = None,
+) -> ASGIApp:
+    """The application over some runs.
+
+    Args:
+        library: the runs; opened elsewhere.
+        token: what every request has to bring.
+        port: that it will listen on.
+        host: that it will be bound to.
+        static: folder of the built front end; need not exist.
+        control: asks trainings that run for captures; without it none can be asked.
+    """
+    app = addresses(library)
+    app.state.captures = control
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        page = static / "index.html"
+        if page.is_file():
+            return FileResponse(page)
+        return PlainTextResponse(_not_built(app, static))
+
+    @app.get("/{path:path}", include_in_schema=False)
+    def asset(path: str) -> Response:
+        if path.startswith("api/") or not static.is_dir():
+            raise Refusal(404, "there is no such address", path, "GET /api/openapi.json describes all of them")
+        file = static / path
+        try:
+            refuse_outside(file, static)
+        except (OSError, ValueError):
+            raise Refusal(404, "there is no such file", path) from None
+        return FileResponse(file)
+
+    # outermost, so that it also covers answers about errors
+    return Guard(app, token, port, host)
+
+
+def _not_built(app: FastAPI, static: Path) -> str:
+    """What the first page says in a checkout whose front end was not built."""
+    addresses = sorted(
+        f"{', '.join(sorted(route.methods or ()))} {route.path}  {(route.description or '').splitlines()[0]}"
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    )
+    lines = [
+        "steplens view runs, and its pages have not been built: a released package has them, a checkout builds them.",
+        "",
+        f"Expected: {static / 'index.html'}",
+        "Build them in the folder web/ of the checkout: npm ci && npm run build",
+        "",
+        "The addresses below answer already; /api/openapi.json describes them.",
+        "",
+        *addresses,
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,114 @@
+"""What the columns of a table are: type, unit, and how their values reach a browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import BaseModel
+
+#: the largest integer that a number of JavaScript holds exactly
+_EXACT = (1 << 53) - 1
+
+Kind = Literal["text", "integer", "number", "boolean", "list"]
+
+_UNITS_BY_ENDING = (
+    ("_ns2", "ns2"),
+    ("_ns", "ns"),
+    ("_us", "us"),
+    ("_ms", "ms"),
+    ("_bytes", "bytes"),
+    ("_mb", "MB"),
+    ("_gbps", "GB/s"),
+    ("_percent", "percent"),
+    ("_ratio", "ratio"),
+    ("_share", "ratio"),
+    ("bytes_per_second", "B/s"),
+    ("flops_per_second", "FLOP/s"),
+    # as MindSpore names them
+    ("(us)", "us"),
+    ("(ms)", "ms"),
+)
+_UNITS = {
+    **dict.fromkeys(("bytes", "allocated", "reserved", "active", "peak_allocated", "peak_reserved", "peak_active"), "bytes"),
+    **dict.fromkeys(("share", "usage"), "ratio"),
+    "percent": "percent",
+    "flops": "FLOP",
+}
+_ALLOCATOR_TOTALS = ("_allocated", "_reserved", "_active")
+
+
+class Column(BaseModel):
+    """One column of a table.
+
+    Attributes:
+        name: of the column.
+        type: of its values.
+        unit: "ns", "bytes", "percent" (0 to 100), "ratio" (0 to 1) ...; "moment" is a time in ns from the origin of the run;
+            empty where there is none.
+    """
+
+    name: str
+    type: Kind
+    unit: str
+
+
+def describe(schema: Mapping[str, pl.DataType], moments: Collection[str], units: Mapping[str, str]) -> list[Column]:
+    """The columns of a table.
+
+    Args:
+        schema: of its frame.
+        moments: columns that hold Unix times.
+        units: of columns whose name does not tell.
+    """
+    return [Column(name=name, type=kind_of(dtype), unit=_unit(name, dtype, moments, units)) for name, dtype in schema.items()]
+
+
+def kind_of(dtype: pl.DataType) -> Kind:
+    """What a polars type is to a browser."""
+    if dtype.is_integer():
+        return "integer"
+    if dtype.is_float():
+        return "number"
+    if dtype == pl.Boolean:
+        return "boolean"
+    return "list" if isinstance(dtype, pl.List) else "text"
+
+
+def _unit(name: str, dtype: pl.DataType, moments: Collection[str], units: Mapping[str, str]) -> str:
+    if name in moments:
+        return "moment"
+    if name in units:
+        return units[name]
+    if not dtype.is_numeric():
+        return ""
+    if name in _UNITS or name.endswith(_ALLOCATOR_TOTALS):
+        return _UNITS.get(name, "bytes")
+    return next((unit for ending, unit in _UNITS_BY_ENDING if name.endswith(ending)), "")
+
+
+def texts(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The frame with its names as text."""
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def cell(value: Any) -> Any:
+    """A value as JSON holds it exactly: integers that a double cannot hold are texts of digits; no NaN, no infinity."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return value if -_EXACT <= value <= _EXACT else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [cell(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): cell(item) for key, item in value.items()}
+    return str(value)
+
+
+def records(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a small frame as JSON objects."""
+    return [cell(row) for row in texts(frame.lazy()).collect().to_dicts()]

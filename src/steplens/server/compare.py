@@ -1,0 +1,133 @@
+"""Two runs side by side: how long a step takes, where the difference lies, and what became of the advice."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.advice.compare import compare as compare_advice
+from steplens.server import advice, columns, overview, tables
+from steplens.server.advice import FindingShown
+from steplens.server.errors import path_text
+from steplens.server.requests import PROBLEMS, Runs
+from steplens.server.runs import Library, Shown
+
+router = APIRouter(prefix="/api/compare", tags=["compare"], responses=PROBLEMS)
+
+_Number = Annotated[int, Query(ge=0, le=1 << 31)]
+
+
+class Side(BaseModel):
+    """One of the two: its number, its complete steps, their mean length, and their mean parts in ns.
+
+    ``peak_bytes``: most memory allocated on one device of a rank; null where memory was not recorded.
+    """
+
+    run: int
+    path: str
+    steps: int
+    step_ns: float | None
+    parts: dict[str, float]
+    peak_bytes: int | None
+
+
+class Comparison(BaseModel):
+    """What changed.
+
+    Attributes:
+        before: the earlier run.
+        after: the later run.
+        operators: per name: calls and self_ns per complete step of each run (``before_calls``, ``after_self_ns`` ...; null where
+            a run has none of it) and difference_ns (after - before, what is missing counts as 0); the largest change first.
+        different: how many names there are.
+        parts: what became of each part of a step: part, before_ns, after_ns, difference_ns; null where a run has none of it.
+        tasks: the same as ``operators`` for device tasks: ``before_calls``, ``after_total_ns`` ..., the largest change first.
+        different_tasks: how many names of them there are.
+        cured: findings that only the earlier run has.
+        remaining: findings of both.
+        new: findings that only the later run has.
+        promised_ns: what curing the cured ones was expected to save per step.
+    """
+
+    before: Side
+    after: Side
+    operators: list[dict[str, Any]]
+    different: int
+    parts: list[dict[str, Any]]
+    tasks: list[dict[str, Any]]
+    different_tasks: int
+    cured: list[FindingShown]
+    remaining: list[FindingShown]
+    new: list[FindingShown]
+    promised_ns: float
+
+
+@router.get("")
+def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Comparison:
+    """Two of the runs, such as before and after a change of the program."""
+    first, second = runs.shown(before), runs.shown(after)
+    sides = _side(runs, first), _side(runs, second)
+    operators = _changes(_operators(runs, first, sides[0].steps), _operators(runs, second, sides[1].steps), "self_ns")
+    tasks = _changes(_tasks(runs, first, sides[0].steps), _tasks(runs, second, sides[1].steps), "total_ns")
+    change = compare_advice(advice.judged(runs, first), advice.judged(runs, second))
+    return Comparison(
+        before=sides[0],
+        after=sides[1],
+        operators=columns.records(operators.head(limit)),
+        different=operators.height,
+        parts=_parts(*sides),
+        tasks=columns.records(tasks.head(limit)),
+        different_tasks=tasks.height,
+        cured=[advice.finding_shown(one) for one in change.cured],
+        remaining=[advice.finding_shown(one) for one in change.remaining],
+        new=[advice.finding_shown(one) for one in change.new],
+        promised_ns=change.promised_ns,
+    )
+
+
+def _side(runs: Library, chosen: Shown) -> Side:
+    steps = tables.frame(runs, chosen, "steps").filter("complete")
+    peak = tables.frame(runs, chosen, "memory")["peak_allocated"].max()
+    return Side(
+        run=chosen.id,
+        path=path_text(chosen.path),
+        steps=steps.height,
+        step_ns=overview.mean(steps, "duration_ns"),
+        parts=overview.parts(steps),
+        peak_bytes=peak if isinstance(peak, int) else None,
+    )
+
+
+def _parts(before: Side, after: Side) -> list[dict[str, Any]]:
+    """Every part that one of the runs has, in the order of the step's parts."""
+    names = list(dict.fromkeys([*before.parts, *after.parts]))
+    both = [(name, before.parts.get(name), after.parts.get(name)) for name in names]
+    return [
+        {"part": name, "before_ns": first, "after_ns": second, "difference_ns": (second or 0) - (first or 0)}
+        for name, first, second in both
+    ]
+
+
+def _changes(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFrame:
+    """Names with calls and time of both runs, the largest change first; what a run has none of counts as 0."""
+    told = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
+    both = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(told)
+    both = both.with_columns(difference_ns=pl.col(f"after_{time}").fill_null(0) - pl.col(f"before_{time}").fill_null(0))
+    return both.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
+
+
+def _operators(runs: Library, chosen: Shown, steps: int) -> pl.DataFrame:
+    """Calls and self time of every operator per complete step; of the whole run where there are no steps."""
+    found = tables.frame(runs, chosen, "operators").select("name", "calls", "self_ns")
+    return found.with_columns(pl.col("calls", "self_ns") / max(steps, 1))
+
+
+def _tasks(runs: Library, chosen: Shown, steps: int) -> pl.DataFrame:
+    """Number and time of every device task of all ranks per complete step; of the whole run where there are no steps."""
+    found = (
+        tables.frame(runs, chosen, "kernels").group_by("name").agg(calls=pl.col("count").sum(), total_ns=pl.col("total_ns").sum())
+    )
+    return found.with_columns(pl.col("calls", "total_ns") / max(steps, 1))

@@ -1,0 +1,62 @@
+"""Why something has no answer: what is wrong, where, and what to do.
+
+Nothing of the web is imported here, so that runs can be opened while the rest of the server is being loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from steplens.errors import InputError, SteplensError
+
+OPENING = 503
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a request has no answer."""
+
+    problem: str
+    where: str = ""
+    remedy: str = ""
+
+
+class Refusal(Exception):
+    """A request that cannot be answered.
+
+    Args:
+        status: HTTP status code.
+        problem: what is wrong.
+        where: the path, parameter or column at fault.
+        remedy: what to do.
+    """
+
+    def __init__(self, status: int, problem: str, where: str = "", remedy: str = "") -> None:
+        self.status = status
+        self.body = Problem(problem=problem, where=where, remedy=remedy)
+        super().__init__(problem)
+
+
+def path_text(path: Path | str) -> str:
+    """A path or a part of one as it is told: a name in another encoding, as GBK, is no text and would break every answer."""
+    return os.fsencode(path).decode(errors="replace")
+
+
+def of_input(error: SteplensError) -> Problem:
+    """What is wrong with a file or folder."""
+    if isinstance(error, InputError):
+        return Problem(problem=error.problem, where=path_text(error.path), remedy=error.remedy)
+    return Problem(problem=str(error))
+
+
+def refuse_outside(path: Path, folder: Path) -> None:
+    """Refuse a path that leads out of a folder, by ``..``, as an absolute path or through a symbolic link.
+
+    Raises:
+        Refusal: it does, or does not exist.
+    """
+    inside = folder.resolve()
+    if not path.is_file() or not path.resolve().is_relative_to(inside):
+        raise Refusal(404, "there is no such file", path.name)

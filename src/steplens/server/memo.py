@@ -1,0 +1,70 @@
+"""Answers that are worth keeping: made once whoever asks, and forgotten, longest unused first, when they take too much."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Memo:
+    """A cache of bounded size for several threads.
+
+    Args:
+        budget_bytes: what the values may take together; the newest is kept whatever it takes.
+    """
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget = budget_bytes
+        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """The value of a key, made where it is not known. A second thread that asks for it waits for the first.
+
+        Args:
+            key: what it is.
+            make: makes it; what it raises is not kept.
+            size: bytes that it takes.
+        """
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    self._values.move_to_end(key)
+                    value: T = self._values[key][0]
+                    return value
+            made = make()
+            with self._lock:
+                self._values[key] = made, size(made)
+                while len(self._values) > 1 and self.size_bytes > self._budget:
+                    self._values.popitem(last=False)
+                self._making = {one: lock for one, lock in self._making.items() if one in self._values or lock.locked()}
+            return made
+
+    def replace(self, key: Hashable, value: Any, size_bytes: int) -> None:
+        """Put an equal value that takes less into the place of one; nothing happens where it was forgotten meanwhile."""
+        with self._lock:
+            if key in self._values:
+                self._values[key] = value, size_bytes
+
+    def known(self, key: Hashable) -> Any:
+        """The value of a key if it has been made; None otherwise."""
+        with self._lock:
+            found = self._values.get(key)
+        return None if found is None else found[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """What the values take."""
+        return sum(size for _, size in self._values.values())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._values.clear()

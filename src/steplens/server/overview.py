@@ -1,0 +1,254 @@
+"""The first page of a run, its steps and its ranks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.data_pipeline import bottlenecks, operations
+from steplens.analysis.loaders import LOOP, verdicts
+from steplens.analysis.operators import ALL_STEPS
+from steplens.analysis.step_distribution import StepDistribution, step_distribution
+from steplens.analysis.steps import COLUMNS, beside_the_device
+from steplens.server import advice, columns, tables
+from steplens.server.advice import FindingShown
+from steplens.server.errors import path_text
+from steplens.server.requests import PROBLEMS, Chosen, Runs, encoded
+from steplens.server.runs import Library, Shown
+from steplens.trace.devices import device_kind, device_names
+from steplens.trace.schema import KIND_COMPUTE
+from steplens.trace.trace import Trace
+
+router = APIRouter(prefix="/api/runs/{run}", tags=["overview"], responses=PROBLEMS)
+
+_TOP = 10
+#: types of tasks; more are on the page of the device tasks
+_MOST_TYPES = 500
+_ADVICE = 3
+#: how long the first page waits for the advice, which takes longest where there are millions of events
+_PATIENCE_S = 2.0
+
+#: the parts of ``analysis.steps.step_times`` and of ``beside_the_device``
+_PARTS = (
+    *(name for name in COLUMNS if name.endswith("_ns") and name not in ("start_ns", "duration_ns")),
+    "device_idle_ns",
+    "device_late_ns",
+)
+
+
+class Rank(BaseModel):
+    """One trace of the run.
+
+    Attributes:
+        trace: its number, which addresses name.
+        rank: of its process in the job; None where the source does not say.
+        path: of the run directory or file.
+        format: how it was read.
+        device_kind: "CPU", "CUDA", "ROCM" or "NPU".
+        origin_ns: Unix time from which its moments count, as text; the same for all traces on one clock.
+        devices: what ran its tasks, with the product's name where that is known.
+        tables: recorded tables that it has, and their rows.
+        streams: streams of its devices on which tasks ran.
+        steps: complete steps.
+        step_ns: how long they take, mean; None without steps.
+        parts: their phases and parts, mean in ns.
+        peak_bytes: most memory allocated on one device; None where memory was not recorded.
+    """
+
+    trace: int
+    rank: int | None
+    path: str
+    format: str
+    origin_ns: str
+    device_kind: str
+    devices: list[str]
+    tables: dict[str, int]
+    streams: int
+    steps: int
+    step_ns: float | None
+    parts: dict[str, float]
+    peak_bytes: int | None
+
+
+class Spread(BaseModel):
+    """How the lengths of the steps spread; see ``analysis.step_distribution``. Each outlier is a row of the table ``steps``."""
+
+    count: int
+    mean_ns: float | None
+    std_ns: float | None
+    min_ns: float | None
+    median_ns: float | None
+    p90_ns: float | None
+    p99_ns: float | None
+    max_ns: float | None
+    edges_ns: list[float]
+    counts: list[int]
+    outliers: list[dict[str, Any]]
+
+
+class Steps(BaseModel):
+    """Every step with its phases and what they leave out, and their spread.
+
+    Rows of ``analysis.steps.step_times``, moments from the origin, with those of ``beside_the_device``.
+    """
+
+    steps: list[dict[str, Any]]
+    spread: Spread
+
+
+class Overview(BaseModel):
+    """The first page.
+
+    Attributes:
+        ranks: the traces.
+        steps: complete steps of all of them.
+        step_ns: mean length.
+        parts: phases and parts of a step, mean in ns over all complete steps.
+        operators: the ones with the largest self time; rows of the table ``operators``.
+        types: device time by type of task, over all ranks, longest first: type, count, total_ns. Only the tasks that compute
+            where there are such: waiting for each other would hide them.
+        memory: rows of the table ``memory``.
+        pipeline: what holds up the data pipeline, per trace: trace, and id, type and queue's usage of an operation of MindSpore;
+            of PyTorch the number of a loader as id and its stage as type.
+        advice: the first findings.
+        findings: how many findings there are.
+        judged: whether the advice was there in time; if not, ask ``advice``, which waits for it.
+        health: severity -> how many findings about the data.
+    """
+
+    ranks: list[Rank]
+    steps: int
+    step_ns: float | None
+    parts: dict[str, float]
+    operators: list[dict[str, Any]]
+    types: list[dict[str, Any]]
+    memory: list[dict[str, Any]]
+    pipeline: list[dict[str, Any]]
+    advice: list[FindingShown]
+    findings: int
+    judged: bool
+    health: dict[str, int]
+
+
+class HealthFinding(BaseModel):
+    """One finding about the data itself; see ``trace.health``."""
+
+    check: str
+    severity: str
+    count: int
+    message: str
+    unsafe: list[str]
+    source: str
+
+
+@router.get("/overview")
+def overview(chosen: Chosen, runs: Runs) -> Overview:
+    """The first page: ranks, where a step goes, what takes the most, and what to do first."""
+    judged = advice.judged_soon(runs, chosen, _PATIENCE_S)
+    findings = judged.findings if judged is not None else ()
+    steps = tables.frame(runs, chosen, "steps").filter("complete")
+    operators = tables.frame(runs, chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
+    health = tables.frame(runs, chosen, "health")
+    return Overview(
+        ranks=[_rank(runs, chosen, number) for number in range(len(chosen.run.traces))],
+        steps=steps.height,
+        step_ns=mean(steps, "duration_ns"),
+        parts=parts(steps),
+        operators=columns.records(operators.head(_TOP)),
+        types=columns.records(_types(tables.frame(runs, chosen, "kernels_by_type")).head(_MOST_TYPES)),
+        memory=columns.records(tables.frame(runs, chosen, "memory")),
+        pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline(chosen, number)],
+        advice=[advice.finding_shown(one) for one in findings[:_ADVICE]],
+        findings=len(findings),
+        judged=judged is not None,
+        health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
+    )
+
+
+@router.get("/ranks")
+def ranks(chosen: Chosen, runs: Runs) -> list[Rank]:
+    """The traces of the run: where each comes from, what it holds, and how its steps went."""
+    return [_rank(runs, chosen, number) for number in range(len(chosen.run.traces))]
+
+
+@router.get("/steps", response_model=Steps)
+def steps(
+    chosen: Chosen, runs: Runs, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="only of this trace")] = None
+) -> Any:
+    """Every step with its phases, how their lengths spread, and which stand out."""
+    found = tables.frame(runs, chosen, "steps", trace)
+    rows = found.hstack(beside_the_device(found))
+    return encoded({"steps": columns.records(rows), "spread": _spread(step_distribution(found))})
+
+
+@router.get("/health")
+def health(chosen: Chosen, runs: Runs) -> list[HealthFinding]:
+    """What is doubtful about the data, and what not to trust because of it."""
+    rows = tables.frame(runs, chosen, "health").to_dicts()
+    return [HealthFinding(**{**row, "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word]}) for row in rows]
+
+
+def mean(frame: pl.DataFrame, column: str) -> float | None:
+    """Mean of a column; None where it has no values."""
+    value = frame[column].mean()
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def parts(steps: pl.DataFrame) -> dict[str, float]:
+    """Mean of every phase and part of some steps, and of what the device's parts leave out or have too much, ns."""
+    steps = steps.hstack(beside_the_device(steps))
+    return {name: value for name in _PARTS if (value := mean(steps, name)) is not None}
+
+
+def _spread(found: StepDistribution) -> dict[str, Any]:
+    numbers = {name: getattr(found, name) for name in Spread.model_fields if name not in ("edges_ns", "counts", "outliers")}
+    return {**numbers, "edges_ns": found.edges_ns, "counts": found.counts, "outliers": columns.records(found.outliers)}
+
+
+def _rank(runs: Library, chosen: Shown, number: int) -> Rank:
+    trace, source = chosen.trace(number), chosen.run.sources[number]
+    steps = tables.frame(runs, chosen, "steps", number).filter("complete")
+    peak = tables.frame(runs, chosen, "memory", number)["peak_allocated"].max()
+    return Rank(
+        trace=number,
+        rank=trace.rank if trace.rank >= 0 else None,
+        path=path_text(source.path),
+        format=source.format,
+        origin_ns=str(chosen.origins[number]),
+        device_kind=device_kind(trace),
+        devices=device_names(trace),
+        tables={name: trace.required(name).select(pl.len()).collect().item() for name in trace},
+        streams=runs.answer(chosen, ("streams", number), lambda: _streams(trace)),
+        steps=steps.height,
+        step_ns=mean(steps, "duration_ns"),
+        parts=parts(steps),
+        peak_bytes=peak if isinstance(peak, int) else None,
+    )
+
+
+def _streams(trace: Trace) -> int:
+    count: int = trace.required("kernels").select(pl.struct("device", "stream").n_unique()).collect().item()
+    return count
+
+
+def _types(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ``kernels_by_type`` over all ranks; those of communication, copies and waiting only where nothing computes."""
+    computing = tasks.filter(pl.col("kind") == KIND_COMPUTE)
+    rows = computing if computing["total_ns"].sum() else tasks
+    return rows.group_by("type").agg(pl.col("count", "total_ns").sum()).sort("total_ns", "type", descending=[True, False])
+
+
+def _pipeline(chosen: Shown, number: int) -> list[dict[str, Any]]:
+    trace = chosen.trace(number)
+    if trace.lazy("pipeline_loaders") is not None:
+        # of a loader the stages were measured, and its one queue tells less
+        held_up = [
+            (one.loader, f"{one.stage} of DataLoader({one.dataset}, id={one.loader})", one.stage) for one in verdicts(trace)
+        ]
+        return [{"trace": number, "id": loader, "type": what, "usage": None} for loader, what, stage in held_up if stage != LOOP]
+    table = operations(trace)
+    slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")
+    return [{"trace": number, **row} for row in columns.records(slow)]

@@ -1,0 +1,280 @@
+"""The runs that are shown: opened in the background one after the other, and what was worked out about them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import polars as pl
+
+from steplens.analysis.strategy import stage_ranks
+from steplens.errors import SteplensError
+from steplens.server import errors, live
+from steplens.server.errors import Problem, Refusal, path_text
+from steplens.server.live import Files
+from steplens.server.memo import Memo
+from steplens.server.origins import origins
+from steplens.server.timeline import kept
+from steplens.server.timeline.pyramid import Pyramid
+from steplens.server.timeline.timeline import build
+from steplens.trace.run import Run, open_run
+from steplens.trace.trace import Trace
+
+_LOG = logging.getLogger("steplens.server")
+
+T = TypeVar("T")
+
+State = Literal["waiting", "opening", "ready", "failed"]
+
+#: memory for answers, and for timelines; one of ten million events takes 0.4 GB until it is in its file
+ANSWER_BYTES = 512 << 20
+TIMELINE_BYTES = 2 << 30
+
+
+@dataclass
+class Opening:
+    """How far the opening of a run is.
+
+    Attributes:
+        state: "waiting" (for the run before it), "opening", "ready" or "failed".
+        done: traces that have been read.
+        total: traces to read; 0 while they are looked for.
+        what: the file or folder that is being read.
+        bytes: its size, where it is a file.
+        started: when the opening began, seconds of ``time.monotonic``.
+        seconds: how long it took, once it is over.
+        timelines: traces whose timeline is ready.
+        problem: why it failed.
+    """
+
+    state: State = "waiting"
+    done: int = 0
+    total: int = 0
+    what: str = ""
+    bytes: int = 0
+    started: float = 0.0
+    seconds: float | None = None
+    timelines: int = 0
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that was read: what belongs together, so that reading it again replaces all of it at once.
+
+    Attributes:
+        run: the run.
+        origins: per trace the time from which its moments are told: the first event of all traces on the same clock.
+        generation: how often it had been read.
+        files: what lay there just before.
+    """
+
+    run: Run
+    origins: tuple[int, ...]
+    generation: int
+    files: Files
+
+    @cached_property
+    def has_strategy(self) -> bool:
+        """Whether the run says how its network is spread over devices."""
+        return bool(stage_ranks(self.run.traces))
+
+
+@dataclass
+class Shown:
+    """One path that the user wants to see.
+
+    Attributes:
+        id: its place on the command line, from 0; what the addresses call it.
+        path: what the user gave.
+        opening: how far it is.
+        opened: what was read last; None before, and where it cannot be read any more.
+    """
+
+    id: int
+    path: Path
+    opening: Opening = field(default_factory=Opening)
+    opened: Opened | None = None
+    _openings: int = 0
+
+    @property
+    def origins(self) -> tuple[int, ...]:
+        """Where the moments of each trace count from; see ``Opened``."""
+        return self.opened.origins if self.opened is not None else ()
+
+    @property
+    def generation(self) -> int:
+        """How often it was read; answers about an earlier generation are of no use."""
+        return self.opened.generation if self.opened is not None else 0
+
+    @property
+    def files(self) -> Files:
+        """What lay there when it was read."""
+        return self.opened.files if self.opened is not None else {}
+
+    @property
+    def origin_ns(self) -> int:
+        """The origin of the first trace, and of answers about several; 0 while nothing is open."""
+        return self.origins[0] if self.origins else 0
+
+    @property
+    def run(self) -> Run:
+        """The run itself.
+
+        Raises:
+            Refusal: it is not open yet (503), or cannot be read (409).
+        """
+        if self.opened is not None:
+            return self.opened.run
+        if self.opening.problem is not None:
+            raise Refusal(409, **asdict(self.opening.problem))
+        raise Refusal(errors.OPENING, "the run is being opened", path_text(self.path), "Ask again in a second")
+
+    def trace(self, number: int) -> Trace:
+        """One of its traces.
+
+        Raises:
+            Refusal: there is none of this number (404), or as ``run``.
+        """
+        traces = self.run.traces
+        if not 0 <= number < len(traces):
+            raise Refusal(404, f"the run has {len(traces)} traces, numbered from 0", "trace", "Leave it out for the first")
+        return traces[number]
+
+    def open(self) -> None:
+        """Read it; never raises."""
+        self.opening = opening = Opening(state="opening", started=time.monotonic())
+
+        def progress(number: int, total: int, path: Path) -> None:
+            opening.done, opening.total, opening.what = number, total, path_text(path)
+            opening.bytes = path.stat().st_size if path.is_file() else 0
+
+        try:
+            files = live.files(self.path)
+            run = open_run(self.path, progress)
+            self._openings += 1
+            self.opened = Opened(run, origins(run.traces), self._openings, files)
+            opening.state, opening.done, opening.total = "ready", len(run.traces), len(run.sources)
+        except SteplensError as error:
+            opening.problem, opening.state = errors.of_input(error), "failed"
+        except Exception as error:  # a defect of ours must not leave the page waiting for ever
+            _LOG.exception("cannot open %s", self.path)
+            text = f"steplens failed to read it ({type(error).__name__}: {error})"
+            opening.problem = Problem(problem=text, where=path_text(self.path), remedy="Please report this")
+            opening.state = "failed"
+        if opening.state == "failed":
+            self.opened = None
+        opening.seconds = time.monotonic() - opening.started
+
+
+def _small(_: object) -> int:
+    """Bytes of an answer that is a few objects."""
+    return 1 << 16
+
+
+class Library:
+    """All runs of a server.
+
+    Args:
+        paths: what to show.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.runs = [Shown(number, path) for number, path in enumerate(paths)]
+        self._answers = Memo(ANSWER_BYTES)
+        self._timelines = Memo(TIMELINE_BYTES)
+        self._opening = threading.Lock()
+
+    def start(self) -> None:
+        """Open all runs in the background."""
+        self._in_background(self.runs)
+
+    def reopen(self, shown: Shown) -> None:
+        """Read a run again, because there is more of it now; what is known stays until then."""
+        if shown.opening.state not in ("waiting", "opening"):
+            shown.opening = Opening()
+            self._in_background([shown])
+
+    def _in_background(self, runs: Sequence[Shown]) -> None:
+        # not waited for when the server ends
+        threading.Thread(target=self._open, args=(list(runs),), name="steplens-open", daemon=True).start()
+
+    def _open(self, runs: Sequence[Shown]) -> None:
+        with self._opening:
+            for shown in runs:
+                shown.open()
+            for shown in runs:
+                self._prepare(shown)
+
+    def _prepare(self, shown: Shown) -> None:
+        """Lay out the timelines as far as memory for them goes, before somebody asks."""
+        if shown.opening.state != "ready":
+            return
+        for number in range(len(shown.run.traces)):
+            if self._timelines.size_bytes > TIMELINE_BYTES // 2:
+                return
+            try:
+                self.timeline(shown, number)
+                shown.opening.timelines += 1
+                self._keep(shown, number)
+            except Exception:  # whoever asks for it is told
+                _LOG.exception("no timeline of trace %d of %s", number, shown.path)
+
+    def shown(self, number: int) -> Shown:
+        """A run by its number.
+
+        Raises:
+            Refusal: there is none (404).
+        """
+        if not 0 <= number < len(self.runs):
+            raise Refusal(404, f"there are {len(self.runs)} runs, numbered from 0", "run", "GET /api/runs lists them")
+        return self.runs[number]
+
+    def frame(self, shown: Shown, key: tuple[Any, ...], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """A frame about a run, worked out once."""
+        return self._answers.get((shown.id, shown.generation, *key), make, lambda frame: int(frame.estimated_size()))
+
+    def answer(self, shown: Shown, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = _small) -> T:
+        """Anything else about a run, worked out once; ``size`` gives the bytes that it takes."""
+        return self._answers.get((shown.id, shown.generation, *key), make, size)
+
+    def soon(self, shown: Shown, key: tuple[Any, ...], make: Callable[[], Any], seconds: float) -> Any:
+        """Like ``answer``, but None when that takes longer than some seconds; it goes on in the background."""
+
+        def work() -> None:
+            try:
+                self.answer(shown, key, make)
+            except Exception:  # whoever asks for it alone is told
+                _LOG.exception("no answer about %s", shown.path)
+
+        whole = (shown.id, shown.generation, *key)
+        if self._answers.known(whole) is None:
+            worker = threading.Thread(target=work, name="steplens-answer", daemon=True)
+            worker.start()
+            worker.join(seconds)
+        return self._answers.known(whole)
+
+    def timeline(self, shown: Shown, trace: int) -> Pyramid:
+        """The timeline of a trace; the first request for it waits until it is laid out, or mapped where that was done before."""
+        tables, origin = shown.trace(trace), shown.origins[trace]
+
+        def make() -> Pyramid:
+            found = kept.load(tables.kept, origin) if tables.kept is not None else None
+            return Pyramid(build(tables, origin)) if found is None else found
+
+        return self._timelines.get((shown.id, shown.generation, trace), make, lambda pyramid: pyramid.size_bytes)
+
+    def _keep(self, shown: Shown, trace: int) -> None:
+        """Put a timeline that is in memory into a file, for the next time and to free the memory."""
+        place, pyramid = shown.trace(trace).kept, self.timeline(shown, trace)
+        if place is None or not pyramid.size_bytes or kept.save(pyramid, place) is None:
+            return
+        mapped = kept.load(place, shown.origins[trace])
+        if mapped is not None:
+            self._timelines.replace((shown.id, shown.generation, trace), mapped, mapped.size_bytes)

@@ -1,0 +1,102 @@
+"""One box that finds everything: operators, modules, device tasks, runtime calls, findings and tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.server import advice, tables
+from steplens.server.requests import PROBLEMS, Chosen, Runs
+from steplens.server.runs import Library, Shown
+
+router = APIRouter(prefix="/api/runs/{run}", tags=["search"], responses=PROBLEMS)
+
+#: table -> its column of counts, and that of the time by which hits are ordered
+_SEARCHED = {
+    "operators": ("calls", "total_ns"),
+    "modules": ("calls", "total_ns"),
+    "kernels": ("count", "total_ns"),
+    "runtime_calls": ("count", "total_ns"),
+}
+#: hits of one kind that are listed
+PER_KIND = 20
+
+FINDING, TABLE = "finding", "table"
+
+
+class Hit(BaseModel):
+    """Something whose name holds the text.
+
+    Attributes:
+        kind: "operators", "modules", "kernels", "runtime_calls" (names of tables), "finding" or "table".
+        name: of it; of a finding its id, of a table its address.
+        title: what to show.
+        count: how often it occurs; 0 for findings and tables.
+        total_ns: time that it takes; 0 for findings and tables.
+    """
+
+    kind: str
+    name: str
+    title: str
+    count: int = 0
+    total_ns: int = 0
+
+
+class Hits(BaseModel):
+    """What was found: the best of each kind, and how many there are of each."""
+
+    hits: list[Hit]
+    matching: dict[str, int]
+
+
+class Entry(Hit):
+    """Something that can be found: ``words`` is what is looked through, in small letters."""
+
+    words: str
+
+
+@router.get("/search")
+def search(chosen: Chosen, runs: Runs, text: Annotated[str, Query(min_length=1, max_length=1000)]) -> Hits:
+    """Everything whose name holds ``text``, in either case of letters."""
+    wanted = text.lower()
+    hits: list[Hit] = []
+    matching: dict[str, int] = {}
+    for kind, known in runs.answer(chosen, ("search",), lambda: entries(chosen, runs), _size).items():
+        found = [one for one in known if wanted in one.words]
+        matching[kind] = len(found)
+        hits += [Hit(**one.model_dump(exclude={"words"})) for one in found[:PER_KIND]]
+    return Hits(hits=hits, matching=matching)
+
+
+def entries(chosen: Shown, runs: Library) -> dict[str, list[Entry]]:
+    """Everything that can be found, by kind, in the order in which it is shown."""
+    found: dict[str, list[Entry]] = {}
+    for kind, (count, total) in _SEARCHED.items():
+        name = pl.col("name").cast(pl.String)
+        rows = tables.rows(runs, chosen, tables.table(kind), None).filter(name.is_not_null())
+        added = rows.group_by(name).agg(pl.col(count).sum(), pl.col(total).sum()).collect()
+        found[kind] = [
+            Entry(kind=kind, name=text, title=text, count=calls, total_ns=time, words=text.lower())
+            for text, calls, time in added.sort([total, "name"], descending=[True, False]).iter_rows()
+        ]
+    found[FINDING] = [
+        Entry(
+            kind=FINDING,
+            name=one.id,
+            title=one.texts["en"].title,
+            words="\n".join(f"{one.id} {said.title} {said.cause}".lower() for said in one.texts.values()),
+        )
+        for one in map(advice.finding_shown, advice.judged(runs, chosen).findings)
+    ]
+    found[TABLE] = [
+        Entry(kind=TABLE, name=one.name, title=one.title, words=f"{one.name} {one.title}".lower())
+        for one in tables.TABLES.values()
+    ]
+    return found
+
+
+def _size(found: dict[str, list[Entry]]) -> int:
+    return sum(512 + 3 * len(one.words) for known in found.values() for one in known)

@@ -1,0 +1,76 @@
+"""Runs the server until Ctrl-C: a socket, a token, a link, and a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from functools import partial
+
+import uvicorn
+
+from steplens.server.address import in_link
+from steplens.server.app import create_app
+from steplens.server.captures import Control
+from steplens.server.runs import Library
+
+#: how long answers that are under way may take when the server ends
+_GRACE_S = 2
+
+
+def serve(
+    library: Library,
+    bound: socket.socket,
+    host: str,
+    browser: bool,
+    say: Callable[[str], None],
+    control: Control | None = None,
+) -> None:
+    """Show some runs until Ctrl-C.
+
+    Args:
+        library: what to show; it is opened in the background, so that the page is there at once.
+        bound: listens at ``host``; closed at the end.
+        host: what the user calls the address.
+        browser: whether to open the link.
+        say: prints a line for the user.
+        control: asks trainings that run for captures.
+    """
+    with bound:
+        port = bound.getsockname()[1]
+        token = secrets.token_urlsafe(32)
+        link = f"http://{in_link(host)}:{port}/?token={token}"
+        app = create_app(library, token, port, host, control=control)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_GRACE_S,
+                lifespan="off",
+            )
+        )
+        # that answers were given up with the server is what the user wanted, and no failure
+        quiet = partial(_is_running, server)
+        logging.getLogger("uvicorn.error").addFilter(quiet)
+        say(link)
+        if browser:
+            # a browser on a terminal would take it over, and some wait until they are closed
+            threading.Thread(target=_open_browser, args=(link,), daemon=True).start()
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[bound])
+        logging.getLogger("uvicorn.error").removeFilter(quiet)
+
+
+def _is_running(server: uvicorn.Server, record: logging.LogRecord) -> bool:
+    return not server.should_exit
+
+
+def _open_browser(link: str) -> None:
+    with contextlib.suppress(webbrowser.Error):
+        webbrowser.open(link)

@@ -1,0 +1,166 @@
+"""What is shown and how far the opening of it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from steplens.advice.texts import LANGUAGES
+from steplens.server import live
+from steplens.server.errors import Problem, path_text
+from steplens.server.requests import PROBLEMS, Chosen, Runs
+from steplens.server.runs import Shown, State
+
+#: not imported: the package has names of the collector, which the server must not know
+VERSION: str = sys.modules["steplens"].__version__
+
+router = APIRouter(prefix="/api", tags=["session"], responses=PROBLEMS)
+
+
+class Progress(BaseModel):
+    """How far the opening of a run is.
+
+    Attributes:
+        state: "waiting", "opening", "ready" or "failed".
+        done: traces that have been read.
+        total: traces to read; 0 while they are looked for.
+        what: what is being read.
+        bytes: its size, where it is a file; 0 otherwise.
+        seconds: how long it has taken so far, or took.
+        timelines: traces whose timeline is laid out.
+        problem: why it failed.
+    """
+
+    state: State
+    done: int
+    total: int
+    what: str
+    bytes: int
+    seconds: float
+    timelines: int
+    problem: Problem | None
+
+
+class TraceState(BaseModel):
+    """One trace of a run: its number, the rank of its process (None where the source does not say) and its origin, as text."""
+
+    trace: int
+    rank: int | None
+    origin_ns: str
+
+
+class RunState(BaseModel):
+    """One run of the session.
+
+    Attributes:
+        run: its number, which addresses name.
+        path: what the user gave.
+        name: the last part of the path.
+        origin_ns: Unix time from which moments of its first trace, and of answers about several, count, as text: it is larger
+            than what a number of JavaScript holds. Traces on another clock have their own (``ranks``).
+        generation: how often it was opened; answers of an earlier generation are out of date.
+        traces: what it holds; nothing while it is opened for the first time.
+        strategy: whether it says how its network is spread over devices.
+        progress: see ``Progress``.
+    """
+
+    run: int
+    path: str
+    name: str
+    origin_ns: str
+    generation: int
+    traces: list[TraceState]
+    strategy: bool
+    progress: Progress
+
+
+class Session(BaseModel):
+    """The whole session.
+
+    Attributes:
+        version: of steplens.
+        languages: in which advice is given.
+        runs: what is shown.
+    """
+
+    version: str
+    languages: list[str]
+    runs: list[RunState]
+
+
+class Live(BaseModel):
+    """Whether there is more of a run than what is shown.
+
+    Attributes:
+        generation: what is shown.
+        changed: whether files were added, removed or written since it was opened.
+        files: how many files there are now.
+    """
+
+    generation: int
+    changed: bool
+    files: int
+
+
+@router.get("/session")
+def session(runs: Runs) -> Session:
+    """What is shown."""
+    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state(one) for one in runs.runs])
+
+
+@router.get("/runs/{run}")
+def run_state(chosen: Chosen) -> RunState:
+    """One run, and how far the opening of it is. Poll it until its state is "ready" or "failed"."""
+    return state(chosen)
+
+
+@router.get("/runs/{run}/live")
+def is_changed(chosen: Chosen) -> Live:
+    """Whether a training has written more since the run was opened."""
+    now = live.files(chosen.path)
+    return Live(generation=chosen.generation, changed=now != chosen.files, files=len(now))
+
+
+@router.post("/runs/{run}/reopen")
+def reopen(chosen: Chosen, runs: Runs) -> RunState:
+    """Read the run again; what was read before is shown until then."""
+    runs.reopen(chosen)
+    return state(chosen)
+
+
+def state(chosen: Shown) -> RunState:
+    """A run as the session lists it."""
+    opening = chosen.opening
+    running = time.monotonic() - opening.started if opening.started else 0.0
+    return RunState(
+        run=chosen.id,
+        path=path_text(chosen.path),
+        name=path_text(chosen.path.resolve().name),
+        origin_ns=str(chosen.origin_ns),
+        generation=chosen.generation,
+        traces=_traces(chosen),
+        strategy=chosen.opened is not None and chosen.opened.has_strategy,
+        progress=Progress(
+            state=opening.state,
+            done=opening.done,
+            total=opening.total,
+            what=opening.what,
+            bytes=opening.bytes,
+            seconds=running if opening.seconds is None else opening.seconds,
+            timelines=opening.timelines,
+            problem=opening.problem,
+        ),
+    )
+
+
+def _traces(chosen: Shown) -> list[TraceState]:
+    opened = chosen.opened
+    if opened is None:
+        return []
+    return [
+        TraceState(trace=number, rank=trace.rank if trace.rank >= 0 else None, origin_ns=str(origin))
+        for number, (trace, origin) in enumerate(zip(opened.run.traces, opened.origins, strict=True))
+    ]

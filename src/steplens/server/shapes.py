@@ -1,0 +1,151 @@
+"""Operators of a net whose shapes change: their times from step to step, and single runs with their shapes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis import dynamic_shape
+from steplens.server import columns
+from steplens.server.errors import Refusal
+from steplens.server.requests import PROBLEMS, Chosen, Runs, TraceNumber
+from steplens.server.runs import Library, Shown
+
+router = APIRouter(prefix="/api/runs/{run}/shapes", tags=["shapes"], responses=PROBLEMS)
+
+#: types whose runs are shown together
+_MOST_TYPES = 20
+#: types that are listed
+_MOST_LISTED = 2000
+
+Level = Annotated[Literal["operator", "kernel"], Query(description="operators of the framework, or kernels of the device")]
+Types = Annotated[list[str], Query(max_length=_MOST_TYPES, description="types of operators, names of kernels")]
+
+
+class TypeShown(BaseModel):
+    """One type of operator over all steps: runs, their time, and how many shapes they had (null where none was recorded)."""
+
+    type: str
+    steps: int
+    count: int
+    total_ns: float
+    shapes: int | None
+
+
+class TypeList(BaseModel):
+    """The types there are.
+
+    Attributes:
+        types: those with the most time, in order of appearance.
+        first: those to show first.
+        steps: how many steps there are.
+        left_out: types with less time that are not listed.
+    """
+
+    types: list[TypeShown]
+    first: list[str]
+    steps: int
+    left_out: int
+
+
+class TypeSeries(BaseModel):
+    """One type from step to step: mean time of a run (0 in a step without it), runs, and different shapes."""
+
+    type: str
+    step: list[int]
+    average_ns: list[float]
+    count: list[int]
+    shapes: list[int | None]
+
+
+class RunShown(BaseModel):
+    """One run of an operator; ``shapes`` are those of its inputs, null where they were not recorded."""
+
+    step: int
+    type: str
+    name: str
+    duration_ns: float
+    shapes: str | None
+
+
+class RunList(BaseModel):
+    """Runs of some types.
+
+    Attributes:
+        runs: in order; of a long list the shortest and the longest of every stretch, so that no extreme is lost.
+        total: how many there are.
+    """
+
+    runs: list[RunShown]
+    total: int
+
+
+@router.get("")
+def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level = "operator") -> TypeList:
+    """The types of operators or kernels that ran in steps."""
+    found = _sums(runs, chosen, trace, level)
+    order = {name: place for place, name in enumerate(dynamic_shape.types_of(found))}
+    grouped = (
+        found.group_by("type")
+        .agg(
+            steps=pl.col("step").n_unique(),
+            count=pl.col("count").sum(),
+            total_ns=pl.col("total_ns").sum(),
+            shapes=pl.col("shapes").max(),
+        )
+        .sort("total_ns", "type", descending=[True, False])
+    )
+    listed = sorted(columns.records(grouped.head(_MOST_LISTED)), key=lambda row: order[row["type"]])
+    return TypeList(
+        types=[TypeShown(**row) for row in listed],
+        first=[row["type"] for row in listed[: dynamic_shape.SHOWN_TYPES]],
+        steps=found["step"].n_unique() if found.height else 0,
+        left_out=max(grouped.height - _MOST_LISTED, 0),
+    )
+
+
+@router.get("/series")
+def shape_series(chosen: Chosen, runs: Runs, types: Types, trace: TraceNumber = 0, level: Level = "operator") -> list[TypeSeries]:
+    """Some types from step to step."""
+    found = _sums(runs, chosen, trace, level)
+    unknown = sorted(set(types) - set(found["type"].to_list()))
+    if unknown:
+        raise Refusal(404, "no such type ran in a step", f"types {unknown[0][:200]}", "GET /api/runs/{run}/shapes lists them")
+    return [TypeSeries(type=one, **dynamic_shape.series(found, one).to_dict(as_series=False)) for one in dict.fromkeys(types)]
+
+
+@router.get("/runs")
+def shape_runs(
+    chosen: Chosen,
+    types: Types,
+    trace: TraceNumber = 0,
+    level: Level = "operator",
+    name: Annotated[str, Query(max_length=500, description="part of the name, in either case of letters")] = "",
+    points: Annotated[int, Query(ge=2, le=20_000)] = 4000,
+) -> RunList:
+    """Single runs of some types with their shapes."""
+    found = dynamic_shape.runs(chosen.trace(trace), level, types)
+    if name:
+        held = pl.col("name").str.to_lowercase().str.contains(name.lower(), literal=True)
+        found = found.filter(held)
+    rows = extremes(found.drop_nulls(["step", "duration_ns"]), points)
+    return RunList(runs=[RunShown(**row) for row in columns.records(rows)], total=found.height)
+
+
+def _sums(library: Library, shown: Shown, trace: int, level: str) -> pl.DataFrame:
+    tables = shown.trace(trace)
+    return library.frame(shown, ("shapes", level, trace), lambda: dynamic_shape.sums(tables, level)).drop_nulls(["step", "type"])
+
+
+def extremes(runs: pl.DataFrame, most: int) -> pl.DataFrame:
+    """At most so many runs: of every stretch of equal length the shortest and the longest."""
+    if runs.height <= most:
+        return runs
+    stretches = max(most // 2, 1)
+    numbered = runs.with_row_index("row").with_columns(stretch=pl.col("row") * stretches // runs.height)
+    place = pl.col("row").gather(pl.concat_list(pl.col("duration_ns").arg_min(), pl.col("duration_ns").arg_max()).explode())
+    kept = numbered.group_by("stretch").agg(place.unique()).explode("row").sort("row")["row"]
+    return runs[kept.to_numpy()]

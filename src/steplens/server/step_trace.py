@@ -1,0 +1,118 @@
+"""The figure of a step: where its parts begin and end, and the collectives beside them."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.step_figure import Row, step_figure
+from steplens.analysis.step_trace import named_points
+from steplens.server import columns
+from steplens.server.errors import Refusal
+from steplens.server.requests import PROBLEMS, Chosen, TraceNumber
+
+router = APIRouter(prefix="/api/runs/{run}", tags=["steps"], responses=PROBLEMS)
+
+#: segments of one row that are sent, the longest ones
+_MOST = 2000
+Point = Annotated[str | None, Query(max_length=500, description="full name of the operator, or its last parts")]
+
+
+class SegmentShown(BaseModel):
+    """A stretch of a step; see ``analysis.step_figure.Segment``. Times are ns from the start of the step."""
+
+    name: str
+    start_ns: float
+    duration_ns: float
+    steps: int
+
+
+class RowShown(BaseModel):
+    """Segments that follow each other.
+
+    Attributes:
+        kind: "total", "parts" or "collectives".
+        stream: of the collectives.
+        segments: in order of time.
+        left_out: how many shorter ones are not among them.
+    """
+
+    kind: str
+    stream: int | None
+    segments: list[SegmentShown]
+    left_out: int
+
+
+class PartShown(BaseModel):
+    """One part over the steps, ns; see ``analysis.step_trace.StepAverages``. ``share`` is of the total, 0 to 1."""
+
+    part: str
+    mean_ns: float | None
+    median_ns: float | None
+    p90_ns: float | None
+    share: float | None
+    steps: int
+
+
+class StepTrace(BaseModel):
+    """One step or the average.
+
+    Attributes:
+        step: its number; null for the average.
+        steps: every step that there is.
+        excluded: steps that the average leaves out: warm-up.
+        rows: total, parts, and a row per stream with collectives.
+        parts: over all counted steps: mean, median, 90th percentile.
+        forward_names: operators at the start of the forward pass, those of most steps first.
+        backward_names: operators at the end of the backward pass.
+        forward_point: name that was asked for, or that FP_POINT gives; null where the point is found by itself.
+        backward_point: the same of BP_POINT.
+    """
+
+    step: int | None
+    steps: list[int]
+    excluded: list[int]
+    rows: list[RowShown]
+    parts: list[PartShown]
+    forward_names: list[str]
+    backward_names: list[str]
+    forward_point: str | None
+    backward_point: str | None
+
+
+@router.get("/step-trace")
+def step_trace_figure(
+    chosen: Chosen,
+    trace: TraceNumber = 0,
+    step: Annotated[int | None, Query(ge=0, le=1 << 53, description="number of the step; the average without it")] = None,
+    forward_point: Point = None,
+    backward_point: Point = None,
+) -> StepTrace:
+    """A step, or the average, as rows of segments with start and length, and the operators at its two points."""
+    told = named_points(os.environ)
+    forward, backward = forward_point or told[0], backward_point or told[1]
+    try:
+        found = step_figure(chosen.trace(trace), step, forward_point=forward, backward_point=backward)
+    except ValueError as error:
+        raise Refusal(404, str(error), "step", "Leave it out for the average") from None
+    return StepTrace(
+        step=found.step,
+        steps=list(found.steps),
+        excluded=list(found.excluded),
+        rows=[_row(row) for row in found.rows],
+        parts=[PartShown(**row) for row in columns.records(found.parts)],
+        forward_names=list(found.forward_names),
+        backward_names=list(found.backward_names),
+        forward_point=forward,
+        backward_point=backward,
+    )
+
+
+def _row(row: Row) -> RowShown:
+    longest = sorted(row.segments, key=lambda one: -one.duration_ns)[:_MOST]
+    segments = sorted(longest, key=lambda one: one.start_ns)
+    shown = [SegmentShown(name=one.name, start_ns=one.start_ns, duration_ns=one.duration_ns, steps=one.steps) for one in segments]
+    return RowShown(kind=row.kind, stream=row.stream, segments=shown, left_out=len(row.segments) - len(shown))

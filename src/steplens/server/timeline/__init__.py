@@ -1,0 +1,1 @@
+"""The timeline: lanes of events, level-of-detail tiles, search and selection."""

@@ -1,0 +1,80 @@
+"""Series over time beside the lanes: memory, sampled counters, queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.analysis.queue import queue_length
+from steplens.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series.
+
+    Attributes:
+        label: what it is called; identifies it within its trace.
+        unit: of its values.
+        samples: time_ns (Unix) and value (Float64), sorted by time.
+    """
+
+    label: str
+    unit: str
+    samples: pl.DataFrame
+
+
+def series(trace: Trace) -> list[Series]:
+    """Every series of a trace, in a fixed order."""
+    return [one for source in SOURCES for one in source(trace)]
+
+
+def _memory(trace: Trace) -> list[Series]:
+    rows = trace.required("memory").with_columns(pl.col("device_type", "component").cast(pl.String)).collect()
+    found = []
+    for key, part in rows.partition_by(["device_type", "device", "component"], as_dict=True, maintain_order=True).items():
+        place = " ".join(str(value) for value in key if value is not None)
+        for total in ("allocated", "reserved", "active"):
+            found += _one(f"memory {total}, {place}", "bytes", part, total)
+    return sorted(found, key=lambda one: one.label)
+
+
+def _counters(trace: Trace) -> list[Series]:
+    keys = ["group", "name", "unit", "device"]
+    rows = trace.required("counters").with_columns(pl.col("group", "name", "unit").cast(pl.String)).collect()
+    found = []
+    for (group, name, unit, device), part in rows.partition_by(keys, as_dict=True, maintain_order=True).items():
+        place = "" if device is None else f", device {device}"
+        found += _one(f"{group or 'counter'}: {name}{place}", unit or "", part, "value")
+    return sorted(found, key=lambda one: one.label)
+
+
+def _pipeline(trace: Trace) -> list[Series]:
+    keys = ["scope", "op", "name", "unit"]
+    rows = trace.required("pipeline_samples").with_columns(pl.col("scope", "name", "unit").cast(pl.String)).collect()
+    found = []
+    for (scope, op, name, unit), part in rows.partition_by(keys, as_dict=True, maintain_order=True).items():
+        place = scope if op is None else f"{scope} {op}"
+        found += _one(f"data pipeline: {name}, {place}", unit or "", part, "value")
+    return sorted(found, key=lambda one: one.label)
+
+
+def _queues(trace: Trace) -> list[Series]:
+    if not trace.has_accelerator:
+        return []
+    parts = queue_length(trace).partition_by(["device", "stream"], as_dict=True, maintain_order=True)
+    return [
+        one
+        for (device, stream), part in parts.items()
+        for one in _one(f"launched and waiting tasks, device {device} stream {stream}", "tasks", part, "length")
+    ]
+
+
+def _one(label: str, unit: str, part: pl.DataFrame, column: str) -> list[Series]:
+    samples = part.select("time_ns", value=pl.col(column).cast(pl.Float64)).drop_nulls().sort("time_ns", maintain_order=True)
+    return [Series(label, unit, samples)] if samples.height else []
+
+
+SOURCES: tuple[Callable[[Trace], list[Series]], ...] = (_memory, _queues, _counters, _pipeline)

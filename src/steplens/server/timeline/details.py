@@ -1,0 +1,145 @@
+"""Everything about events: their rows of the tables, and the events that they are tied to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from steplens.server.timeline.rows import Int64Array
+from steplens.server.timeline.search import brief
+from steplens.server.timeline.timeline import Timeline
+from steplens.trace.trace import Trace
+
+#: links of one kind that are listed; the number of all is given beside them
+MOST_LINKS = 100
+
+
+def details(trace: Trace, timeline: Timeline, event: int) -> dict[str, Any]:
+    """One event: ``brief``, its row of the table it comes from (times as in the table), and its links; see ``links``.
+
+    Args:
+        trace: the tables.
+        timeline: of this trace.
+        event: id.
+    """
+    lane = timeline.lane_of(event)
+    table = lane.source.table
+    columns: dict[str, Any] = {}
+    shown = []
+    if table:
+        rows = timeline.table_row[event : event + 1].astype(np.int64)
+        columns = {name: value for name, value in row_columns(trace, table, rows).to_dicts()[0].items() if value is not None}
+        for kind, target, pairs in links(trace, table, rows):
+            if pairs.height:
+                ids = events_of(timeline, target, pairs["target"].head(MOST_LINKS)).sort("start", "event")["event"]
+                shown.append({"kind": kind, "count": pairs.height, "events": [brief(timeline, one) for one in ids]})
+    return {**brief(timeline, event), "source": lane.source.id, "table": table, "columns": columns, "links": shown}
+
+
+def row_columns(trace: Trace, table: str, rows: Int64Array) -> pl.DataFrame:
+    """Some rows of a table, names as text."""
+    chosen = pl.Series(rows, dtype=pl.UInt32)
+    found = trace.required(table)
+    found = found.slice(int(rows[0]), 1) if len(rows) == 1 else found.select(pl.all().gather(chosen))
+    return found.with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+
+
+Link = tuple[str, str, pl.DataFrame]
+
+
+def links(trace: Trace, table: str, rows: Int64Array) -> list[Link]:
+    """What rows of a table are tied to.
+
+    The call around it (``parent``), the calls that it makes (``child``), the device tasks that it launched (``task``), the
+    operator (``operator``) and the runtime call (``runtime``) that launched it, and the call of the other direction with
+    its autograd sequence number (``autograd``).
+
+    Args:
+        trace: the tables.
+        table: whose rows are asked about.
+        rows: their places.
+
+    Returns:
+        for each kind: its name, the table that it leads to, and pairs of rows (``row`` of ``table``, ``target`` of the other).
+    """
+    find = _FINDERS.get(table)
+    return [] if find is None or table not in trace else find(trace, pl.Series("row", rows, dtype=pl.Int64))
+
+
+def _of_ops(trace: Trace, rows: pl.Series) -> list[Link]:
+    calls = _numbered(trace, "ops", "parent", "sequence", "scope")
+    own = calls.filter(pl.col("row").is_in(rows.implode()))
+    ahead = own.filter(pl.col("sequence") >= 0).select("row", "sequence", "scope")
+    other = calls.select("sequence", target="row", other="scope")
+    directions = ahead.join(other, on="sequence").filter(pl.col("scope") != pl.col("other"))
+    return [
+        ("parent", "ops", _pairs(own.filter(pl.col("parent") >= 0), pl.col("parent"))),
+        ("child", "ops", _inverse(calls, "parent", rows)),
+        ("task", "kernels", _inverse(_numbered(trace, "kernels", "op"), "op", rows)),
+        ("autograd", "ops", _pairs(directions, pl.col("target"))),
+    ]
+
+
+def _of_tasks(table: str) -> Callable[[Trace, pl.Series], list[Link]]:
+    def find(trace: Trace, rows: pl.Series) -> list[Link]:
+        own = _numbered(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
+        called = _pairs(own.filter(pl.col("op") >= 0), pl.col("op"))
+        return [("operator", "ops", called), ("runtime", "api", _correlated(trace, own, "api"))]
+
+    return find
+
+
+def _of_calls(trace: Trace, rows: pl.Series) -> list[Link]:
+    own = _numbered(trace, "api", "correlation").filter(pl.col("row").is_in(rows.implode()))
+    return [("task", "kernels", _correlated(trace, own, "kernels"))]
+
+
+def _of_python(trace: Trace, rows: pl.Series) -> list[Link]:
+    frames = _numbered(trace, "python", "id", "parent")
+    own = frames.filter(pl.col("row").is_in(rows.implode()) & (pl.col("parent") >= 0))
+    callers = frames.select(parent="id", target="row")
+    return [("parent", "python", _pairs(own.join(callers, on="parent"), pl.col("target")))]
+
+
+_FINDERS: dict[str, Callable[[Trace, pl.Series], list[Link]]] = {
+    "ops": _of_ops,
+    "kernels": _of_tasks("kernels"),
+    "communication": _of_tasks("communication"),
+    "api": _of_calls,
+    "python": _of_python,
+}
+
+
+def _numbered(trace: Trace, table: str, *columns: str) -> pl.LazyFrame:
+    """Columns of a table with the numbers of its rows."""
+    return trace.required(table).select(columns).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+
+
+def _pairs(found: pl.LazyFrame, target: pl.Expr) -> pl.DataFrame:
+    return found.select("row", target=target.cast(pl.Int64)).sort("row", "target").collect()
+
+
+def _inverse(others: pl.LazyFrame, column: str, rows: pl.Series) -> pl.DataFrame:
+    """The rows whose ``column`` names one of ``rows``."""
+    found = others.filter(pl.col(column).is_in(rows.implode())).select(row=column, target="row")
+    return _pairs(found, pl.col("target"))
+
+
+def _correlated(trace: Trace, own: pl.LazyFrame, table: str) -> pl.DataFrame:
+    others = _numbered(trace, table, "correlation").select("correlation", target="row")
+    return _pairs(own.filter(pl.col("correlation") > 0).join(others, on="correlation"), pl.col("target"))
+
+
+def events_of(timeline: Timeline, table: str, rows: pl.Series) -> pl.DataFrame:
+    """The events that rows of a table are: row, event and start; rows without a time have none."""
+    lanes = [lane for lane in timeline.lanes if lane.source.table == table]
+    if not lanes:
+        return pl.DataFrame(schema={"row": pl.Int64, "event": pl.Int64, "start": pl.Int64})
+    first, last = lanes[0].first_row, lanes[-1].first_row + lanes[-1].rows
+    low, high = int(timeline.offsets[first]), int(timeline.offsets[last])
+    wanted = rows.to_numpy().astype(np.uint32)
+    found = np.flatnonzero(np.isin(timeline.table_row[low:high], wanted)) + low
+    return pl.DataFrame({"row": timeline.table_row[found].astype(np.int64), "event": found, "start": timeline.start[found]})

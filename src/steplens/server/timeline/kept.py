@@ -1,0 +1,228 @@
+"""A timeline in a file beside the tables it was made of, so that showing a run a second time costs nothing.
+
+The file holds the columns of the events and of all resolutions, as they are in memory. It is mapped, not read: what nobody looks
+at takes no memory. It names the tables it was made of and has a checksum of every column; a file that does not fit, is
+damaged or of another version is ignored and made anew, and replaced as a whole.
+
+Layout, little-endian: ``MAGIC``; length of the header and its CRC, 64 bits each; the header, JSON in UTF-8; the columns,
+each at a multiple of 64 bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from steplens import partial, rundir
+from steplens.server.timeline.items import TYPES, Items
+from steplens.server.timeline.pyramid import Level, Pyramid
+from steplens.server.timeline.rows import WORKERS
+from steplens.server.timeline.sources import SOURCES
+from steplens.server.timeline.timeline import Lane, Timeline
+from steplens.trace.trace import Kept
+
+MAGIC = b"SLTLINE1"
+#: fewer events are laid out sooner than somebody notices
+LEAST_EVENTS = 200_000
+#: files of one trace: it has another origin alone than among other ranks
+_MOST_FILES = 2
+#: a larger file, or one that would leave less of the disk than itself, is not written
+_MOST_BYTES = 4 << 30
+_PREFIX = len(MAGIC) + 16
+_ALIGNMENT = 64
+_PIECE = 4 << 20
+
+_COLUMNS = {
+    "offsets": np.int64,
+    "crossing": np.bool_,
+    "start": np.int64,
+    "end": np.int64,
+    "name": np.uint32,
+    "table_row": np.uint32,
+}
+
+
+def save(pyramid: Pyramid, kept: Kept) -> Path | None:
+    """Write a timeline beside its tables; None where it is not worth it or cannot be written.
+
+    Args:
+        pyramid: of the trace whose tables are kept.
+        kept: where they are.
+    """
+    timeline = pyramid.timeline
+    columns = _columns_of(pyramid)
+    size = sum(column.nbytes for column in columns)
+    try:
+        if len(timeline.start) < LEAST_EVENTS or not _is_place(kept.folder) or size > _MOST_BYTES:
+            return None
+        # before there is counted what is free: what a killed server left can be large
+        partial.sweep(kept.folder)
+        if rundir.free_bytes(kept.folder) < 2 * size:
+            return None
+        path = _path(kept, timeline.origin_ns)
+        with rundir.atomic_path(path) as temporary:
+            _write(temporary, _header(pyramid, kept), columns)
+        files = sorted(kept.folder.glob("timeline_*.bin"), key=lambda file: file.stat().st_mtime_ns)
+        for old in files[:-_MOST_FILES]:
+            old.unlink()
+        return path
+    except OSError:
+        # showing it again takes longer, and nothing else
+        return None
+
+
+def load(kept: Kept, origin_ns: int) -> Pyramid | None:
+    """The timeline that was made of these tables for an origin; None where there is none that can be trusted."""
+    path = _path(kept, origin_ns)
+    try:
+        if not _is_place(kept.folder) or path.is_symlink() or not path.is_file():
+            return None
+        content = np.memmap(path, dtype=np.uint8, mode="r")
+        header = _checked_header(content)
+        if header is None or header["key"] != _key(kept, origin_ns):
+            return None
+        columns = _mapped(content, header)
+        return None if columns is None else _pyramid(header, columns, origin_ns)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, msgspec.MsgspecError):
+        return None
+
+
+def _is_place(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and not folder.parent.is_symlink()
+
+
+def _path(kept: Kept, origin_ns: int) -> Path:
+    return kept.folder / f"timeline_{origin_ns}.bin"
+
+
+def _key(kept: Kept, origin_ns: int) -> dict[str, Any]:
+    """What a file has to be made of and by."""
+    version: str = sys.modules["steplens"].__version__
+    return {"tables": kept.fingerprint, "origin_ns": str(origin_ns), "steplens": version, "byteorder": sys.byteorder}
+
+
+def _columns_of(pyramid: Pyramid) -> list[npt.NDArray[Any]]:
+    found: list[npt.NDArray[Any]] = [getattr(pyramid.timeline, name) for name in _COLUMNS]
+    for level in pyramid.levels[1:]:
+        assert level.items is not None
+        found += [level.offsets.astype(np.int64), *level.items.columns]
+    return found
+
+
+def _types(levels: int) -> list[type[np.generic]]:
+    return [*_COLUMNS.values(), *([np.int64, *TYPES.values()] * levels)]
+
+
+def _header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
+    timeline = pyramid.timeline
+    lanes = [
+        {
+            "source": lane.source.id, "label": lane.label, "key": dict(lane.key), "first_row": lane.first_row, "rows": lane.rows,
+            "events": lane.events, "start_ns": lane.start_ns, "end_ns": lane.end_ns,
+        }
+        for lane in timeline.lanes
+    ]  # fmt: skip
+    return {
+        "key": _key(kept, timeline.origin_ns),
+        "lanes": lanes,
+        "names": timeline.names,
+        "unplaced": dict(timeline.unplaced),
+        "shifts": [level.shift for level in pyramid.levels[1:]],
+    }
+
+
+def _write(path: Path, header: dict[str, Any], columns: list[npt.NDArray[Any]]) -> None:
+    with ThreadPoolExecutor(WORKERS) as threads:
+        checksums = list(threads.map(_checksum, columns))
+    described = [{"count": len(column), "crc": crc} for column, crc in zip(columns, checksums, strict=True)]
+    text = msgspec.json.encode({**header, "columns": described})
+    with path.open("wb") as file:
+        file.write(MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(8, "little") + text)
+        for column in columns:
+            file.write(bytes(-file.tell() % _ALIGNMENT))
+            for piece in _pieces(column):
+                file.write(piece)
+
+
+def _pieces(column: npt.NDArray[Any]) -> Iterator[memoryview]:
+    """The bytes of a column in pieces, so that other threads come through."""
+    raw = np.ascontiguousarray(column).view(np.uint8)
+    return (raw[place : place + _PIECE].data for place in range(0, len(raw), _PIECE))
+
+
+def _checked_header(content: npt.NDArray[np.uint8]) -> dict[str, Any] | None:
+    prefix = content[:_PREFIX].tobytes()
+    length = int.from_bytes(prefix[len(MAGIC) : len(MAGIC) + 8], "little")
+    if prefix[: len(MAGIC)] != MAGIC or length > len(content) - _PREFIX:
+        return None
+    text = content[_PREFIX : _PREFIX + length].tobytes()
+    if zlib.crc32(text) != int.from_bytes(prefix[len(MAGIC) + 8 :], "little"):
+        return None
+    header = msgspec.json.decode(text)
+    return {**header, "end": _PREFIX + length} if isinstance(header, dict) else None
+
+
+def _mapped(content: npt.NDArray[np.uint8], header: dict[str, Any]) -> list[npt.NDArray[Any]] | None:
+    """The columns, laid over the file; None where one is damaged."""
+    at = header["end"]
+    columns = []
+    for one, dtype in zip(header["columns"], _types(len(header["shifts"])), strict=True):
+        at += -at % _ALIGNMENT
+        size = int(one["count"]) * np.dtype(dtype).itemsize
+        if size < 0 or at + size > len(content):
+            return None
+        columns.append(content[at : at + size].view(dtype))
+        at += size
+    with ThreadPoolExecutor(WORKERS) as threads:
+        checksums = list(threads.map(_checksum, columns))
+    return columns if checksums == [one["crc"] for one in header["columns"]] else None
+
+
+def _checksum(column: npt.NDArray[Any]) -> int:
+    crc = 0
+    for piece in _pieces(column):
+        crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def _pyramid(header: dict[str, Any], columns: list[npt.NDArray[Any]], origin_ns: int) -> Pyramid | None:
+    sources = {source.id: source for source in SOURCES}
+    lanes = tuple(Lane(number, sources[one.pop("source")], **one) for number, one in enumerate(header["lanes"]))
+    timeline = Timeline(
+        origin_ns=origin_ns,
+        lanes=lanes,
+        names=tuple(header["names"]),
+        unplaced=header["unplaced"],
+        **dict(zip(_COLUMNS, columns, strict=False)),
+    )
+    levels = []
+    rest = columns[len(_COLUMNS) :]
+    for shift in header["shifts"]:
+        levels.append(Level(int(shift), rest[0], Items(*rest[1 : 1 + len(TYPES)])))
+        rest = rest[1 + len(TYPES) :]
+    pyramid = Pyramid(timeline, levels)
+    return pyramid if _is_whole(pyramid) else None
+
+
+def _is_whole(pyramid: Pyramid) -> bool:
+    """Whether lanes, rows and columns fit each other."""
+    timeline = pyramid.timeline
+    rows = sum(lane.rows for lane in timeline.lanes)
+    if any(len(column) != len(timeline.start) for column in timeline.columns) or len(timeline.crossing) != rows:
+        return False
+    for level in pyramid.levels:
+        count = len(timeline.start) if level.items is None else len(level.items.start)
+        if level.items is not None and any(len(column) != count for column in level.items.columns):
+            return False
+        first, last = level.offsets[:-1], level.offsets[1:]
+        if len(level.offsets) != rows + 1 or level.offsets[0] != 0 or level.offsets[-1] != count or np.any(last < first):
+            return False
+    return True

@@ -1,0 +1,252 @@
+"""The addresses of the timeline."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from steplens.server import columns, curves
+from steplens.server.errors import Refusal
+from steplens.server.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, encoded
+from steplens.server.runs import Library, Shown
+from steplens.server.timeline import counters, details, flows, search, tile_format, tiles, window
+from steplens.server.timeline.counters import Series
+from steplens.server.timeline.models import (
+    Arrow,
+    Arrows,
+    Brief,
+    CurveShown,
+    End,
+    EventShown,
+    Found,
+    LaneInSelection,
+    LaneShown,
+    NameInSelection,
+    Occurrences,
+    Selection,
+    SeriesShown,
+    StepShown,
+    TileShown,
+    TimelineShown,
+)
+from steplens.server.timeline.timeline import Lane, Timeline
+
+router = APIRouter(prefix="/api/runs/{run}/timeline", tags=["timeline"], responses=PROBLEMS)
+
+Lanes = Annotated[
+    str | None, Query(pattern=r"^\d{1,9}(,\d{1,9})*$", description="numbers of lanes, separated by commas; all by default")
+]
+Text = Annotated[str, Query(min_length=1, max_length=1 << 16)]
+Whole = Annotated[bool, Query(description="the whole name instead of a part of it in either case of letters")]
+
+_TILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": TileShown,
+        "content": {tile_format.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        "description": "the items of the window",
+    }
+}
+
+
+@router.get("")
+def timeline(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> TimelineShown:
+    """The lanes of a trace, and the series that can be drawn below them."""
+    found = runs.timeline(chosen, trace).timeline
+    start, end = found.bounds
+    return TimelineShown(
+        origin_ns=str(found.origin_ns),
+        start_ns=start,
+        end_ns=end,
+        events=len(found.start),
+        unplaced=dict(found.unplaced),
+        lanes=[_lane(lane) for lane in found.lanes],
+        series=[
+            SeriesShown(series=number, label=one.label, unit=one.unit, samples=one.samples.height)
+            for number, one in enumerate(_series(runs, chosen, trace))
+        ],
+        steps=_steps(chosen, trace),
+    )
+
+
+@router.get("/tile", responses=_TILE, response_class=Response)
+def tile(
+    chosen: Chosen,
+    runs: Runs,
+    start_ns: Moment,
+    end_ns: Moment,
+    pixels: Points,
+    trace: TraceNumber = 0,
+    lanes: Lanes = None,
+    form: Annotated[Literal["binary", "json"], Query(alias="format")] = "binary",
+) -> Response:
+    """What a window looks like at a width in pixels: events, and buckets of those that are shorter than a pixel."""
+    _ordered(start_ns, end_ns)
+    pyramid = runs.timeline(chosen, trace)
+    wanted = _lanes(pyramid.timeline, lanes)
+    rows = [lane.first_row + depth for lane in wanted for depth in range(lane.rows)]
+    found = tiles.tile(pyramid, rows, start_ns, end_ns, pixels)
+    if form == "json":
+        return encoded(tile_format.document(found, pyramid.timeline))
+    return Response(tile_format.encode(found, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)
+
+
+@router.get("/events/{event}", response_model=EventShown)
+def event(chosen: Chosen, runs: Runs, event: Annotated[int, Path(ge=0, le=1 << 32)], trace: TraceNumber = 0) -> Any:
+    """Everything about one event."""
+    found = runs.timeline(chosen, trace).timeline
+    if event >= len(found.start):
+        raise Refusal(404, f"the timeline has {len(found.start)} events, numbered from 0", f"event {event}")
+    return encoded(columns.cell(details.details(chosen.trace(trace), found, event)))
+
+
+@router.get("/selection")
+def selection(
+    chosen: Chosen,
+    runs: Runs,
+    start_ns: Moment,
+    end_ns: Moment,
+    trace: TraceNumber = 0,
+    lanes: Lanes = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Selection:
+    """What happened in a window, by name and by lane."""
+    _ordered(start_ns, end_ns)
+    found = runs.timeline(chosen, trace).timeline
+    names, covered = window.selection(found, _lanes(found, lanes), start_ns, end_ns)
+    return Selection(
+        names=[NameInSelection(**row) for row in names.head(limit).to_dicts()],
+        different=names.height,
+        lanes=[LaneInSelection(**row) for row in covered],
+    )
+
+
+@router.get("/search")
+def find(
+    chosen: Chosen,
+    runs: Runs,
+    text: Text,
+    whole: Whole = False,
+    trace: TraceNumber = 0,
+    lanes: Lanes = None,
+    from_ns: Moment = -(1 << 62),
+    from_event: Annotated[int, Query(ge=-1, le=1 << 32, description="the event that is shown, where one is")] = -1,
+    direction: Literal["next", "previous"] = "next",
+) -> Found:
+    """How often a name occurs on each lane, and the next or previous occurrence from a time and event."""
+    found = runs.timeline(chosen, trace).timeline
+    events, counts = search.on_lanes(found, search.matching(found, text, whole=whole), _lanes(found, lanes))
+    place = search.neighbour(found, events, from_ns, from_event, forward=direction == "next")
+    return Found(
+        total=len(events),
+        lanes={lane: count for lane, count in counts.items() if count},
+        next=None if place is None else Brief(**search.brief(found, place)),
+    )
+
+
+@router.get("/occurrences")
+def occurrences(
+    chosen: Chosen,
+    runs: Runs,
+    text: Text,
+    whole: Whole = True,
+    trace: TraceNumber = 0,
+    lanes: Lanes = None,
+    by: Annotated[Literal["start", "duration"], Query(description="in order of start, or the longest first")] = "start",
+    offset: Annotated[int, Query(ge=0, le=1 << 32)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Occurrences:
+    """The events of a name."""
+    found = runs.timeline(chosen, trace).timeline
+    events, _ = search.on_lanes(found, search.matching(found, text, whole=whole), _lanes(found, lanes))
+    page = search.occurrences(found, events, by, offset, limit)
+    return Occurrences(total=len(events), events=[Brief(**one) for one in page])
+
+
+@router.get("/flows")
+def arrows(
+    chosen: Chosen,
+    runs: Runs,
+    start_ns: Moment,
+    end_ns: Moment,
+    trace: TraceNumber = 0,
+    limit: Annotated[int, Query(ge=1, le=2000)] = 200,
+) -> Arrows:
+    """The arrows of a window, from launches to their tasks and those that were recorded, the longest first."""
+    _ordered(start_ns, end_ns)
+    placed = runs.timeline(chosen, trace).timeline
+    known = runs.answer(
+        chosen,
+        ("flows", trace),
+        lambda: flows.flows(chosen.trace(trace), placed),
+        lambda found: int(found.frame.estimated_size()),
+    )
+    found, total = flows.in_window(known, placed, start_ns, end_ns, limit)
+    shown = [Arrow(kind=one["kind"], start=End(**one["from"]), end=End(**one["to"])) for one in found]
+    return Arrows(arrows=shown, total=total, unplaced=known.unplaced)
+
+
+@router.get("/series/{series}", response_model=CurveShown)
+def curve(
+    chosen: Chosen,
+    runs: Runs,
+    series: Annotated[int, Path(ge=0, le=1 << 31)],
+    start_ns: Moment,
+    end_ns: Moment,
+    trace: TraceNumber = 0,
+    points: Points = 1000,
+) -> Any:
+    """A series in buckets, each with its exact smallest, largest and last value."""
+    _ordered(start_ns, end_ns)
+    known = _series(runs, chosen, trace)
+    if series >= len(known):
+        raise Refusal(404, f"the trace has {len(known)} series, numbered from 0", f"series {series}")
+    samples = known[series].samples
+    time = samples["time_ns"].to_numpy() - chosen.origins[trace]
+    return encoded(curves.reduced(time, samples["value"].to_numpy(), start_ns, end_ns, points))
+
+
+def _series(runs: Library, chosen: Shown, trace: int) -> list[Series]:
+    tables = chosen.trace(trace)
+    return runs.answer(
+        chosen,
+        ("series", trace),
+        lambda: counters.series(tables),
+        lambda found: sum(int(one.samples.estimated_size()) for one in found),
+    )
+
+
+def _steps(chosen: Shown, trace: int) -> list[StepShown]:
+    origin = chosen.origins[trace]
+    rows = chosen.trace(trace).required("steps").select("id", "start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
+    return [StepShown(step=step, start_ns=start - origin, end_ns=end - origin) for step, start, end in rows.iter_rows()]
+
+
+def _lane(lane: Lane) -> LaneShown:
+    return LaneShown(
+        lane=lane.id,
+        source=lane.source.id,
+        table=lane.source.table,
+        group=lane.source.group,
+        label=lane.label,
+        key=columns.cell(dict(lane.key)),
+        depths=lane.rows,
+        events=lane.events,
+        start_ns=lane.start_ns,
+        end_ns=lane.end_ns,
+    )
+
+
+def _lanes(found: Timeline, numbers: str | None) -> list[Lane]:
+    if numbers is None:
+        return list(found.lanes)
+    wanted = list(dict.fromkeys(int(number) for number in numbers.split(",")))
+    if max(wanted) >= len(found.lanes):
+        raise Refusal(404, f"the timeline has {len(found.lanes)} lanes, numbered from 0", "lanes")
+    return [found.lanes[number] for number in wanted]
+
+
+def _ordered(start_ns: int, end_ns: int) -> None:
+    if end_ns < start_ns:
+        raise Refusal(422, "the window ends before it starts", "end_ns")

@@ -1,0 +1,138 @@
+/** Starts the pages: waits for the runs to be opened, and shows the page that the address names. */
+
+import "./style.css";
+import "./views.css";
+
+import { Refused, RunApi, session } from "./api";
+import { h, replace } from "./dom";
+import { missing, report } from "./embedded";
+import { failedBox, problemBox, progressBox } from "./notices";
+import { Context } from "./page";
+import { PAGES } from "./pages";
+import { type Route, parseRoute } from "./route";
+import { Shell } from "./shell";
+import * as theme from "./theme";
+import { t } from "./i18n";
+import type { Session } from "./types";
+
+/** a run that was read before is open within a second, another one takes longer */
+const POLL_MS = [100, 500] as const;
+const OFTEN = 20;
+
+class App {
+  private readonly shell: Shell;
+  private session: Session | null = null;
+  private leaving = new AbortController();
+  private shown = "";
+  private timer = 0;
+  private polls = 0;
+
+  constructor(root: HTMLElement) {
+    this.shell = new Shell(root, () => this.show(true));
+    addEventListener("hashchange", () => this.show(true));
+  }
+
+  /** Ask how far the runs are, again until all are open. */
+  async poll(): Promise<void> {
+    clearTimeout(this.timer);
+    try {
+      const before = this.session;
+      this.session = await session();
+      const changed = JSON.stringify(before?.runs.map(outline)) !== JSON.stringify(this.session.runs.map(outline));
+      if (changed) this.show(false);
+      else this.tell();
+      if (this.session.runs.some((one) => one.progress.state === "waiting" || one.progress.state === "opening")) this.again();
+    } catch (error) {
+      if (!this.session) replace(this.shell.main, problemBox(error));
+      if (!(error instanceof Refused) || error.status >= 500) this.again();
+    }
+  }
+
+  private again(): void {
+    this.timer = window.setTimeout(() => void this.poll(), POLL_MS[this.polls++ < OFTEN ? 0 : 1]);
+  }
+
+  private tell(): void {
+    const run = this.session?.runs[parseRoute(location.hash).run];
+    const place = this.shell.main.querySelector(".progress");
+    if (run && place) replace(place, progressBox(run));
+  }
+
+  /** Show the page of the address; `moved` puts the focus on it. */
+  private show(moved: boolean): void {
+    const found = this.session;
+    if (!found) return;
+    const route = parseRoute(location.hash);
+    const run = found.runs[route.run];
+    const page = PAGES.find((one) => one.id === route.page) ?? PAGES[0]!;
+    this.leaving.abort();
+    this.leaving = new AbortController();
+    this.shell.frame(found, run?.run ?? 0, page.id);
+    document.title = `${t(page.title)} · ${run?.name ?? ""} · steplens`;
+    if (!run) {
+      replace(this.shell.main, problemBox(new Error(t("run.none", { run: route.run }))));
+      return;
+    }
+    if (run.progress.state !== "ready" && run.generation === 0 && !(page.unopened && run.progress.state === "failed")) {
+      replace(this.shell.main, run.progress.problem ? failedBox(run, () => void this.reopen(route.run)) : h("div", { class: "progress", role: "status" }, progressBox(run)));
+      return;
+    }
+    const place = `${route.run}/${page.id}`;
+    const scroll = place === this.shown ? scrollY : 0;
+    this.shown = place;
+    void this.fill(found, route, page.id, scroll, moved && scroll === 0);
+  }
+
+  private async fill(found: Session, route: Route, id: string, scroll: number, focus: boolean): Promise<void> {
+    const page = PAGES.find((one) => one.id === id)!;
+    const { signal } = this.leaving;
+    const context = new Context(id, found.runs[route.run]!, found, route.params, new RunApi(route.run, signal), signal, (hash, kind) => {
+      if (signal.aborted) return;
+      if (kind === "note") history.replaceState(null, "", hash);
+      else location.hash = hash;
+    });
+    const heading = h("h1", { tabindex: -1 }, t(page.title));
+    const waiting = window.setTimeout(() => {
+      if (!signal.aborted) replace(this.shell.main, heading, h("p", { class: "note", role: "status" }, t("loading")));
+    }, 150);
+    try {
+      if (page.live && report()) throw missing(t(page.title));
+      const content = await page.show(context);
+      if (signal.aborted) return;
+      replace(this.shell.main, heading, content);
+    } catch (error) {
+      if (signal.aborted) return;
+      replace(this.shell.main, heading, problemBox(error));
+    } finally {
+      clearTimeout(waiting);
+    }
+    scrollTo(0, scroll);
+    if (focus) heading.focus({ preventScroll: true });
+    await Promise.allSettled(context.pending);
+    if (signal.aborted) return;
+    document.body.dataset["ready"] = location.hash || "#";
+    this.shell.advise(found, route.run);
+  }
+
+  /** Try a run again that could not be opened: what was wrong with it may have been mended. */
+  private async reopen(run: number): Promise<void> {
+    try {
+      await new RunApi(run, this.leaving.signal).reopen();
+      this.refresh();
+    } catch (error) {
+      if (!this.leaving.signal.aborted) replace(this.shell.main, problemBox(error));
+    }
+  }
+
+  /** Poll once more, because a run is being read again. */
+  refresh = (): void => void this.poll();
+}
+
+const outline = (run: Session["runs"][number]): unknown => [run.generation, run.progress.state === "failed", run.progress.problem];
+
+// the cookie that came with the page answers for it from now on; the token need not stay in the address or the history
+if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);
+theme.start();
+const app = new App(document.getElementById("app")!);
+document.addEventListener("steplens-reopen", app.refresh);
+void app.poll();

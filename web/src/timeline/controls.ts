@@ -1,0 +1,75 @@
+/** Boxes above the timeline: which ranks, lanes and curves are shown; the address keeps all of them. */
+
+import { type Child, h } from "../dom";
+import { t } from "../i18n";
+import type { Context } from "../page";
+import type { TraceState } from "../types";
+import { rankName } from "../ui";
+
+/** ranks that are shown at once at most */
+const MOST_RANKS = 8;
+
+/** The ranks of the address that the run has; its first one without any. */
+export function chosenTraces(context: Context, ranks: readonly TraceState[]): number[] {
+  const wanted = (context.params["rank"] ?? "").split(",").filter((one) => /^\d{1,9}$/.test(one)).map(Number);
+  const known = ranks.map((one) => one.trace).filter((one) => wanted.includes(one)).slice(0, MOST_RANKS);
+  return known.length ? known : [ranks[0]!.trace];
+}
+
+/** The lanes of an address such as `0.3,1.2`: rank and lane. */
+export function heldLanes(text: string | undefined): { trace: number; lane: number }[] {
+  const found = (text ?? "").split(",").map((one) => /^(\d{1,9})\.(\d{1,9})$/.exec(one));
+  return found.flatMap((one) => (one ? [{ trace: Number(one[1]), lane: Number(one[2]) }] : []));
+}
+
+export function rankBoxes(context: Context, ranks: readonly TraceState[], traces: readonly number[]): Child {
+  if (ranks.length < 2) return null;
+  return h(
+    "details",
+    { class: "drop" },
+    h("summary", null, `${t("ranks")}: ${traces.map((one) => rankName(ranks.find((rank) => rank.trace === one)!, ranks)).join(", ")}`),
+    h(
+      "div",
+      { class: "drop-list" },
+      ranks.map((one) => {
+        const box = h("input", {
+          type: "checkbox",
+          checked: traces.includes(one.trace),
+          onchange: () => {
+            const next = box.checked ? [...traces, one.trace] : traces.filter((trace) => trace !== one.trace);
+            context.visit({ rank: next.sort((left, right) => left - right).join(",") || null, event: null });
+          },
+        });
+        return h("label", null, box, rankName(one, ranks));
+      }),
+      h("p", { class: "note" }, t("timeline.most_ranks", { count: MOST_RANKS })),
+    ),
+  );
+}
+
+/** A list of the address: sources of lanes that are hidden, curves that are shown. */
+export function listed(context: Context, name: "hide" | "curves"): Set<string> {
+  try {
+    const found: unknown = JSON.parse(context.params[name] ?? "[]");
+    return new Set(Array.isArray(found) ? found.filter((one) => typeof one === "string") : []);
+  } catch {
+    return new Set();
+  }
+}
+
+/** Keep in the address that something is in a list of it, or not. */
+export function list(context: Context, name: "hide" | "curves", value: string, on: boolean): void {
+  const kept = listed(context, name);
+  if (on) kept.add(value);
+  else kept.delete(value);
+  context.note({ [name]: kept.size ? JSON.stringify([...kept]) : null });
+}
+
+export function check(text: string, checked: boolean, onChange: (shown: boolean) => void): HTMLElement {
+  const box = h("input", { type: "checkbox", checked, onchange: () => onChange(box.checked) });
+  return h("label", { class: "choice" }, box, h("span", null, text));
+}
+
+export function drop(title: string, content: Child): HTMLElement {
+  return h("details", { class: "drop" }, h("summary", null, title), h("div", { class: "drop-list" }, content));
+}

@@ -1,0 +1,67 @@
+/** The names of the lanes beside the canvas, with what opens a lane and what holds it at the top. */
+
+import { type Child, h, replace, svg } from "../dom";
+import * as format from "../format";
+import { named, t } from "../i18n";
+import type { Lane } from "../types";
+import { type Band, type LaneBand, laneKey } from "./layout";
+import type { Lanes } from "./lanes";
+
+export interface LabelActions {
+  toggle: (trace: number, lane: Lane) => void;
+  pin: (trace: number, lane: Lane) => void;
+}
+
+/** What the server calls a curve, in the page's language; allocators number the CPU -1. */
+export function seriesName(label: string): string {
+  const [, kind, rest] = /^(memory (?:allocated|reserved|active)|launched and waiting tasks|data pipeline)([,:] .*)$/.exec(label) ?? [];
+  if (kind === undefined || rest === undefined) return label;
+  return named("value", `series.${kind}`, kind) + rest.replace(/^, CPU -1\b/, ", CPU");
+}
+
+/** Show the names anew; whoever had the focus keeps it. */
+export function drawLabels(place: HTMLElement, lanes: Lanes, actions: LabelActions): void {
+  const focused = place.contains(document.activeElement) ? document.activeElement?.getAttribute("data-control") : null;
+  const held = lanes.all.filter((band) => band.held);
+  replace(
+    place,
+    held.length ? h("div", { class: "timeline-held", style: { height: `${lanes.held}px` } }, held.map((band) => label(band, actions))) : null,
+    lanes.all.filter((band) => !band.held).map((band) => label(band, actions)),
+  );
+  if (focused) place.querySelector<HTMLElement>(`[data-control="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+}
+
+function label(band: Band, actions: LabelActions): Child {
+  const style = { top: `${band.top}px`, height: `${band.height}px` };
+  if (band.kind === "head") return h("h2", { class: "lane-head", style }, band.text);
+  if (band.kind === "series") return h("div", { class: "lane-label", style, title: seriesName(band.series.label) }, format.shorten(seriesName(band.series.label), 120));
+  const { lane } = band;
+  const told = named("lane", lane.label, lane.label);
+  const text = band.of ? `${band.of}: ${told}` : told;
+  const about = `${text} · ${t("timeline.lane_events", { count: format.count(lane.events) })}`;
+  const key = laneKey(band.trace, lane);
+  return h(
+    "div",
+    { class: "lane-label", style, title: about },
+    lane.depths === 1
+      ? h("span", { class: "lane-text" }, text)
+      : h(
+          "button",
+          { type: "button", class: "lane-name", "data-control": `open ${key}`, "aria-expanded": String(band.open), onclick: () => actions.toggle(band.trace, lane) },
+          h("span", { class: "arrow", "aria-hidden": "true" }, band.open ? "▾" : "▸"),
+          h("span", { class: "lane-text" }, text),
+        ),
+    pin(band, key, text, actions),
+  );
+}
+
+function pin(band: LaneBand, key: string, text: string, actions: LabelActions): HTMLElement {
+  return h(
+    "button",
+    {
+      type: "button", class: "lane-pin", "data-control": `pin ${key}`, title: t("timeline.pin"), "aria-label": `${t("timeline.pin")}: ${text}`,
+      "aria-pressed": String(band.held), onclick: () => actions.pin(band.trace, band.lane),
+    },
+    svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, svg("path", { d: "M5 2h6l-1 5 3 3H3l3-3zM8 10v5", fill: band.held ? "currentColor" : "none", stroke: "currentColor", "stroke-width": "1.3", "stroke-linejoin": "round" })),
+  );
+}

@@ -1,0 +1,68 @@
+import { readFileSync } from "node:fs";
+
+import { describe, expect, test } from "vitest";
+
+import { PARTS, type Palette } from "../src/theme";
+import { Colours, contrast } from "../src/timeline/colours";
+
+const css = readFileSync(new URL("../src/style.css", import.meta.url), "utf8");
+
+/** The colours of a rule of the style sheet; what the dark theme does not name it takes from the light one. */
+function rule(selector: string): Record<string, string> {
+  const at = css.indexOf(`${selector} {`);
+  const text = css.slice(at, css.indexOf("}", at));
+  return Object.fromEntries([...text.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6})/g)].map((found) => [found[1]!, found[2]!]));
+}
+
+const light = rule(":root");
+const themes = { light, dark: { ...light, ...rule(':root[data-theme="dark"]') } };
+const GROUNDS = ["page", "surface", "hover", "mark"];
+
+const paletteOf = (name: "light" | "dark"): Palette => {
+  const read = (colour: string): string => themes[name][colour]!;
+  return {
+    dark: name === "dark", text: read("text"), faint: read("faint"), line: read("line"), surface: read("surface"), accent: read("accent"),
+    series: Array.from({ length: 20 }, (_, place) => read(`series-${place}`)),
+    parts: Object.fromEntries(PARTS.map((part) => [part, read(`part-${part.replaceAll("_", "-")}`)])),
+  };
+};
+
+test("contrast is that of WCAG", () => {
+  expect(contrast("#000000", "#ffffff")).toBeCloseTo(21, 6);
+  expect(contrast("#777777", "#ffffff")).toBeCloseTo(4.48, 2);
+  expect(contrast("#d5dbe6", "#d5dbe6")).toBe(1);
+  expect(contrast("#000", "#fff")).toBeCloseTo(21, 6);
+});
+
+describe.each(["light", "dark"] as const)("in %s colours", (name) => {
+  const colours = themes[name];
+  const palette = paletteOf(name);
+
+  test("text stands out from every ground", () => {
+    for (const text of ["text", "faint", "accent", "good"]) for (const ground of ["page", "surface"]) expect(contrast(colours[text]!, colours[ground]!), `${text} on ${ground}`).toBeGreaterThanOrEqual(4.5);
+    for (const ground of GROUNDS) expect(contrast(colours["text"]!, colours[ground]!), ground).toBeGreaterThanOrEqual(4.5);
+    for (const level of ["bad", "warn"]) expect(contrast(colours[level]!, colours[`${level}-ground`]!), level).toBeGreaterThanOrEqual(4.5);
+    expect(contrast(colours["on-accent"]!, colours["accent"]!)).toBeGreaterThanOrEqual(4.5);
+  });
+
+  test("what charts draw stands out from the surface, and no two series look alike", () => {
+    for (const [part, colour] of Object.entries(palette.parts)) expect(contrast(colour, palette.surface), part).toBeGreaterThanOrEqual(3);
+    palette.series.forEach((colour, place) => expect(contrast(colour, palette.surface), `series ${place}`).toBeGreaterThanOrEqual(3));
+    expect(contrast(colours["edge"]!, palette.surface)).toBeGreaterThanOrEqual(3);
+    expect(new Set(palette.series).size).toBe(palette.series.length);
+  });
+
+  test("boxes of the timeline stand out from the surface, and the names from the boxes", () => {
+    const timeline = new Colours(palette);
+    const boxes = new Set(Array.from({ length: 3000 }, (_, number) => timeline.of(`operator ${number}`, "operators")));
+    expect(boxes.size).toBeGreaterThan(60);
+    for (const box of boxes) {
+      expect(contrast(box, palette.surface), box).toBeGreaterThanOrEqual(3);
+      expect(contrast(timeline.on(box), box), box).toBeGreaterThanOrEqual(4.5);
+    }
+    for (const state of ["computing", "communication", "overlapped", "free"]) {
+      const box = timeline.of(state, "device_states");
+      expect(contrast(timeline.on(box), box), state).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+});

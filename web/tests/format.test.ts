@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest";
+
+import * as format from "../src/format";
+import { NOTHING } from "../src/format";
+import { condition } from "../src/table_filter";
+import { cellText } from "../src/table_row";
+import { seriesName } from "../src/timeline/labels";
+import type { Column } from "../src/types";
+
+const plain = (text: string): string => text.replaceAll(" ", " ");
+
+describe("figures", () => {
+  test.each([
+    [0, "0 ns"], [1, "1 ns"], [999, "999 ns"], [1000, "1 µs"], [1234, "1.234 µs"], [999_960, "1 ms"],
+    [1_234_567, "1.235 ms"], [66_390_000, "66.39 ms"], [1e9, "1 s"], [3.6e12, "3,600 s"], [-2_500_000, "-2.5 ms"],
+  ])("%d ns is %s", (ns, text) => expect(plain(format.time(ns))).toBe(text));
+
+  test.each([[0, "0 B"], [1023, "1,023 B"], [1024, "1 KiB"], [2 ** 20 * 8.9, "8.9 MiB"], [2 ** 30, "1 GiB"]])("%d bytes are %s", (value, text) =>
+    expect(plain(format.bytes(value))).toBe(text));
+
+  test("units of the server", () => {
+    expect(plain(format.value(1.5, "ms"))).toBe("1.5 ms");
+    expect(format.value(12.345, "percent")).toBe("12.3%");
+    expect(format.value(0.5, "ratio")).toBe("50%");
+    expect(format.value(null, "ns")).toBe(format.NOTHING);
+    expect(format.value("1795302477657874703", "")).toBe("1795302477657874703");
+    expect(plain(format.value(3, "GB/s"))).toBe("3 GB/s");
+    expect(plain(format.value(2 ** 21, "B/s"))).toBe("2 MiB/s");
+    expect(plain(format.value(1.5e12, "FLOP/s"))).toBe("1.5 TFLOP/s");
+    expect(format.value([1, 2.5], "")).toBe("1, 2.5");
+  });
+
+  test("a moment has the digits that its resolution needs", () => {
+    expect(plain(format.moment(123_456_789, 1e6))).toBe("123 ms");
+    expect(plain(format.moment(123_456_789, 1e3))).toBe("123.457 ms");
+  });
+
+  test("shortened text fits", () => {
+    expect(format.shorten("abcdef", 4)).toBe("abc…");
+    expect(format.shorten("abc", 3)).toBe("abc");
+  });
+});
+
+describe("typed values", () => {
+  test.each([
+    ["1.5 ms", "ns", 1.5e6], ["200us", "ns", 2e5], ["200 µs", "ns", 2e5], ["3", "ns", 3], ["2 MiB", "bytes", 2 ** 21],
+    ["1.5s", "ms", 1500], ["5 %", "ratio", 0.05], ["5%", "percent", 5], ["-3", "", -3], ["120 ms", "moment", 1.2e8],
+  ])("%s of %s", (text, unit, value) => expect(format.typed(text, unit)).toBeCloseTo(value, 9));
+
+  test.each([["ms", "ns"], ["1 parsec", "ns"], ["5 %", "ns"], ["1,5", "ns"], ["1 ms", "bytes_"], ["", ""]])("%j is no %s", (text, unit) =>
+    expect(format.typed(text, unit)).toBeNaN());
+
+  test("become conditions", () => {
+    expect(condition({ name: "self_ns", type: "integer", unit: "ns" }, "at_least", "1 ms")).toEqual({ column: "self_ns", at_least: 1e6 });
+    expect(condition({ name: "self_ns", type: "integer", unit: "ns" }, "at_most", "x")).toBeNull();
+    expect(condition({ name: "name", type: "text", unit: "" }, "contains", " conv ")).toEqual({ column: "name", contains: "conv" });
+  });
+});
+
+test("a table calls the CPU, which has no number among the devices, by its name", () => {
+  const column = (name: string): Column => ({ name, type: "integer", unit: "" });
+  expect([-1, 0, 3, null].map((one) => cellText(one, column("device")))).toEqual(["CPU", "0", "3", NOTHING]);
+  expect(cellText(-1, column("parent"))).toBe("-1");
+});
+
+test("a curve of the CPU's memory has no number either, and others keep their names", () => {
+  expect(seriesName("memory allocated, CPU -1 PTA")).toBe("memory allocated, CPU PTA");
+  expect(seriesName("memory reserved, NPU 0")).toBe("memory reserved, NPU 0");
+  expect(seriesName("HBM: Read -1, device 1")).toBe("HBM: Read -1, device 1");
+});

@@ -1,0 +1,101 @@
+import { describe, expect, test } from "vitest";
+
+import { pathOf, topOf } from "../src/flops_card";
+import { memoryMarks } from "../src/memory_marks";
+import { points } from "../src/pipeline/bucket_chart";
+import { boxes } from "../src/pipeline/flow";
+import { layout } from "../src/pipeline/graph";
+import type { FlopNode, MemoryOverview, Operation, Place } from "../src/types";
+
+const operation = (id: number, parent: number | null, children: number[]): Operation => ({
+  id, type: "Map", workers: 1, parent, children, queue_capacity: 8, mean_size: 4, usage: 0.5, empty_share: 0,
+});
+const place = (kind: Place["kind"], empty: number, batches: number): Place => ({
+  kind, batches, empty, not_empty: batches - empty, full: null, capacity: null, mean_size: 1, costs: { wait_ns: 5 },
+});
+
+describe("the graph of a data pipeline", () => {
+  const tree = [operation(0, null, [1, 4]), operation(1, 0, [2, 3]), operation(4, 0, []), operation(2, 1, []), operation(3, 1, [])];
+
+  test("lets data flow to the right, and no two operations overlap", () => {
+    const { placed, width, height } = layout(tree);
+    expect(placed.size).toBe(tree.length);
+    for (const one of tree) {
+      const mine = placed.get(one.id)!;
+      expect(mine.x).toBeLessThan(width);
+      expect(mine.y).toBeLessThan(height);
+      if (one.parent !== null) expect(mine.x).toBeLessThan(placed.get(one.parent)!.x);
+    }
+    const spots = [...placed.values()].map((one) => `${one.x},${one.y}`);
+    expect(new Set(spots).size).toBe(spots.length);
+  });
+
+  test("has every operation of several trees, and of one whose parent is missing", () => {
+    expect(layout([operation(0, null, []), operation(7, 99, []), operation(8, null, [])]).placed.size).toBe(3);
+    expect(layout([]).placed.size).toBe(0);
+  });
+});
+
+describe("the way of a batch", () => {
+  test("has all five places when the device has a queue", () => {
+    const shown = boxes([place("iterate", 0, 2), place("send", 3, 4), place("receive", 0, 4)]);
+    expect(shown.map((one) => one.id)).toEqual(["processing", "host", "transfer", "device", "get_next"]);
+    // three of four batches found the host's queue empty, none the device's
+    expect(shown.map((one) => one.state)).toEqual([undefined, "empty", undefined, "good", undefined]);
+  });
+
+  test("ends in the training loop without a device's queue, and says no more than was recorded", () => {
+    expect(boxes([place("iterate", 0, 2)]).map((one) => one.id)).toEqual(["processing", "host", "loop"]);
+    expect(boxes([]).map((one) => one.id)).toEqual(["processing", "loop"]);
+  });
+
+  test("tells a loop's whole wait for a batch and what it consists of, as the steps count it", () => {
+    const of = (costs: Record<string, number>, more: Partial<Place> = {}): string[] => boxes([{ ...place("iterate", 0, 9), capacity: 4, costs, ...more }]).at(-1)!.lines;
+    const [whole, ...parts] = of({ get_ns: 24e6, total_ns: 24e6, wait_ns: 66_910 });
+    expect(whole).toContain("24 ms");
+    expect(parts.join(" ")).toMatch(/66\.91 .s until .* 23\.93 ms to receive/);
+    // waited for nobody, because nobody makes batches ahead: not "0 ns"
+    const alone = { batches: 0, empty: 0, not_empty: 0, capacity: null, mean_size: null };
+    const lines = of({ get_ns: 34e6, total_ns: 34e6, wait_ns: 0 }, alone);
+    expect(lines[0]).toContain("34 ms");
+    expect(lines.join(" ")).not.toContain("0 ns");
+    expect(lines[1]).toContain("no workers");
+    // MindSpore's iterator does not tell how long it waited
+    expect(of({ total_ns: 5e6 }, alone)).toHaveLength(1);
+  });
+
+  test("calls a queue whose sizes are unknown neither empty nor full", () => {
+    const [, host] = boxes([{ ...place("iterate", 0, 0), mean_size: null }]);
+    expect(host!.lines).toHaveLength(1);
+  });
+});
+
+test("buckets keep both extremes and end with their last value", () => {
+  const curve = { name: "", unit: "", mean: null, place: [0, 10], min: [1, 4], max: [9, 4], last: [3, 4] };
+  expect(points(curve)).toEqual([[0, 9], [0, 1], [0, 3], [10, 4]]);
+});
+
+test("a scope is told with everything around it", () => {
+  const node = (id: number, parent: number | null, name: string): FlopNode => ({ id, parent, depth: id, name, flops: 1, percent: 1, operators: 1 });
+  const nodes = [node(0, null, "Total"), node(1, 0, "net"), node(2, 1, "conv")];
+  expect(pathOf(nodes, nodes[2]!)).toBe("net / conv");
+  expect(pathOf(nodes, nodes[0]!)).toBe("Total");
+  // "net" is the last that holds more than an operator
+  expect(topOf(nodes)).toBe(1);
+  expect(topOf([...nodes, node(3, 0, "head")])).toBe(0);
+});
+
+describe("marks on the curve of memory", () => {
+  const device = (number: number) => ({ device_type: "CUDA", device: number, capacity_bytes: 10 + number, static_bytes: 1, peak_bytes: 5, peak_ns: 150, peak_step: 2, allocations: 1, releases: 1 });
+  const step = (id: number) => ({ step: id, start_ns: id * 100 - 100, forward_ns: id * 100 - 90, backward_ns: id * 100 - 20, end_ns: id * 100 });
+  const found: MemoryOverview = { devices: [device(0), device(1)], steps: [step(1), step(2)] };
+
+  test("are those of the device and of the step at the moment", () => {
+    expect(memoryMarks(found, "CUDA 1 PTA", 30)).toEqual({ capacity_bytes: 11, static_bytes: 1, step: found.steps[0] });
+  });
+
+  test("are those of the step with the peak where no step has the moment", () => {
+    expect(memoryMarks(found, "CUDA 0", 1e6).step).toBe(found.steps[1]);
+    expect(memoryMarks(found, "NPU 0", null)).toEqual({ capacity_bytes: null, static_bytes: null, step: null });
+  });
+});

@@ -1,0 +1,49 @@
+import { readFileSync, readdirSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+import { describe, expect, test } from "vitest";
+
+import en from "../src/words/en.json";
+import zh from "../src/words/zh.json";
+
+const source = resolve(import.meta.dirname, "../src");
+const holes = (text: string): string[] => [...text.matchAll(/\{(\w+)\}/g)].map((one) => one[1]!).sort();
+const code = readdirSync(source, { recursive: true, encoding: "utf8" })
+  .filter((name) => name.endsWith(".ts"))
+  .map((name) => readFileSync(join(source, name), "utf8"))
+  .join("\n");
+
+describe("the catalogues", () => {
+  test("have the same keys, none of them empty", () => {
+    expect(Object.keys(zh).sort()).toEqual(Object.keys(en).sort());
+    for (const text of [...Object.values(en), ...Object.values(zh)]) expect(text.trim()).not.toBe("");
+  });
+
+  test("fill in the same values", () => {
+    for (const [key, text] of Object.entries(en)) expect(holes((zh as Record<string, string>)[key]!), key).toEqual(holes(text));
+  });
+
+  test("have no words that no page says", () => {
+    // names of the server's tables, columns and parts are looked up by what the server says
+    const looked_up = /^(table\.[a-z_]+|column\.|part\.|lane\.|value\.|level\.|theme\.|chart\.|shapes\.level\.|flops\.(treemap|sankey)$|pipeline\.(view|remedy)\.|processors\.(host|process)$|operators\.by\.|report\.(what|why)\.|kernels\.by\.|memory\.(allocated|reserved|active)$|table\.(contains|at_))/;
+    // "rest.one" is what "rest" says of a single one
+    const said = (key: string): boolean => code.includes(`"${key}"`);
+    const unused = Object.keys(en).filter((key) => !looked_up.test(key) && !said(key) && !said(key.replace(/\.one$/, "")));
+    expect(unused).toEqual([]);
+  });
+
+  test("have a heading for every check of the data and a word for every conclusion that the documentation lists", () => {
+    const rows = readFileSync(resolve(source, "../../docs/health.md"), "utf8").split("\n").filter((line) => line.startsWith("| "));
+    const checks = rows.flatMap((line) => [...line.split("|")[1]!.matchAll(/`([a-z_]+)`/g)].map((one) => `value.check.${one[1]}`));
+    const first = rows.findIndex((line) => line.startsWith("| conclusion "));
+    const conclusions = rows.slice(first + 1).map((line) => `value.unsafe.${line.split("|")[1]!.trim()}`);
+    expect(checks.length).toBeGreaterThan(100);
+    expect(conclusions.length).toBeGreaterThan(20);
+    expect([...checks, ...conclusions].filter((key) => !(key in zh))).toEqual([]);
+  });
+
+  test("are told in Chinese characters", () => {
+    const same = Object.entries(en).filter(([key, text]) => (zh as Record<string, string>)[key] === text && /[a-z]{4}/.test(text));
+    expect(same.map(([key]) => key)).toEqual(["rank.n", "lane.python"]);
+  });
+});
