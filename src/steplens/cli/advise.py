@@ -46,8 +46,10 @@ def advise(
 
     own, own_texts = load_rules(rules) if rules is not None else ([], {})
     words = Words(language.value, {**TEXTS, **own_texts})
-    found = judge(steplens.open(path), (*RULES, *own))
-    change = compare(judge(steplens.open(since), (*RULES, *own)), found) if since is not None else None
+    # a rule of the user's own replaces ours of the same name
+    judged = tuple({rule.name: rule for rule in (*RULES, *own)}.values())
+    found = judge(steplens.open(path), judged)
+    change = compare(judge(steplens.open(since), judged), found) if since is not None else None
     if as_json:
         document: dict[str, Any] = _document(found, words)
         if change is not None:
@@ -72,7 +74,8 @@ def _document(found: Advice, words: Words) -> dict[str, Any]:
 def _row(finding: Finding, words: Words) -> dict[str, Any]:
     text = words.of(finding)
     derived = {"id": finding.id, "level": finding.level, "share": finding.share}
-    return {**derived, **asdict(finding), "title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
+    said = {"title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
+    return {**derived, **asdict(finding), **said, "documentation": words.documentation(finding)}
 
 
 def register(app: typer.Typer) -> None:

@@ -20,9 +20,10 @@ _STEPS = 8
 def show(found: Advice, words: Words) -> None:
     """Print all findings on stdout, most important first."""
     out = console()
-    step = duration(found.step_ns)
-    key = {0: "nothing", 1: "step_one"}.get(len(found.findings), "step")
-    out.print(plain(words.frame(key, count=str(len(found.findings)), step=step), "bold"), soft_wrap=True)
+    key = {0: "nothing", 1: "one"}.get(len(found.findings), "several")
+    # what a data pipeline or a link is like can be known without any step
+    step = words.frame("step", step=duration(found.step_ns)) if found.step_ns > 0 else words.frame("no_steps")
+    out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
     for number, finding in enumerate(found.findings, 1):
         _show_one(out, number, finding, words)
     for one in found.silenced:
@@ -35,11 +36,20 @@ def show_change(change: Change, words: Words) -> None:
     """Print which findings of an earlier run are cured, and what a step really became shorter by."""
     out = console()
     out.print()
-    times = {"before": change.before_ns, "after": change.after_ns, "saved": change.saved_ns, "promised": change.promised_ns}
-    out.print(plain(words.frame("since", **{name: duration(ns) for name, ns in times.items()}), "bold"))
+    out.print(plain(_times(change, words), "bold"))
     for key, findings in (("cured", change.cured), ("remaining", change.remaining), ("new", change.new)):
         for finding in findings:
             out.print(plain(f"  {words.frame(key)}: {words.of(finding).title}"))
+
+
+def _times(change: Change, words: Words) -> str:
+    """What became of the length of a step."""
+    if not change.comparable:
+        return words.frame("since_unknown")
+    parts = {"before": change.before_ns, "after": change.after_ns, "promised": change.promised_ns}
+    parts |= {"saved": change.saved_ns} if change.saved_ns >= 0 else {"added": -change.saved_ns}
+    key = "since" if change.saved_ns >= 0 else "since_longer"
+    return words.frame(key, **{name: duration(ns) for name, ns in parts.items()})
 
 
 def headline(finding: Finding, words: Words) -> str:
@@ -62,6 +72,9 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None
     _wrapped(out, text.remedy)
     for line in text.patch.splitlines():
         out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)
+    where = words.documentation(finding)
+    if where:
+        _wrapped(out, words.frame("see", where=where), "dim")
 
 
 def _saves(finding: Finding, words: Words) -> str:
@@ -73,8 +86,8 @@ def _saves(finding: Finding, words: Words) -> str:
 
 
 def _evidence(item: Evidence, words: Words) -> str:
-    per_step = f" {words.frame('per_step')}" if item.per_step else ""
-    parts = [f"{words.evidence(item.what)} {_figure(item)}{per_step}"]
+    per_step = words.frame("per_step") if item.per_step and item.unit else ""
+    parts = [" ".join(part for part in (words.evidence(item.what), _figure(item), per_step) if part)]
     if item.steps:
         parts.append(f"{words.frame('steps')} {_numbers(item.steps)}")
     if item.places:
@@ -85,7 +98,11 @@ def _evidence(item: Evidence, words: Words) -> str:
 def _figure(item: Evidence) -> str:
     if item.unit == "ns":
         return duration(item.value)
-    return size(item.value) if item.unit == "bytes" else f"{item.value:.0f}"
+    if item.unit == "bytes":
+        return size(item.value)
+    if not item.unit:
+        return ""
+    return f"{item.value:.0f}" if item.unit == "count" else f"{item.value:.3g} {item.unit}"
 
 
 def _numbers(steps: Sequence[int]) -> str:

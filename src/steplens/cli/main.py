@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -10,12 +11,16 @@ from typing import Any
 
 import typer
 
-from steplens.cli import advise, analyse, doctor, export, open_, run, status, summary, trigger
+from steplens.cli import advise, analyse, doctor, export, open_, report, run, status, summary, table, trigger, view
 from steplens.cli.text import clean
 from steplens.errors import SteplensError
 
+EXIT_NOT_WRITTEN = 1
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+
+# of a write to an open file, which names none: stdout was sent to a disk that is full
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 # typer vendors click in newer versions and imports it in older ones; this is "a wrong command line" in both
 _COMMAND_LINE_ERROR: Any = typer.BadParameter.__mro__[2]
@@ -33,14 +38,17 @@ open_.register(app)
 analyse.register(app)
 export.register(app)
 summary.register(app)
+table.register(app)
 advise.register(app)
 trigger.register(app)
 status.register(app)
 doctor.register(app)
+view.register(app)
+report.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 success, 2 bad input, 130 interrupted.
+    """Run the command line and return its exit code: 0 success, 1 the output could not be written, 2 bad input, 130 interrupted.
 
     Args:
         arguments: the command line without the program's name; that of the process by default.
@@ -49,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # names in a trace may hold characters the terminal's encoding lacks
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    process = os.getpid()
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="steplens", standalone_mode=False)
         sys.stdout.flush()
@@ -56,6 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:
         return _broken_pipe()
+    except OSError as error:
+        if error.errno not in _DISK_FULL or error.filename is not None or os.getpid() != process:
+            raise  # the last: of a child of a recorded script
+        _drop_stdout()
+        return _fail(f"the output cannot be written: {error.strerror}", EXIT_NOT_WRITTEN)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", EXIT_INTERRUPTED)
     except _COMMAND_LINE_ERROR as error:
@@ -73,6 +87,11 @@ def _fail(message: str, code: int) -> int:
 
 def _broken_pipe() -> int:
     """The reader of our output went away, as in ``steplens summary result | head``: stop without a word."""
+    _drop_stdout()
+    return EXIT_BROKEN_PIPE
+
+
+def _drop_stdout() -> None:
+    """Send what is still to be written nowhere: Python would complain of it once more at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_BROKEN_PIPE

@@ -15,6 +15,7 @@ from steplens import rundir
 from steplens.cli.text import clean
 from steplens.collect import landing, launched
 from steplens.collect.black_box_event import EVENT_FILE
+from steplens.collect.health import ERROR
 
 
 def say(message: str) -> None:
@@ -106,6 +107,15 @@ def _event(path: Path) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
+def _why_lost(directory: Path) -> str:
+    """The first error that the process noted, if it came to that."""
+    try:
+        findings = json.loads((directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE).read_bytes())["health"]
+        return next(str(finding["message"]) for finding in findings if finding["severity"] == ERROR)
+    except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return "its process was killed while it recorded, or the data could not be saved"
+
+
 def report(recorded: Recorded, needed: int, *, command: bool, black_box: bool = False) -> None:
     """Say what was recorded, or why nothing was.
 
@@ -120,7 +130,7 @@ def report(recorded: Recorded, needed: int, *, command: bool, black_box: bool = 
     for directory in recorded.directories:
         say(f"recorded {directory}")
     for directory in recorded.lost:
-        say(f"{directory} holds no data: its process was killed while it recorded, or the data could not be saved")
+        say(f"{directory} holds no data: {_why_lost(directory)}")
     if recorded.directories or recorded.lost or recorded.events:
         return
     if any(answer.get("failed") for answer in recorded.processes):

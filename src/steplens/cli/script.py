@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib.machinery
+import io
 import os
 import runpy
 import sys
+import types
+import zipfile
 from pathlib import Path
 from types import TracebackType
 
@@ -46,8 +51,27 @@ def run_script(script: str, arguments: list[str], module: bool) -> None:
         sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.realpath(script))
     if module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
+    elif _is_source(script):
+        _run_source(script)
     else:
         runpy.run_path(script, run_name="__main__")
+
+
+def _is_source(script: str) -> bool:
+    """Whether ``script`` is a file of source text; Python also runs compiled files, archives and folders."""
+    return os.path.isfile(script) and not script.endswith(".pyc") and not zipfile.is_zipfile(script)
+
+
+def _run_source(script: str) -> None:
+    # runpy takes its module away again at the end of the script: threads that still run, and what runs at exit, need it
+    path = os.path.join(os.getcwd(), script)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    main = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__.update(__file__=path, __loader__=loader, __builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
 
 
 def strip(traceback: TracebackType | None) -> TracebackType | None:

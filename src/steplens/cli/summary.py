@@ -45,14 +45,14 @@ class Summary:
         steps, memory, health: rows of the frames of the same name of ``Run``.
         operators: rows of ``Run.operators``, without the ranges of the steps, largest self time first; only the first ones.
         operator_count: how many such rows there are.
-        self_ns: the self time of all of them.
+        self_ns: the self time of all of them and of the steps' ranges, of which shares are made.
         recorded: what operators can be grouped by with this data.
         results: folders of result files that are complete.
         unfinished: run directories whose results are not complete.
         advice: the first findings of ``advise`` that matter: id, level and one line of text.
         accelerator: whether device tasks ran on something other than the CPU.
         problem: why the picture is not whole, in one sentence; empty when it is.
-        pipeline: operations of a data pipeline that was recorded.
+        pipeline: rows of ``pipeline_rows``, of a data pipeline that was recorded.
     """
 
     path: str
@@ -108,7 +108,9 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     accelerator = any(trace.has_accelerator for trace in run.traces)
     # device work can be told apart without steps; a CPU's trace without them shows operators only
     steps = run.steps(whole_trace_without_steps=accelerator)
-    operators = run.operators(by=by).filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
+    # with the steps' own time, that of the loop outside all operators: shares are those of the table and of the pages
+    every = run.operators(by=by)
+    operators = every.filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
     health = run.health().to_dicts()
     pipeline = pipeline_rows(run)
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
@@ -118,7 +120,7 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
-        self_ns=int(operators["self_ns"].sum()),
+        self_ns=int(every["self_ns"].sum()),
         memory=run.memory().to_dicts(),
         health=health,
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],

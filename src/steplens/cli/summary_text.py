@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steplens.analysis.steps import beside_the_device
 from steplens.cli.bars import DEVICE, PHASES, bar, legend
 from steplens.cli.health_text import show_health
 from steplens.cli.pipeline_text import show_pipeline
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 MAX_STEPS = 16
 MIN_BAR = 8
 NARROW = 70
+#: share of all steps
+_WORTH_A_REMARK = 0.01
 
 _KEYS = ("input_shapes", "stack")
 _NOT_RECORDED = {
@@ -86,6 +90,25 @@ def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
     for name, segments in (("host", PHASES), ("device", DEVICE)):
         shares = [share(sum(step[segment.column] or 0 for step in whole), total) for segment in segments]
         _hanging(out, name.ljust(8), legend(segments, shares, out.width - 8, colour=colour))
+    for remark in device_remarks(whole):
+        lines = plain(remark).wrap(out, max(out.width - 8, 20))
+        _hanging(out, " " * 8, [Text(line.plain.rstrip()) for line in lines])
+
+
+def device_remarks(steps: Sequence[dict[str, Any]]) -> list[str]:
+    """Why the parts of the device do not add up to the steps, where that is so; see ``analysis.steps.beside_the_device``."""
+    total = sum(step["duration_ns"] for step in steps)
+    frame = pl.DataFrame(steps, infer_schema_length=None)
+    idle, late = beside_the_device(frame).sum().row(0)
+    remarks: list[str] = []
+    if idle > _WORTH_A_REMARK * total:
+        remarks.append(f"and {share(idle, total)} after the last work of a step, idle too")
+    if late > _WORTH_A_REMARK * total:
+        remarks.append(
+            f"of that {share(late, total)} after the step has ended on the host: the device runs behind, "
+            "and its preparing is the work of the step before"
+        )
+    return remarks
 
 
 def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:

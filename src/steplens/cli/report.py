@@ -1,0 +1,69 @@
+"""``steplens report``: the pages of the web UI and their data in one file that opens without steplens."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steplens.cli.shown_runs import Paths, check, needing_the_extra
+from steplens.cli.text import console, plain, size
+from steplens.errors import InputError, SteplensError
+
+
+class Lang(str, enum.Enum):
+    """The languages of the pages."""
+
+    en = "en"
+    zh = "zh"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("report")(report)
+
+
+def report(
+    paths: Paths,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    step: Annotated[int | None, typer.Option(help="Show the events of this step.")] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="START:END", help="Show the events between these times, ms from the start of the run.")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Replace paths, host names and names from the program by pseudonyms.")
+    ] = False,
+    rows: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows of each table at most.")] = 2000,
+    limit: Annotated[int, typer.Option(min=1, max=1024, help="Size of the data at most, MiB.")] = 32,
+    lang: Annotated[Lang | None, typer.Option(help="Language in which it opens; that of the browser by default.")] = None,
+) -> None:
+    """Write runs as one HTML file: the pages of steplens view with their data, which needs neither steplens nor a network.
+
+    The timeline has the events of one window, by default of the step of median length; the rest of the run is shown in boxes.
+    The page "Report" of the file says which window that is and what was left out to keep the file small.
+    """
+    if step is not None and window is not None:
+        raise SteplensError("--step and --window both choose what to show; give one of them")
+    check(paths)
+    if output.is_dir():
+        raise InputError(output, "is a folder", "Give the file to write, such as -o report.html")
+    if not output.absolute().parent.is_dir():
+        raise InputError(output.absolute().parent, "is not a folder that is there", "Make it first")
+    with needing_the_extra("a report"):
+        from steplens.report.window import Wanted, parse
+        from steplens.report.write import Options, write
+
+    out = console()
+    wanted = Wanted(step, parse(window) if window is not None else None)
+    options = Options(wanted, rows, limit << 20, redact, lang.value if lang is not None else None)
+    with out.status("") as status:
+        written = write(paths, output, options, lambda what: status.update(plain(what)))
+    out.print(plain(f"{output}: {size(written.size_bytes)}", "bold"), soft_wrap=True)
+    for path, shown in zip(paths, written.windows, strict=True):
+        which = "" if shown.step is None else f"step {shown.step}" + (" (of median length)" if shown.median else "") + ", "
+        span = f"{shown.start_ns / 1e6:.3f} to {shown.end_ns / 1e6:.3f} ms"
+        out.print(plain(f"{path}: events of {which}{span}"), soft_wrap=True)
+    if written.left_out:
+        out.print(plain(f"{written.left_out} things are not whole in it; its page Report lists them"), soft_wrap=True)

@@ -1,0 +1,52 @@
+"""What ``steplens view`` and ``steplens report`` have in common: the runs that they show, and the extra that both need."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steplens.errors import SteplensError, check_exists
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH...", help="Runs to show; several are shown beside each other.", show_default=False),
+]
+
+#: what the server imports beside what steplens always has
+_EXTRA = ("fastapi", "uvicorn")
+
+
+def check(paths: list[Path]) -> None:
+    """Whether every path exists, before anything is imported or begun.
+
+    Raises:
+        InputError: one does not, or cannot be reached.
+    """
+    for path in paths:
+        check_exists(path)
+
+
+@contextlib.contextmanager
+def needing_the_extra(who: str) -> Iterator[None]:
+    """Around imports of the server.
+
+    Args:
+        who: what needs them, as the subject of a sentence.
+
+    Raises:
+        SteplensError: a package that is no part of steplens is missing; it says how to install it.
+    """
+    try:
+        for package in _EXTRA:
+            if importlib.util.find_spec(package) is None:
+                raise ModuleNotFoundError(name=package)
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] == "steplens":
+            raise
+        raise SteplensError(f"{who} needs {error.name}; install it with: pip install 'steplens[view]'") from error

@@ -1,0 +1,51 @@
+"""``steplens view``: the web UI, on this machine and without the network."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from steplens.cli.shown_runs import Paths, check, needing_the_extra
+from steplens.cli.text import console, plain
+from steplens.cli.view_captures import Trainings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("view")(view)
+
+
+def view(
+    paths: Paths,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on. Any but 127.0.0.1 lets other machines connect.")] = "127.0.0.1",
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the link and open no browser.")] = False,
+) -> None:
+    """Show runs in the browser: overview, steps, operators, timeline, memory, data pipeline, ranks and advice.
+
+    The page is served on this machine, loads nothing from elsewhere, and needs the token of the printed link. Ctrl-C ends it.
+    """
+    check(paths)
+    with needing_the_extra("the web UI"):
+        from steplens.server.address import is_local, listen
+        from steplens.server.runs import Library
+
+    out = console()
+    if not is_local(host):
+        out.print(plain(f"warning: everybody who can reach {host} and knows the link can see these runs, unencrypted", "yellow"))
+
+    def say(link: str) -> None:
+        out.print(plain(link, "bold"), soft_wrap=True)
+        out.print(plain("Ctrl-C ends it"))
+        # whoever reads the link from a pipe waits for it
+        out.file.flush()
+
+    bound = listen(host, port)
+    library = Library(paths)
+    # the runs are read while most of the server is still being loaded
+    library.start()
+    from steplens.server.serve import serve
+
+    serve(library, bound, host, not no_browser, say, Trainings())
+    out.print(plain("stopped"))

@@ -1,0 +1,72 @@
+"""What the web UI's server asks of trainings that run; the server itself knows no collector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from steplens.cli.status import describe
+from steplens.cli.trigger import merged
+from steplens.collect.dynamic import client, place
+from steplens.errors import InputError
+
+#: folders below a run in which a configuration is looked for
+_MOST_FOLDERS = 200
+
+
+class Trainings:
+    """The trainings on this machine that watch a folder; see ``steplens.server.captures.Control``."""
+
+    def folder(self, run: Path) -> Path | None:
+        """The folder at or directly below ``run`` that has a ``profiler_config.json``."""
+        try:
+            below = sorted(path for path in run.iterdir() if path.is_dir() and not path.is_symlink())[:_MOST_FOLDERS]
+        except OSError:
+            return None
+        found = (path for path in (run, *below) if (path / place.CONFIGURATION_FILE).is_file())
+        return next((place.configuration_directory(path) for path in found), None)
+
+    def processes(self, folder: Path) -> Sequence[Mapping[str, Any]]:
+        """Every process that watches ``folder``, and dead ones of the last job."""
+        return [_shown(item) for item in client.participants(folder)]
+
+    def ask(self, folder: Path, changes: Mapping[str, Any]) -> str:
+        """Leave a request and return its id.
+
+        Raises:
+            InputError: the folder's configuration cannot be read, or the request cannot be written.
+        """
+        base = place.read_json((folder / place.CONFIGURATION_FILE).resolve())
+        if base is None:
+            raise InputError(folder / place.CONFIGURATION_FILE, "is not a JSON object", "Correct it, or remove it")
+        try:
+            request, _ = client.send(folder, merged(base, changes))
+        except OSError as error:
+            raise InputError(folder, f"the request cannot be written: {error.strerror or error}") from error
+        return request
+
+
+def _shown(item: client.Participant) -> dict[str, Any]:
+    told = describe(item)
+    names = ("pid", "rank", "program", "state", "step", "step_age_ns", "eligible", "why_not", "problem")
+    done, wanted = item.progress or (None, None)
+    requests = [_request(one) for one in told["requests"]]
+    return {**{name: told[name] for name in names}, "recorded": done, "wanted": wanted, "requests": requests}
+
+
+def _request(told: Mapping[str, Any]) -> dict[str, Any]:
+    start, warmup, stop = (_integer(told.get(name)) for name in ("start_step", "warmup", "stop_step"))
+    return {
+        "id": str(told.get("id") or ""),
+        "state": str(told.get("state") or ""),
+        "first_step": start + (warmup or 0) if start is not None and start > 0 else None,
+        "last_step": stop if stop else None,
+        "reason": str(told.get("reason") or ""),
+        "result": str(told.get("result") or ""),
+        "analysed": told.get("analysed") is True,
+    }
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
