@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from steplens.advice.compare import compare
 from steplens.advice.facts import Facts
 from steplens.advice.rule import Rule
 from steplens.advice.table import RULES
-from steplens.advice.texts import EVIDENCE, FRAME, LANGUAGES, TEXTS
+from steplens.advice.texts import DOCUMENTATION, EVIDENCE, FRAME, LANGUAGES, TEXTS
 from steplens.advice.user_rules import load_rules
 from steplens.advice.words import Words
 from steplens.errors import InputError
@@ -22,7 +23,8 @@ from steplens.trace.trace import Trace
 
 from ..writers.builder import build
 
-SOURCES = Path(__file__).resolve().parents[2] / "src" / "steplens" / "advice"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "steplens" / "advice"
 
 
 def found(rule: str, likely_ms: float | None, urgency: str = "low", subject: str = "") -> Finding:
@@ -53,6 +55,20 @@ def test_ranks_with_the_same_cause_give_one_finding() -> None:
     assert one.saving == Saving(1.5e6, 8e6, 16e6)
 
 
+def test_a_finding_names_the_ranks_where_it_was_made() -> None:
+    """Rank 1 has it in two windows, rank 2 loses more by it, rank 0 does not have it."""
+    lengths = {0: iter(()), 1: iter((3.0, 4.0)), 2: iter((8.0,))}
+    of_ranks = [build(meta={"rank": rank}) for rank in (0, 1, 2, 1)]
+    judged = [Rule("a", lambda facts: [found("a", length) for length in [next(lengths[facts.trace.rank], None)] if length])]
+    (one,) = advise(run_of(*of_ranks), judged).findings
+    assert one.evidence[-1] == Evidence("on_ranks", 2, "count", places=("rank 2", "rank 1"), per_step=False)
+    assert one.saving == Saving(1.5e6, 8e6, 16e6)
+    # all ranks have it, or there is one, however many windows: there is nothing to tell apart
+    for traces in (of_ranks, of_ranks[1::2]):
+        (alone,) = advise(run_of(*traces), [rule("a", found("a", 5))]).findings
+        assert [evidence.what for evidence in alone.evidence] == ["reads"]
+
+
 def test_nothing_is_said_on_unsafe_data() -> None:
     unsafe = Trace(Path("x"), {"health": frame_of([finding("lost", WARNING, 1, "allocations are lost", MEMORY)])})
     rules = [rule("a", found("a", 5), rests_on=(MEMORY,)), rule("b", found("b", 5), rests_on=(STEP_PHASES,))]
@@ -65,12 +81,84 @@ def test_nothing_is_said_on_unsafe_data() -> None:
     assert [one.rule for one in advise(run_of(unsafe, build()), [together]).silenced] == ["c"]
 
 
+def explaining(*pairs: tuple[str, float | None, tuple[str, ...]]) -> list[Rule]:
+    """Rules that each find something: name, likely saving in ms, the rules whose time it explains."""
+
+    def judge(name: str, likely_ms: float | None) -> Any:
+        return lambda facts: [found(name, likely_ms)]
+
+    return [Rule(name, judge(name, likely_ms), explains=names) for name, likely_ms, names in pairs]
+
+
+def test_what_one_finding_explains_is_taken_off_another() -> None:
+    rules = explaining(("symptom", 30, ()), ("cause", 10, ("symptom",)), ("another", 5, ("symptom",)))
+    advice = advise(run_of(build()), rules)
+    assert [one.id for one in advice.findings] == ["symptom", "cause", "another"]
+    symptom = advice.findings[0]
+    assert symptom.saving == Saving(0, 15e6, 45e6)
+    assert symptom.evidence[-1] == Evidence("explained_elsewhere", 15e6, "ns", places=("cause", "another"))
+    # of a cause within a cause only the outer one counts, and what nothing is left of is not said
+    nested = explaining(("symptom", 30, ()), ("cause", 28, ("symptom",)), ("inner", 20, ("cause", "symptom")))
+    assert [(one.id, one.saving.likely_ns) for one in advise(run_of(build()), nested).findings if one.saving] == [
+        ("inner", 20e6),
+        ("cause", 8e6),
+    ]
+    # a finding that promises no time explains none
+    assert (
+        advise(run_of(build()), explaining(("symptom", 30, ()), ("cause", None, ("symptom",)))).findings[0].saving
+        == found("symptom", 30).saving
+    )
+
+
+def test_a_cause_on_another_rank_explains_nothing_here() -> None:
+    lengths = iter((20.0, 8.0))
+    causes = iter(([found("cause", 18)], []))
+    rules = [Rule("symptom", lambda facts: [found("symptom", next(lengths))])]
+    rules.append(Rule("cause", lambda facts: next(causes), explains=("symptom", "of_all")))
+    rules.append(Rule("of_all", judge_run=lambda run, facts: [found("of_all", 30)]))
+    advice = advise(run_of(build(), build()), rules)
+    savings = {one.id: one.saving.likely_ns for one in advice.findings if one.saving}
+    assert savings == {"cause": 18e6, "of_all": 12e6, "symptom": 8e6}
+
+
+def test_a_cause_on_several_ranks_is_taken_off_once() -> None:
+    """The rule looks at all ranks at once and finds it on both; a step is shorter by one of them."""
+    cause = Rule("a", judge_run=lambda run, facts: [found("a", 4), found("a", 4)], explains=("b",))
+    symptom = Rule("b", judge_run=lambda run, facts: [found("b", 10)])
+    advice = advise(run_of(build(), build()), [cause, symptom])
+    (left,) = [one for one in advice.findings if one.rule == "b"]
+    assert left.saving is not None and left.saving.likely_ns == 6e6
+
+
 def test_what_became_of_the_findings() -> None:
     before = Advice((found("a", 30), found("b", 10), found("s", None, "high")), (), 100e6)
     after = Advice((found("b", 9), found("n", 1)), (Silenced("s", MEMORY, "x"),), 65e6)
     change = compare(before, after)
     assert [[one.id for one in part] for part in (change.cured, change.remaining, change.new)] == [["a"], ["b"], ["n"]]
     assert (change.saved_ns, change.promised_ns) == (35e6, 30e6)
+
+
+def test_a_run_without_steps_cures_nothing() -> None:
+    findings = (found("a", 30),)
+    for before, after in ((Advice(findings, (), 100e6), Advice((), (), 0.0)), (Advice((), (), 0.0), Advice(findings, (), 100e6))):
+        change = compare(before, after)
+        assert (change.cured, change.remaining, change.new) == ((), (), ())
+        assert (change.saved_ns, change.promised_ns) == (0, 0)
+    # of both without steps the same rules could judge
+    assert compare(Advice(findings, (), 0.0), Advice((), (), 0.0)).cured == findings
+
+
+def test_every_step_counts_once() -> None:
+    def window(*lengths_us: int) -> Trace:
+        ends = [1_000 * sum(lengths_us[: number + 1]) for number in range(len(lengths_us))]
+        steps = zip(range(len(ends)), ends, lengths_us, strict=True)
+        return build(
+            steps=[{"id": number, "start_ns": end - 1_000 * us, "end_ns": end, "pid": 1, "tid": 1} for number, end, us in steps]
+        )
+
+    # the mean of the two means would be 150 us
+    assert advise(run_of(window(100, 100, 100), window(200)), []).step_ns == pytest.approx(125_000)
+    assert advise(run_of(window(), window()), []).step_ns == 0
 
 
 def test_every_rule_has_texts_in_every_language() -> None:
@@ -85,9 +173,19 @@ def test_every_rule_has_texts_in_every_language() -> None:
         assert any("\u4e00" <= character <= "\u9fff" for character in languages["zh"].cause), key
 
 
+def test_every_rule_has_its_place_in_the_documentation() -> None:
+    assert set(DOCUMENTATION) == {rule.name for rule in RULES}
+    pages = {place.partition("#")[0] for place in DOCUMENTATION.values()}
+    anchors = [f"{page}#{name}" for page in pages for name in re.findall(r'<a id="(\w+)"></a>`', (ROOT / page).read_text())]
+    # one each, and none of a rule that is not there
+    assert sorted(anchors) == sorted(DOCUMENTATION.values())
+    assert Words("en", TEXTS).documentation(found("device_waits_for_host", 1)) == "docs/advice.md#device_waits_for_host"
+    assert Words("en", TEXTS).documentation(found("of_a_user", 1)) == ""
+
+
 def test_every_kind_of_evidence_has_words() -> None:
     named = set()
-    for file in (SOURCES / "rules").glob("*.py"):
+    for file in (SOURCES / "rules").rglob("*.py"):
         named |= set(re.findall(r'Evidence\(\s*"(\w+)"', file.read_text()))
     assert len(named) > 10
     assert named <= set(EVIDENCE)

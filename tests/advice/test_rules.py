@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steplens.advice import Finding
 from steplens.advice.facts import Facts
-from steplens.advice.rules import (
+from steplens.advice.rule import Rule
+from steplens.advice.rules.pipeline import loader_too_slow, loader_without_workers
+from steplens.advice.rules.training import (
     allocation_stalls,
     checkpoint_stalls,
     device_waits_for_host,
     garbage_collection,
-    loader_too_slow,
-    loader_without_workers,
     memory_growth,
     scalar_reads,
     single_tensor_optimizer,
     tiny_operators,
 )
-from steplens.trace.schema import SCOPE_USER
+from steplens.advice.table import RULES
+from steplens.trace.run import Run, Source
+from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, memory, op
@@ -31,7 +34,11 @@ STEPS = range(6)
 
 
 def training(more: list[list[dict[str, Any]]], **tables: Any) -> Trace:
-    """Six steps of 10 ms, each with the given calls (times in us after the beginning of the step)."""
+    """Six steps of 10 ms, each with the given calls (times in us after the beginning of the step).
+
+    Keywords are tables, and entries of ``meta`` where no table is of that name.
+    """
+    meta = {name: tables.pop(name) for name in list(tables) if name not in SCHEMA}
     ops: list[dict[str, Any]] = []
     for step, calls in zip(STEPS, more, strict=True):
         begin = step * STEP_US
@@ -51,7 +58,7 @@ def training(more: list[list[dict[str, Any]]], **tables: Any) -> Trace:
         }
         for step in STEPS
     ]
-    return build(ops=ops, steps=steps, **tables)
+    return build(meta=meta, ops=ops, steps=steps, **tables)
 
 
 def only(found: Any) -> Finding:
@@ -133,10 +140,24 @@ def test_checkpoints_in_the_loop() -> None:
     assert (finding.evidence[0].value, finding.evidence[0].steps) == (1_000_000, (2, 4))
     assert finding.evidence[1].value == 3_000_000
     assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(800_000)
+    # 3 MB are copied in 1 ms, which stays
+    finding = only(checkpoint_stalls.judge(Facts(training([[]] * 6, marks=marks, checkpoint_bytes=3_000_000))))
+    assert (finding.evidence[2].what, finding.evidence[2].value) == ("checkpoint_size", 3_000_000)
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(1_000_000 * 2 / 3)
+    # copying takes as long as writing does
+    finding = only(checkpoint_stalls.judge(Facts(training([[]] * 6, marks=marks, checkpoint_bytes=30_000_000))))
+    assert finding.saving is not None and finding.saving.likely_ns == 0
+    # another thread writes
+    beside = [{**mark, "tid": MAIN + 1} for mark in marks]
+    assert list(checkpoint_stalls.judge(Facts(training([[]] * 6, marks=beside)))) == []
+    unknown = [{**mark, "tid": None} for mark in marks]
+    assert only(checkpoint_stalls.judge(Facts(training([[]] * 6, marks=unknown)))).evidence[0].value == 1_000_000
 
 
-def optimizer_calls(per_parameter: int, parameters: int, name: str = "aten::op{}") -> list[dict[str, Any]]:
-    calls = [op("Optimizer.step#Adam.step", 0, 6000, scope=SCOPE_USER)]
+def optimizer_calls(
+    per_parameter: int, parameters: int, name: str = "aten::op{}", optimizer: str = "Adam"
+) -> list[dict[str, Any]]:
+    calls = [op(f"Optimizer.step#{optimizer}.step", 0, 6000, scope=SCOPE_USER)]
     for number in range(per_parameter * parameters):
         calls.append(op(name.format(number % per_parameter), number * 10, number * 10 + 8, parent=1))
     return calls
@@ -150,6 +171,7 @@ def test_an_optimizer_that_goes_one_by_one() -> None:
     # two operators per parameter are what a fused update does as well
     assert list(single_tensor_optimizer.judge(Facts(training([optimizer_calls(2, 100)] * 6)))) == []
     assert list(single_tensor_optimizer.judge(Facts(training([optimizer_calls(12, 40, "aten::_foreach_op{}")] * 6)))) == []
+    assert list(single_tensor_optimizer.judge(Facts(training([optimizer_calls(12, 40, optimizer="FusedAdam")] * 6)))) == []
 
 
 def test_a_storm_of_tiny_operators() -> None:
@@ -176,6 +198,26 @@ def test_reads_on_a_cpu() -> None:
     assert list(tiny_operators.judge(Facts(training([reads] * 6)))) == []
     one = [op("aten::item", 100, 104)]
     assert list(scalar_reads.judge(Facts(training([one] * 6)))) == []
+
+
+def test_reads_that_something_interrupts() -> None:
+    """Recording takes new memory for every few hundred calls: the loop of reads is the same before and after it."""
+
+    def reading(pauses: dict[int, int], *others: dict[str, Any]) -> float:
+        """What a hundred reads of 4 us, 6 us apart, cost; with pauses (us) before some of them."""
+        late = [sum(pause for at, pause in pauses.items() if at <= number) for number in range(100)]
+        reads = [op("aten::item", 100 + number * 10 + late[number], 104 + number * 10 + late[number]) for number in range(100)]
+        return only(scalar_reads.judge(Facts(training([[*reads, *others]] * 6)))).evidence[0].value / US
+
+    whole = 100 * 4 + 99 * 6
+    assert reading({}) == whole
+    assert reading({50: 70}) == whole + 70
+    assert reading({9: 70, 18: 60, 91: 80}) == whole + 70 + 60 + 80
+    # by what is not the loop of reads: another operator, much time, few reads before or after
+    assert reading({50: 70}, op("aten::mm", 100 + 495, 100 + 550)) == whole - 6
+    assert reading({50: 2000}) == whole - 6
+    assert reading({8: 70, 92: 60, 50: 70, 58: 70}) == whole - 4 * 6
+    assert reading(dict.fromkeys(range(1, 100), 50)) == 100 * 4
 
 
 def test_reads_cost_what_the_device_is_idle_afterwards() -> None:
@@ -244,22 +286,11 @@ def test_memory_that_grows() -> None:
     assert list(memory_growth.judge(Facts(training([[]] * 6, memory=early)))) == []
 
 
-@pytest.mark.parametrize(
-    "judge",
-    [
-        rule.judge
-        for rule in (
-            checkpoint_stalls,
-            garbage_collection,
-            loader_too_slow,
-            loader_without_workers,
-            memory_growth,
-            scalar_reads,
-            single_tensor_optimizer,
-            tiny_operators,
-        )
-    ],
-)
-def test_a_trace_without_anything(judge: Any) -> None:
-    assert list(judge(Facts(build()))) == []
-    assert list(judge(Facts(training([[]] * 6)))) == []
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_trace_without_anything(rule: Rule) -> None:
+    for trace in (build(), training([[]] * 6)):
+        if rule.judge_run is None:
+            assert list(rule.judge(Facts(trace))) == []
+        else:
+            run = Run(Path("run"), [(Source(Path("run")), trace)], [])
+            assert list(rule.judge_run(run, [Facts(trace)])) == []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import steplens
 from steplens.analysis.arrivals import arrivals, hold_ups, slow_rank
+from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, build
@@ -76,6 +80,18 @@ def test_a_late_rank_is_named_whatever_its_clock_says(ranks: int, clock: int) ->
     assert found.hold_up_ns == pytest.approx(20 * MS, abs=MS)
 
 
+@pytest.mark.parametrize(("hosts", "moved"), [(("one", "one"), False), (("one", "other"), True), (("", ""), True)])
+def test_processes_of_one_host_read_one_clock(hosts: tuple[str, str], moved: bool) -> None:
+    """On rank 1 collectives end 3 ms later: of one host it heard of the end later, of another its clock is ahead."""
+    traces = []
+    for rank, trace in enumerate(job(2, {}, clock_ns={1: 3 * MS})):
+        traces.append(build(meta={"rank": rank, "host_name": hosts[rank]}, communication=trace.communication.to_dicts()))
+    late = arrivals(traces).filter(pl.col("hold_up_ns") > 2 * MS)
+    assert late.is_empty() == moved
+    run = Run(Path("run"), [(Source(Path(f"run/trace{rank}")), trace) for rank, trace in enumerate(traces)], [])
+    assert ("rank_clock_offset" in run.health()["check"].to_list()) == moved
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_is_named_when_nobody_is_late(ranks: int, seed: int) -> None:
@@ -117,11 +133,12 @@ def test_groups_apart() -> None:
 
 
 TRAIN = """
-import sys, time, torch, torch.distributed as dist, steplens
+import json, os, sys, time, torch, torch.distributed as dist, steplens
 
 slow, out = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
+arrived = []
 
 class Hold(torch.autograd.Function):
     @staticmethod
@@ -132,6 +149,7 @@ class Hold(torch.autograd.Function):
     def backward(ctx, gradient):
         if dist.get_rank() == slow:
             time.sleep(0.02)
+        arrived.append(time.time_ns())
         return gradient
 
 class Net(torch.nn.Module):
@@ -155,8 +173,12 @@ with steplens.profile(
         optimizer.step()
         optimizer.zero_grad()
         prof.step()
+with open(f"arrived{dist.get_rank()}.json", "w") as file:
+    json.dump(arrived, file)
 dist.barrier()
 dist.destroy_process_group()
+# torch aborts a process that finalises while a thread of gloo still lets go of its last tensor
+os._exit(0)
 """
 
 
@@ -181,10 +203,19 @@ def test_a_delay_inside_backward_of_a_real_job(tmp_path: Path, ranks: int, slow:
     run = steplens.open(tmp_path / "out")
     steps = run.steps()
     found = slow_rank(arrivals(run.traces), float(steps.filter("complete")["duration_ns"].mean()))
-    if slow < 0:
-        assert found is None
-    else:
-        assert found is not None
-        assert found.rank == slow
-        # the machine may be late as well, and never early
-        assert found.hold_up_ns > 15 * MS
+    # who was last by the ranks' own clocks, and by how much: a busy machine may hold up a rank that does nothing for it
+    own = [json.loads((tmp_path / f"arrived{rank}.json").read_text()) for rank in range(ranks)]
+    last = []
+    for step in sorted(set(steps.filter("complete")["step"])):
+        second, latest = sorted((own[rank][step], rank) for rank in range(ranks))[-2:]
+        last.append((latest[1], latest[0] - second[0]))
+    assert len(last) == 10
+    if slow >= 0 and sum(rank == slow for rank, _ in last) < 9:
+        pytest.skip(f"the machine is too busy: rank {slow} sleeps, and the last ones were {last}")
+    if found is not None:
+        held_up = [late if rank == found.rank else 0 for rank, late in last]
+        assert sum(map(bool, held_up)) >= 7
+        assert found.hold_up_ns == pytest.approx(statistics.median(held_up), rel=0.25, abs=MS)
+    if slow < 0 and found is not None:
+        pytest.skip(f"the machine is too busy: it made one rank of equal ones late, {last}")
+    assert (None if found is None else found.rank) == (slow if slow >= 0 else None)

@@ -90,6 +90,20 @@ def test_communication_overlap_and_kinds(tasks: list[Task]) -> None:
         assert row["overlap_percent"] is None
 
 
+@given(TASKS)
+def test_communication_that_is_no_task_counts_as_well(tasks: list[Task]) -> None:
+    """On a CPU operations are rows of ``communication`` only."""
+    mine = traced(tasks)
+    kernels = mine.required("kernels").collect()
+    operations = kernels.filter(kernels["kind"] == "communication").select("name", "device", "stream", "start_ns", "end_ns")
+    rows = operations.with_columns(kind=pl.lit("collective")).to_dicts()
+    apart = build(kernels=kernels.filter(kernels["kind"] != "communication").to_dicts(), communication=rows)
+    for question in (temporal_breakdown, communication_overlap):
+        for per_device in (True, False):
+            assert question(apart, per_device=per_device).equals(question(mine, per_device=per_device))
+    assert kind_breakdown(apart).sort("kinds").equals(kind_breakdown(mine).sort("kinds"))
+
+
 def launched(start: int, end: int, launch: int | None, **values: Any) -> dict[str, Any]:
     times = {"start_ns": BASE_NS + start, "end_ns": BASE_NS + end, "launch_ns": None if launch is None else BASE_NS + launch}
     return kernel("k", 0, 0, core="CUDA", **{"stream": 7, **times, **values})

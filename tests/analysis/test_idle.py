@@ -6,12 +6,13 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import steplens
 from steplens.analysis import idle
-from steplens.analysis.idle import CAUSES, idle_causes
+from steplens.analysis.idle import CAUSES, idle_after, idle_causes
 from steplens.analysis.steps import step_times
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -146,8 +147,56 @@ def test_the_causes_add_up_to_the_free_time_of_recorded_steps(name: str) -> None
         assert sums.get(step, 0) == free
 
 
-def test_a_cpu_is_never_waited_for() -> None:
-    trace = random_trace(0)
-    kernels = trace.table("kernels").with_columns(pl.lit("CPU").cast(trace.table("kernels")["core"].dtype).alias("core"))
-    assert idle_causes(Trace(Path("x"), {"kernels": kernels, "steps": trace.table("steps")})).is_empty()
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gaps_of_a_cpu(seed: int) -> None:
+    """Nothing launches its tasks, so no gap is for a launch; the causes add up to the free time all the same."""
+    trace = random_trace(seed)
+    kernels = trace.table("kernels").with_columns(
+        pl.lit("CPU").cast(trace.table("kernels")["core"].dtype).alias("core"), pl.lit(None, dtype=pl.Int64).alias("launch_ns")
+    )
+    tables = {name: trace.table(name) for name in ("ops", "api", "gc", "steps")}
+    on_cpu = Trace(Path("x"), {**tables, "kernels": kernels})
+    found = idle_causes(on_cpu)
+    late = kernels.with_columns(pl.col("start_ns").alias("launch_ns"), pl.lit("CUDA").cast(kernels["core"].dtype).alias("core"))
+    expected = by_hand(Trace(Path("x"), {**tables, "kernels": late}))
+    assert {(step, cause): length for step, cause, length in found.iter_rows()} == expected
+    assert not {idle.LAUNCH, idle.DEPENDENCY, idle.UNKNOWN} & set(found["cause"])
+    free = dict(step_times(on_cpu).select("step", "free_ns").iter_rows())
+    assert dict(found.group_by("step").agg(pl.col("idle_ns").sum()).iter_rows()) == free
+
+
+def test_a_trace_without_tasks_has_no_idle_time() -> None:
     assert idle_causes(build()).is_empty()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_gap_after_a_wait(seed: int) -> None:
+    trace = random_trace(seed)
+    tasks = trace.table("kernels").filter(pl.col("kind").cast(pl.String) == "compute").to_dicts()
+    times = sorted(random.Random(seed).randrange(2 * STEP) for _ in range(40))
+    seen: set[int] = set()
+    for time, gap in zip(times, idle_after(trace, np.array(times)).tolist(), strict=True):
+        before = [task for task in tasks if task["start_ns"] <= time]
+        after = [task["start_ns"] for task in tasks if task["start_ns"] > time]
+        expected = 0
+        if before and after and min(after) not in seen:
+            seen.add(min(after))
+            expected = max(min(after) - max(task["end_ns"] for task in before), 0)
+        assert gap == expected
+    assert idle_after(build(), np.array([5, 6])).tolist() == [0, 0]
+    assert idle_after(trace, np.array([], dtype=np.int64)).tolist() == []
+
+
+def test_a_gap_has_the_launch_of_the_task_whatever_starts_with_it() -> None:
+    """A task and an operation that start at once: nobody knows who launched the operation, so the task says."""
+    times = {"start_ns": 900, "end_ns": 1000, "step": 0}
+    compute = {"kind": "compute", "core": "CUDA", "device": 0, "stream": 7, "step": 0}
+    trace = build(
+        steps=[{"id": 0, "start_ns": 0, "end_ns": 2000, "pid": 1, "tid": 1}],
+        kernels=[
+            {"name": "a", "start_ns": 0, "end_ns": 100, "launch_ns": 0, **compute},
+            {"name": "b", **times, "launch_ns": 600, **{key: compute[key] for key in ("kind", "core", "device", "stream")}},
+        ],
+        communication=[{"name": "all_reduce", "kind": "collective", **times}],
+    )
+    assert dict(idle_causes(trace).select("cause", "idle_ns").iter_rows()) == {idle.PYTHON: 500, idle.LAUNCH: 300}

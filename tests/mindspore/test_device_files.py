@@ -43,7 +43,7 @@ def analyse(folder: Path, *arguments: str) -> str:
 
 @pytest.mark.parametrize(("name", "device"), [("JOB1", 0), ("ERROR_JOB", 10)])
 def test_step_trace_equals_the_golden_one(tmp_path: Path, name: str, device: int) -> None:
-    """T3 and T5, cell by cell: also the row of means, which mixes in the zeros of absent collectives."""
+    """(T3, T5) cell by cell: also the row of means, which mixes in the zeros of absent collectives."""
     folder = job(tmp_path, name)
     analyse(folder)
     written = (folder / "profiler" / f"step_trace_raw_{device}_detail_time.csv").read_text().splitlines()
@@ -51,7 +51,7 @@ def test_step_trace_equals_the_golden_one(tmp_path: Path, name: str, device: int
 
 
 def test_ai_cpu_equals_the_golden_one(tmp_path: Path) -> None:
-    """O12, byte by byte."""
+    """(O12) byte by byte"""
     folder = job(tmp_path, "JOB_AICPU")
     analyse(folder)
     written = (folder / "profiler" / "output_data_preprocess_aicpu_0.txt").read_text()
@@ -65,7 +65,7 @@ def test_ai_cpu_equals_the_golden_one(tmp_path: Path) -> None:
 
 
 def test_framework_equals_the_golden_one(tmp_path: Path) -> None:
-    """O13: the four operators of JOB1 with what goes in and comes out."""
+    """(O13) the four operators of JOB1 with what goes in and comes out."""
     folder = job(tmp_path, "JOB1")
     analyse(folder)
 
@@ -78,7 +78,7 @@ def test_framework_equals_the_golden_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["JOB1", "JOB2"])
 def test_pipeline_equals_the_golden_one(tmp_path: Path, name: str) -> None:
-    """M6: an operation without a queue is left out, and its child belongs to its parent."""
+    """(M6) an operation without a queue is left out, and its child belongs to its parent."""
     folder = job(tmp_path, name)
     if name == "JOB1":
         analyse(folder)
@@ -131,7 +131,7 @@ def raw_of_run_2(folder: Path) -> None:
 
 
 def test_compute_times_equal_those_of_mindspore(tmp_path: Path) -> None:
-    """O4: all 105 operators of run_2 from the raw log, and the sums of their 21 types."""
+    """(O4) all 105 operators of run_2 from the raw log, and the sums of their 21 types."""
     folder = tmp_path / "run_2"
     raw_of_run_2(folder)
     analyse(folder)

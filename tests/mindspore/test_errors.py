@@ -94,6 +94,30 @@ print("all raised")
     assert made.stdout.strip().endswith("all raised")
 
 
+def test_results_that_are_asked_for_again_stay(run: Run) -> None:
+    """By default the raw data is gone when the results are there."""
+    made = run(
+        PROBE
+        + """
+from steplens.mindspore import Profiler
+profiler = Profiler(output_path="simple", start_profile=False)
+profiler.start()
+model().train(1, pipeline(2), dataset_sink_mode=False)
+profiler.analyse(mode="async")
+profiler.analyse()
+written = os.stat("simple/profiler/profiler_info_0.json").st_mtime_ns
+profiler.analyse()
+assert os.stat("simple/profiler/profiler_info_0.json").st_mtime_ns == written
+fails(RuntimeError, "holds no raw data any more", profiler.analyse, step_list=[1])
+fails(RuntimeError, "holds no raw data any more", profiler.analyse, pretty=True)
+profiler.analyse()
+assert os.stat("simple/profiler/profiler_info_0.json").st_mtime_ns == written
+print("all raised")
+"""
+    )
+    assert made.stdout.strip().endswith("all raised")
+
+
 def test_states_of_the_newer_interface(run: Run) -> None:
     made = run(
         PROBE
@@ -114,6 +138,82 @@ print("all raised")
 """
     )
     assert made.stdout.strip().endswith("all raised")
+
+
+@pytest.mark.parametrize("where", ["begin", "end"])
+def test_a_loop_behind_a_training_that_failed_has_its_steps(run: Run, tmp_path: Path, where: str) -> None:
+    """Nothing says ``on_train_end`` of a training that an exception ended."""
+    run(
+        """
+from steplens.mindspore import Profiler
+mode("graph")
+class Fails(ms.Callback):
+    def fail(self, run_context):
+        if run_context.original_args().cur_step_num == 3:
+            raise ValueError("on purpose")
+    on_train_step_begin = fail if sys.argv[1] == "begin" else lambda self, run_context: None
+    on_train_step_end = fail if sys.argv[1] == "end" else lambda self, run_context: None
+profiler = Profiler(output_path="result", data_simplification=False)
+try:
+    model().train(1, pipeline(5), callbacks=[Fails()], dataset_sink_mode=False)
+except ValueError:
+    time.sleep(0.5)
+step = stepper()
+for batch in pipeline(4).create_dict_iterator(num_epochs=1):
+    step(batch["data"], batch["label"])
+profiler.analyse()
+""",
+        where,
+    )
+    analysed = steplens.open(tmp_path / "result")
+    (trace,) = analysed.traces
+    kernels = trace.required("kernels").collect()
+    launched = dict(kernels.group_by("step").len().sort("step").iter_rows())
+    begun = 3 if where == "end" else 2
+    assert len(launched) == begun + 4 and len(set(launched.values())) == 1
+    # nobody's step holds the pause between the two
+    assert max(analysed.steps()["duration_ns"][1:begun]) < 400_000_000
+
+
+def test_an_operator_that_failed_on_its_way_does_not_cost_the_window(run: Run, tmp_path: Path) -> None:
+    """Eager work fails when it is waited for, which may be at the end of the window."""
+    run(
+        PROBE
+        + """
+from steplens.mindspore import Profiler
+mode("pynative")
+profiler = Profiler(output_path="result")
+step = stepper()
+for batch in pipeline(3).create_dict_iterator(num_epochs=1):
+    step(batch["data"], batch["label"])
+ms.ops.matmul(ms.Tensor(np.ones([2, 8], np.float32)), ms.Tensor(np.ones([3, 3], np.float32)))
+fails(RuntimeError, "MatMul", profiler.stop)
+profiler.analyse()
+other = Profiler(output_path="other")
+other.stop()
+"""
+    )
+    (trace,) = steplens.open(tmp_path / "result").traces
+    assert trace.required("steps").collect()["id"].to_list() == [1, 2, 3]
+
+
+def test_wrong_values_of_the_newer_interface_do_not_cost_the_recording(run: Run, tmp_path: Path) -> None:
+    made = run(
+        """
+from steplens.mindspore import profile, tensorboard_trace_handler
+for number, wrong in enumerate((dict(activities=["CPU"]), dict(activities=5), dict(schedule=3))):
+    with profile(on_trace_ready=tensorboard_trace_handler(f"result/{number}"), **wrong) as prof:
+        model().train(1, pipeline(2), dataset_sink_mode=False)
+with profile(on_trace_ready="result") as prof:
+    model().train(1, pipeline(2), dataset_sink_mode=False)
+"""
+    )
+    for told in ("activities should be of ProfilerActivity, not ['CPU']", "not 5; everything is recorded",
+                 "schedule should be a function, not 3; every step is recorded", "no results are written"):  # fmt: skip
+        assert told in made.stderr
+    for folder in sorted((tmp_path / "result").iterdir()):
+        (trace,) = steplens.open(folder).traces
+        assert trace.required("kernels").collect()["step"].unique().sort().to_list() == [1, 2]
 
 
 def test_a_failed_file_is_named(run: Run, tmp_path: Path) -> None:

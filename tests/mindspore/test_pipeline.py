@@ -11,6 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import steplens
+from steplens import mindspore_results
 from steplens.readers.mindspore_find import find
 from steplens.trace.trace import Trace
 
@@ -212,6 +214,12 @@ def test_what_is_not_recorded_is_said(run: Run, tmp_path: Path) -> None:
     assert "made before the profiler" in problems(tmp_path)
     health = trace_of(tmp_path).health
     assert health is not None and "missing_data_pipeline" in health["check"].to_list()
+    # nor is it forgotten with the raw data
+    mindspore_results.analyse(tmp_path / "result", mindspore_results.Options(data_simplification=True))
+    assert not (tmp_path / "result" / "profiler" / "FRAMEWORK").exists()
+    for folder in (tmp_path / "result", *(tmp_path / "result" / "profiler").glob("rank-*")):
+        (trace,) = steplens.open(folder).traces
+        assert trace.health is not None and trace.health["check"].to_list().count("missing_data_pipeline") == 1
 
 
 def test_pipelines_in_turn_are_recorded(run: Run, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
+from steplens import mindspore_results
 from steplens.cli.main import app
-from steplens.readers import mindspore_windows
+from steplens.readers import ascend_text, mindspore_windows
 from steplens.readers.mindspore_find import WINDOWS, find
 from steplens.trace.trace import Trace
 
@@ -104,7 +106,7 @@ def test_step_trace_of_a_graph(recorded: Path) -> None:
     path = recorded / "result" / "profiler" / "step_trace_raw_0_detail_time.csv"
     steps = [row for window in windows(recorded) for row in json.loads((window / "window.json").read_text())["steps"]]
     if "graph" not in (windows(recorded)[0] / "window.json").read_text().split('"context_mode"')[1][:12]:
-        assert not path.exists()
+        assert not path.exists() and not path.with_name("step_trace_point_info_0.json").exists()
         return
     with path.open() as handle:
         rows = list(csv.DictReader(handle))
@@ -117,9 +119,39 @@ def test_step_trace_of_a_graph(recorded: Path) -> None:
         expected = [time // 10 for time in (start, end, forward, backward)]
         assert [int(row[name]) for name in ("start_point", "end_point", "fp_point", "bp_point")] == expected
         parts = sum(int(row[name]) for name in ("iteration_interval", "fp_and_bp", "tail"))
-        assert abs(parts - int(row["total"])) <= 3
+        assert parts == int(row["total"]) == int(row["end_point"]) - int(row["start_point"])
+    _, start, end = steps[0]
+    inside = sorted((begin, begin + length, name) for name, begin, length in launches if start <= begin < end)
+    last = max(stop for _, stop, name in inside if name.startswith("Gradients/"))
+    points = json.loads(path.with_name("step_trace_point_info_0.json").read_text())
+    assert points == {"fp_start": inside[0][2], "bp_end": next(name for _, stop, name in inside if stop == last)}
     totals = [int(row["total"]) for row in rows[:-1]]
     assert abs(int(rows[-1]["total"]) - sum(totals) / len(totals)) <= 1
+
+
+def test_phases_of_a_graph(recorded: Path, tmp_path: Path) -> None:
+    """They are those of MindSpore's own list of launches, also when only the results are left."""
+    shutil.copytree(recorded / "result", tmp_path / "result")
+    mindspore_results.analyse(tmp_path / "result", mindspore_results.Options())
+    (output,) = (tmp_path / "result" / "profiler").glob("rank-0_*")
+    names = ["step", "data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns"]
+    rows = steplens.open(recorded).steps().select(names)
+    for left in (tmp_path / "result", output):
+        assert steplens.open(left).steps().select(names).rows() == rows.rows()
+    steps = [row for window in windows(recorded) for row in json.loads((window / "window.json").read_text())["steps"]]
+    launches = list(own_launches(recorded).elements())
+    if not any(name.startswith("Gradients/") for name, _, _ in launches):
+        assert rows["forward_ns"].sum() == rows["optimizer_ns"].sum() == 0
+        return
+    for row, (_, start, end) in zip(rows.iter_rows(named=True), steps, strict=True):
+        inside = [(name, begin, begin + length) for name, begin, length in launches if start <= begin < end]
+        optimizer = {time for name, *span in inside if "/optimizer-" in name for time in range(*span)}
+        gradients = {time for name, *span in inside if name.startswith("Gradients/") for time in range(*span)} - optimizer
+        others = {time for name, *span in inside if name.startswith("Default/") for time in range(*span)} - optimizer - gradients
+        assert row["optimizer_ns"] == len(optimizer) > 0
+        # the gaps between two launches of one phase are part of it
+        assert len(gradients) <= row["backward_ns"] <= max(gradients) - min(gradients) + 1
+        assert 0 < len(others) <= row["forward_ns"] <= max(others) - min(others) + 1
 
 
 def test_memory_is_that_of_the_windows(recorded: Path) -> None:
@@ -214,5 +246,21 @@ def test_opens_and_sums_up(recorded: Path) -> None:
     assert [source.format for source in run.sources] == ["MindSpore run"]
     assert run.steps()["step"].to_list() == [3, 4, 5, 6, 7, 10, 11]
     operators = run.operators()
-    calls = {row["name"]: row["calls"] for row in operators.iter_rows(named=True) if not row["name"].startswith("enumerate")}
+    every = {row["name"]: row["calls"] for row in operators.iter_rows(named=True)}
+    assert every.pop("ProfilerStep*") == run.steps().height
+    calls = {name: count for name, count in every.items() if not name.startswith("enumerate")}
     assert calls == Counter(name for name, _, _ in own_launches(recorded).elements())
+
+
+def test_the_written_timeline_opens_with_every_launch_tied_to_its_call(recorded: Path) -> None:
+    """It has no arrow from a launch to itself; whoever reads it finds the call by the time."""
+    (output,) = (recorded / "result" / "profiler").glob("rank-0_*_ascend_ms/ASCEND_PROFILER_OUTPUT")
+    assert "async_npu" not in {event.get("cat") for event in json.loads((output / "trace_view.json").read_bytes())}
+    trace = ascend_text.read_trace(output, output.parent)
+    columns = ("name", "start_ns", "end_ns")
+    tied = trace.required("kernels").join(
+        trace.required("ops").select("id", *columns), left_on="op", right_on="id", suffix="_of_call"
+    )
+    rows = tied.collect()
+    assert rows.height == sum(own_launches(recorded).values())
+    assert all(rows[column].to_list() == rows[f"{column}_of_call"].to_list() for column in columns)

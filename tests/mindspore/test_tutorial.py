@@ -10,8 +10,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import steplens
+from steplens.cli.main import app
 
 from .conftest import Run, run_program
 
@@ -22,7 +24,7 @@ FLAT = {
     "cpu_timeline_display_0.json", "cpu_timeline_summary_0.json", "profiler_info_0.json",
 }  # fmt: skip
 #: a graph tells where its backward pass ends
-GRAPH = FLAT | {"step_trace_raw_0_detail_time.csv"}
+GRAPH = FLAT | {"step_trace_raw_0_detail_time.csv", "step_trace_point_info_0.json"}
 
 
 def steps_of(folder: Path) -> list[int]:
@@ -261,6 +263,83 @@ for number, batch in enumerate(pipeline(2000).create_dict_iterator(num_epochs=1)
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize(("start", "stop"), [(1, 1), (1, 3), (2, 3)])
+def test_dynamic_monitor_in_a_loop_captures_the_first_step(run: Run, tmp_path: Path, mode: str, start: int, stop: int) -> None:
+    """The first step begins when the loop asks for its first batch, and ends where it calls step()."""
+    program = """
+from steplens.mindspore import DynamicProfilerMonitor
+mode(sys.argv[1])
+step = stepper()
+step(ms.Tensor(np.zeros([2, 8], np.float32)), ms.Tensor(np.zeros([2], np.int32))).asnumpy()
+monitor = DynamicProfilerMonitor("dyn_cfg", "dynprof_data")
+asked = []
+batches = pipeline(6).create_dict_iterator(num_epochs=1)
+while True:
+    asked.append(time.time_ns())
+    batch = next(batches, None)
+    if batch is None:
+        break
+    step(batch["data"], batch["label"]).asnumpy()
+    monitor.step()
+print(json.dumps(asked))
+"""
+    configure(tmp_path, start_step=start, stop_step=stop)
+    made = run(program, mode)
+    asked = json.loads(made.stdout.strip().splitlines()[-1])
+    assert len(asked) == 7
+    there = tmp_path / "dynprof_data" / f"rank0_start{start}_stop{stop}"
+    assert steps_of(there) == list(range(start, stop + 1))
+    (trace,) = steplens.open(there).traces
+    launches = trace.required("kernels").collect().group_by("step").agg("name").sort("step")
+    assert len({tuple(sorted(names)) for names in launches["name"].cast(pl.List(pl.String))}) == 1
+    # each ends behind the asking for its own batch and before that for the next, where step() is called
+    for number, begin_ns, end_ns in trace.required("steps").select("id", "start_ns", "end_ns").collect().iter_rows():
+        assert asked[max(number - 2, 0)] < begin_ns < end_ns
+        assert asked[number - 1] < end_ns < asked[number]
+
+
+def test_an_evaluation_before_the_training_is_not_its_first_step(run: Run, tmp_path: Path) -> None:
+    program = """
+from steplens.mindspore import DynamicProfilerMonitor
+mode("graph")
+monitor = DynamicProfilerMonitor("dyn_cfg", "dynprof_data")
+net, loss, optimizer = training()
+trained = Model(net, loss, optimizer, metrics={"accuracy"})
+trained.eval(pipeline(3), dataset_sink_mode=False)
+trained.train(1, pipeline(4), callbacks=[monitor], dataset_sink_mode=False)
+"""
+    configure(tmp_path, start_step=1, stop_step=2)
+    run(program)
+    there = tmp_path / "dynprof_data" / "rank0_start1_stop2"
+    assert steps_of(there) == [1, 2]
+    (trace,) = steplens.open(there).traces
+    launches = trace.required("kernels").collect()
+    assert launches.group_by("step").len()["len"].n_unique() == 1
+    assert any("Gradients" in name for name in launches["name"].cast(pl.String))
+
+
+def test_a_loop_without_an_iterator_has_no_first_step_to_capture(run: Run, tmp_path: Path) -> None:
+    """Nothing tells that it begins: the request is refused, which the status says, and the second step can be had."""
+    program = """
+from steplens.mindspore import DynamicProfilerMonitor
+mode("graph")
+step = stepper()
+monitor = DynamicProfilerMonitor("dyn_cfg", "dynprof_data")
+for number in range(4):
+    step(ms.Tensor(np.zeros([2, 8], np.float32)), ms.Tensor(np.zeros([2], np.int32))).asnumpy()
+    monitor.step()
+"""
+    configure(tmp_path, start_step=1, stop_step=1)
+    run(program)
+    assert not list((tmp_path / "dynprof_data").glob("rank*"))
+    shown = CliRunner().invoke(app, ["status", str(tmp_path / "dyn_cfg")])
+    assert "refused: start_step 1 is not after the step that runs" in " ".join(shown.output.split())
+    configure(tmp_path, start_step=2, stop_step=2)
+    run(program)
+    assert steps_of(tmp_path / "dynprof_data" / "rank0_start2_stop2") == [2]
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
 def test_environment_variable(tmp_path: Path, mode: str) -> None:
     options = {
         "start": True, "output_path": str(tmp_path / "result"), "profile_memory": True, "profile_communication": False,
@@ -327,6 +406,22 @@ def test_newer_interface_with_a_schedule(run: Run, tmp_path: Path, mode: str) ->
         assert isinstance(json.loads((output / "trace_view.json").read_bytes()), list)
 
 
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_newer_interface_keeps_its_steps_when_the_raw_data_is_removed(run: Run, tmp_path: Path, mode: str) -> None:
+    """Simplification is the default: the timeline itself has to tell the steps, also to other tools."""
+    run(NEWER.replace("data_simplification=False", "data_simplification=True"), mode)
+    found = sorted((tmp_path / "result").iterdir())
+    assert not any((path / "FRAMEWORK").exists() for path in found)
+    assert [steps_of(path) for path in found] == [[3, 4], [7, 8]]
+    for path in found:
+        events = json.loads((path / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes())
+        told = {event["name"]: event["dur"] for event in events if event["name"].startswith("ProfilerStep#")}
+        run_of = steplens.open(path)
+        rows = run_of.steps()
+        assert {f"ProfilerStep#{row['step']}": row["duration_ns"] / 1000 for row in rows.iter_rows(named=True)} == told
+        assert (rows["backward_ns"] > 0).all() if mode == "graph" else True
+
+
 def test_newer_interface_without_a_schedule(run: Run, tmp_path: Path) -> None:
     run(
         """
@@ -358,6 +453,49 @@ profiler.analyse(mode="async")
     )
     info = tmp_path / "result" / "profiler" / "profiler_info_0.json"
     assert info.stat().st_mtime >= begin
+    assert files(tmp_path / "result" / "profiler") == GRAPH
+
+
+def test_a_window_behind_an_asynchronous_analysis_is_kept(run: Run, tmp_path: Path) -> None:
+    """The analysis that runs removes raw data at its end: not that of the window that is recorded meanwhile."""
+    made = run(
+        """
+from steplens.mindspore import Profiler
+mode("graph")
+profiler = Profiler(output_path="result", start_profile=False)
+step = stepper()
+for number, batch in enumerate(pipeline(12).create_dict_iterator(num_epochs=1), 1):
+    if number in (3, 6):
+        profiler.start()
+    step(batch["data"], batch["label"])
+    if number == 5:
+        profiler.stop()
+        profiler.analyse(mode="async")
+    if number == 8:
+        time.sleep(3)
+profiler.stop()
+profiler.analyse()
+"""
+    )
+    assert steps_of(tmp_path / "result") == [6, 7, 8, 9, 10, 11, 12]
+    assert made.stderr.count("the next analysis overwrites them") == 1
+
+
+def test_a_result_has_no_file_of_an_older_one(run: Run, tmp_path: Path) -> None:
+    made = run(
+        """
+from steplens.mindspore import Profiler
+mode("graph")
+for data_process in (True, False):
+    profiler = Profiler(output_path="result", data_process=data_process)
+    model().train(1, pipeline(3), dataset_sink_mode=False)
+    profiler.analyse()
+    print(sorted(name for name in os.listdir("result/profiler") if name.startswith(("pipeline_", "dataset_"))))
+"""
+    )
+    first, second = map(str.strip, made.stdout.strip().splitlines()[-2:])
+    assert "pipeline_profiling_0.json" in first and second == "[]"
+    assert "holds results already; they are overwritten" in made.stderr
     assert files(tmp_path / "result" / "profiler") == GRAPH
 
 

@@ -1,0 +1,252 @@
+"""The rules about data loaders: on hand-built batches, and on real ones where the cure shows what the finding was worth."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.advice import Finding, advise
+from steplens.advice.facts import Facts
+from steplens.advice.rules.pipeline import (
+    loader_slow_collate,
+    loader_slow_pin,
+    loader_slow_start,
+    loader_too_many_workers,
+    loader_too_slow,
+    loader_without_pinning,
+    loader_without_workers,
+)
+from steplens.readers import loaders as reader
+from steplens.readers import run_directory
+from steplens.trace.build import conform
+from steplens.trace.health import HealthLog
+from steplens.trace.schema import SCOPE_USER
+from steplens.trace.trace import Trace
+
+from ..readers.loader_files import MS, START, Row, write
+from ..writers.builder import MAIN, PID, table
+
+JOB = Path(__file__).resolve().parents[1] / "collect" / "loader_job.py"
+SOURCE = Path(steplens.__file__).resolve().parents[1]
+STEPS = range(1, 12)
+
+
+def trace_of(folder: Path, got: Any = None, *, processors: int = 8, workers: int = 2, kernels: Any = (), **options: Any) -> Trace:
+    """Steps of 10 ms, each of which begins with taking a batch of the hand-built loader."""
+    write(folder, workers=workers, batches=12, **options)
+    tables = reader.tables(folder, run_directory.read_json, HealthLog())
+    if got is not None:
+        tasks = tables["pipeline_tasks"]
+        tables["pipeline_tasks"] = pl.DataFrame([got(row) for row in tasks.iter_rows(named=True)], schema=tasks.schema)
+    tables = {name: conform(name, frame) for name, frame in tables.items()}
+    used = pl.col("batch").cast(pl.Int64)
+    tables["pipeline_tasks"] = tables["pipeline_tasks"].with_columns(step=pl.when(used.is_in(list(STEPS))).then(used))
+    begins = [START + 11 * MS + step * 10 * MS for step in STEPS]
+    own = {"pid": PID, "tid": MAIN}
+    steps = [{"id": step, "start_ns": at, "end_ns": at + 10 * MS, **own} for step, at in zip(STEPS, begins, strict=True)]
+    tables["steps"] = table("steps", steps)
+    kind = loader_too_slow.FETCH if workers else loader_without_workers.FETCH
+    asked = {row["batch"]: row for row in tables["pipeline_tasks"].iter_rows(named=True)}
+    ops = []
+    for step, at in zip(STEPS, begins, strict=True):
+        call = {**own, "step": step, "scope": SCOPE_USER, "parent": None, "depth": 0, "self_ns": 0}
+        ops.append({**call, "id": len(ops), "name": f"ProfilerStep#{step}", "start_ns": at, "end_ns": at + 10 * MS})
+        row = asked[step]
+        times = {"start_ns": row["next_start_ns"], "end_ns": row["next_end_ns"]}
+        ops.append({**call, "id": len(ops), "name": f"{kind}.__next__", **times, "parent": len(ops) - 1, "depth": 1})
+    tables["ops"] = table("ops", ops)
+    if kernels:
+        tables["kernels"] = table("kernels", [{"id": number, **kernel} for number, kernel in enumerate(kernels)])
+    tables["meta"] = table("meta", [{"key": "processor", "value": json.dumps({"count": processors})}])
+    return Trace(folder, tables)
+
+
+def only(found: Any) -> Finding:
+    (finding,) = found
+    assert isinstance(finding, Finding)
+    return finding
+
+
+def evidence(finding: Finding) -> dict[str, float]:
+    return {one.what: one.value for one in finding.evidence}
+
+
+def waits(milliseconds: int) -> Any:
+    """What a loop sees that waits so long for each batch; now and then a batch is there, as in any real run."""
+
+    def got(row: dict[str, Any]) -> dict[str, Any]:
+        waited = 0 if row["batch"] % 8 == 7 else milliseconds * MS
+        begin, received = row["next_start_ns"], waited + MS // 4
+        receive = {"receive_start_ns": begin + waited, "receive_end_ns": begin + received}
+        return {**row, **receive, "next_end_ns": begin + received, "wait_ns": waited, "ready": 0 if waited else 1}
+
+    return got
+
+
+def test_workers_that_are_too_slow_are_named_with_their_slowest_stage(tmp_path: Path) -> None:
+    facts = Facts(trace_of(tmp_path, waits(4)))
+    finding = only(loader_too_slow.judge(facts))
+    said = evidence(finding)
+    assert said["loader_fetch"] == 4 * MS
+    # six batches of 9 ms each, and the five pauses of 11 ms between them
+    assert said["loader_busy"] == pytest.approx(100 * 54 / (54 + 55))
+    # 9 ms to make a batch, 6 ms of each step without waiting: two workers are enough, so nothing is said of more
+    assert "loader_enough_workers" not in said
+    slower = Facts(trace_of(tmp_path, waits(8)))
+    said = evidence(only(loader_too_slow.judge(slower)))
+    assert said["loader_enough_workers"] >= 3
+    assert said["loader_processors"] == 8
+    assert "loader_lacks_processors" not in said
+
+
+def test_workers_without_processors_for_more_of_them(tmp_path: Path) -> None:
+    busy = {"change": lambda row: {**row, "cpu_ns": (row["batch"] // 2 + 1) * 19 * MS}}
+    said = evidence(only(loader_too_slow.judge(Facts(trace_of(tmp_path, waits(8), processors=2, **busy)))))
+    assert said["loader_cpu"] == pytest.approx(95)
+    assert said["loader_lacks_processors"] > 2
+
+
+def test_batches_that_are_ready_are_no_fault_of_the_workers(tmp_path: Path) -> None:
+    def receives(row: dict[str, Any]) -> dict[str, Any]:
+        length = MS // 4 if row["batch"] % 8 == 7 else 3 * MS
+        return {**row, "wait_ns": 0, "ready": 4, "next_end_ns": row["next_start_ns"] + length}
+
+    assert list(loader_too_slow.judge(Facts(trace_of(tmp_path, receives)))) == []
+
+
+def test_collating_that_the_loop_waits_for(tmp_path: Path) -> None:
+    def collates(row: Row) -> Row:
+        return {
+            **row,
+            "collate_ns": row["start_ns"] + 2 * MS,
+            "transform_ns": 0,
+            "transforms": 0,
+            "end_ns": row["end_ns"] + 9 * MS,
+        }
+
+    facts = Facts(trace_of(tmp_path, waits(5), change=collates))
+    finding = only(loader_slow_collate.judge(facts))
+    assert evidence(finding)["loader_collate"] == 16 * MS
+    assert finding.saving is not None
+    # without collating 2 ms per batch and 2 workers: nothing is left to wait for
+    assert finding.saving.likely_ns == pytest.approx(loader_too_slow.waiting_ns(facts))
+    assert list(loader_slow_collate.judge(Facts(trace_of(tmp_path, waits(5))))) == []
+
+
+def test_no_more_of_the_waits_is_promised_than_collating_takes(tmp_path: Path) -> None:
+    """8 ms of waiting a step, of which 4 ms of collating in two workers are the cause of 2."""
+
+    def collates(row: Row) -> Row:
+        times = {"collate_ns": row["start_ns"] + MS, "end_ns": row["start_ns"] + 5 * MS}
+        return {**row, **times, "transform_ns": 0, "transforms": 0}
+
+    facts = Facts(trace_of(tmp_path, waits(8), change=collates))
+    finding = only(loader_slow_collate.judge(facts))
+    assert finding.saving is not None
+    assert finding.saving.likely_ns == pytest.approx(2 * MS)
+    assert loader_too_slow.waiting_ns(facts) > 6 * MS
+
+
+def test_too_many_workers(tmp_path: Path) -> None:
+    def rests(row: Row) -> Row:
+        return {**row, "collate_ns": row["start_ns"] + MS, "end_ns": row["start_ns"] + 2 * MS, "transform_ns": 0, "transforms": 0}
+
+    finding = only(loader_too_many_workers.judge(Facts(trace_of(tmp_path, waits(0), change=rests))))
+    assert finding.values["workers"] == 1
+    assert evidence(finding)["loader_busy"] == pytest.approx(100 * 12 / (12 + 90))
+    assert list(loader_too_many_workers.judge(Facts(trace_of(tmp_path, waits(0))))) == []
+
+    def works(row: Row) -> Row:
+        return {**row, "end_ns": row["start_ns"] + 19 * MS, "cpu_ns": (row["batch"] // 2 + 1) * 19 * MS}
+
+    crowded = Facts(trace_of(tmp_path, waits(4), processors=2, change=works))
+    finding = only(loader_too_many_workers.judge(crowded))
+    assert (finding.values["workers"], finding.level) == (1, "medium")
+    assert list(loader_too_many_workers.judge(Facts(trace_of(tmp_path, waits(4), processors=8, change=works)))) == []
+
+
+def test_a_thread_that_pins_too_slowly(tmp_path: Path) -> None:
+    def pins(row: dict[str, Any]) -> dict[str, Any]:
+        changed = waits(5)(row)
+        return {**changed, "pin_end_ns": changed["receive_end_ns"] + 9 * MS}
+
+    finding = only(loader_slow_pin.judge(Facts(trace_of(tmp_path, pins))))
+    assert evidence(finding)["loader_pin"] == 9 * MS
+    assert list(loader_slow_pin.judge(Facts(trace_of(tmp_path, waits(5))))) == []
+
+
+def test_epochs_that_start_workers_again(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path)
+    rows = [(0, 0, START, START + 5 * MS, START + 12 * MS), (0, 1, START + 40 * MS, START + 60 * MS, START + 80 * MS)]
+    tables = {name: trace.table(name) for name in trace}
+    epochs = pl.DataFrame(rows, schema=trace.required("pipeline_epochs").collect_schema(), orient="row")
+    again = Trace(tmp_path, {**{name: frame for name, frame in tables.items() if frame is not None}, "pipeline_epochs": epochs})
+    finding = only(loader_slow_start.judge(Facts(again)))
+    assert finding.saving is not None
+    # of 40 ms to the first batch, 9.75 ms remain to make and transfer it
+    assert finding.saving.likely_ns == pytest.approx((40 - 9.75) * MS / len(STEPS))
+    assert list(loader_slow_start.judge(Facts(trace))) == []
+
+
+def test_copies_from_memory_that_is_not_pinned(tmp_path: Path) -> None:
+    def copy(step: int, name: str) -> dict[str, Any]:
+        at = START + 11 * MS + step * 10 * MS + 4 * MS
+        return {"name": name, "kind": "copy", "core": "CUDA", "device": 0, "stream": 7, "start_ns": at, "end_ns": at + MS,
+                "bytes": 1 << 20, "step": step}  # fmt: skip
+
+    pageable = [copy(step, "Memcpy HtoD (Pageable -> Device)") for step in STEPS]
+    finding = only(loader_without_pinning.judge(Facts(trace_of(tmp_path, kernels=pageable))))
+    assert finding.saving is not None
+    assert finding.saving.likely_ns == MS / 2
+    assert evidence(finding)["pageable_bytes"] == 1 << 20
+    pinned = [copy(step, "Memcpy HtoD (Pinned -> Device)") for step in STEPS]
+    assert list(loader_without_pinning.judge(Facts(trace_of(tmp_path, kernels=pinned)))) == []
+
+
+# --- real ones
+
+
+def run(folder: Path, **job: Any) -> tuple[float, list[Finding]]:
+    """Mean length of a step, ns, from the second on, and what is found."""
+    job = {"out": str(folder), "steps": True, **job}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, str(JOB), json.dumps(job)], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    asked = [begin for begin, _ in json.loads(done.stdout.splitlines()[-1])["waits"]]
+    return (asked[-1] - asked[1]) / (len(asked) - 2), list(advise(steplens.open(folder)).findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rule", "faulty", "cure"),
+    [
+        ("loader_slow_collate", {"workers": 1, "collate": 0.03, "fetch": 0.001, "step": 0.01, "batches": 30}, {"collate": 0}),
+        ("loader_slow_start", {"workers": 2, "epochs": 5, "step": 0.005, "batches": 8}, {"persistent": True}),
+        ("loader_too_slow", {"workers": 1, "fetch": 0.01, "step": 0.01, "batches": 30}, {"fetch": 0}),
+    ],
+)
+def test_a_finding_is_worth_what_the_cure_gives(tmp_path: Path, rule: str, faulty: dict[str, Any], cure: dict[str, Any]) -> None:
+    pytest.importorskip("torch")
+    saved = []
+    for attempt in range(3):
+        slow, findings = run(tmp_path / f"slow{attempt}", **faulty)
+        fast, healthy = run(tmp_path / f"fast{attempt}", **{**faulty, **cure})
+        found = [finding for finding in findings if finding.rule == rule]
+        priced = [finding.saving.likely_ns for finding in found if finding.saving is not None]
+        saved.append(slow - fast)
+        right = len(priced) == 1 and priced[0] == pytest.approx(slow - fast, rel=0.3)
+        if right and not any(finding.rule == rule and finding.level != "low" for finding in healthy):
+            return
+    if max(saved) - min(saved) > 0.3 * statistics.median(saved):
+        pytest.skip(f"the machine is too busy: the same cure saved {saved} ns")
+    pytest.fail(f"{rule}: {priced} against {slow} - {fast}; {[finding.id for finding in findings]}")

@@ -1,0 +1,208 @@
+"""Waiting, transfer, bandwidth and overlap of every operation: by hand, and in real gloo jobs with an injected delay."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.analysis.communication_operations import ARRIVAL, LIBRARY, communication, communication_operations
+from steplens.analysis.communication_pairs import pairs, waits
+from steplens.analysis.ranks import PARTS, ranks
+from steplens.trace.trace import Trace
+
+from ..writers.builder import BASE_NS, MAIN, PID, build, kernel
+
+MS = 1_000_000
+
+
+def collective(start_us: float, end_us: float, **values: Any) -> dict[str, Any]:
+    times = {"start_ns": BASE_NS + round(start_us * 1000), "end_ns": BASE_NS + round(end_us * 1000)}
+    return {"name": "nccl:all_reduce", "kind": "collective", "operation": "allreduce", "group": "0", "bytes": 4000, "step": 1,
+            **times, **values}  # fmt: skip
+
+
+def pair() -> list[Trace]:
+    """Rank 1 comes 30 us late to the first collective and rank 0 10 us late to the second; rank 0 computes beside the first."""
+    first = [collective(0, 50), collective(100, 120), collective(200, 210, step=None)]
+    second = [collective(30, 50), collective(90, 120, bytes=4000)]
+    return [
+        build(
+            meta={"rank": 0}, communication=first, kernels=[kernel("mm", 10, 35, core="CUDA"), kernel("mm", 30, 40, core="CUDA")]
+        ),
+        build(meta={"rank": 1}, communication=second),
+    ]
+
+
+def test_by_hand() -> None:
+    found = communication_operations(pair())
+    columns = ["rank", "number", "duration_ns", "wait_ns", "transfer_ns", "last_rank", "overlapped_ns", "exposed_ns"]
+    assert found.select(columns).rows() == [
+        (0, 0, 50_000, 30_000, 20_000, 1, 30_000, 20_000),
+        (0, 1, 20_000, 0, 20_000, 0, 0, 20_000),
+        (0, None, 10_000, None, None, None, 0, 10_000),
+        (1, 0, 20_000, 0, 20_000, 1, 0, 20_000),
+        (1, 1, 30_000, 10_000, 20_000, 0, 0, 30_000),
+    ]
+    assert found["bytes_per_second"].to_list() == [2e8, 2e8, None, 2e8, 2e8]
+    assert found["measured_by"].to_list() == [ARRIVAL, ARRIVAL, None, ARRIVAL, ARRIVAL]
+    row = communication(pair()).row(0, named=True)
+    assert (row["operation"], row["operations"], row["bytes"], row["duration_ns"]) == ("allreduce", 5, 20_000, 130_000)
+    assert (row["wait_ns"], row["transfer_ns"], row["wait_percent"]) == (40_000, 80_000, pytest.approx(4000 / 120))
+    assert (row["overlapped_ns"], row["exposed_ns"], row["exposed_percent"]) == (30_000, 100_000, pytest.approx(10_000 / 130))
+    assert row["bytes_per_second"] == 2e8
+    assert communication(pair(), "rank").select("rank", "operations", "wait_ns").rows() == [(0, 3, 30_000), (1, 2, 10_000)]
+    assert communication(pair(), "size").select("operation", "bytes_each", "operations").rows() == [("allreduce", 4000, 5)]
+    assert communication(pair(), "step")["step"].to_list() == [None, 1]
+    assert communication(pair(), "group")["group"].to_list() == ["0"]
+    assert waits(pair()).rows() == [(0, 1, 1, 30_000, 100.0), (1, 0, 1, 10_000, 100.0)]
+
+
+def test_one_rank_alone_knows_no_wait() -> None:
+    found = communication_operations(pair()[:1])
+    assert found["wait_ns"].null_count() == found["transfer_ns"].null_count() == found["bytes_per_second"].null_count() == 3
+    row = communication(pair()[:1]).row(0, named=True)
+    assert (row["wait_ns"], row["transfer_ns"], row["wait_percent"], row["bytes_per_second"]) == (None, None, None, None)
+    assert (row["duration_ns"], row["exposed_ns"]) == (80_000, 50_000)
+    assert waits(pair()[:1]).is_empty()
+
+
+def test_what_the_library_measured_stands_in_for_arrivals() -> None:
+    times = {"name": "hcom_allReduce__1_0_1", "group": "1", "kind": "collective", "step": 1, "elapse_ms": 0.05, "wait_ms": 0.04}
+    row = collective(0, 50, name="hcom_allReduce__1_0_1")
+    found = communication_operations([build(meta={"rank": 0}, communication=[row], communication_times=[times])])
+    columns = ["wait_ns", "transfer_ns", "measured_by", "last_rank", "bytes_per_second"]
+    assert found.select(columns).row(0) == (40_000, 10_000, LIBRARY, None, 4e8)
+
+
+def test_point_to_point_by_pairs_of_ranks() -> None:
+    def end(kind: str, peer: int | None, start: float, stop: float) -> dict[str, Any]:
+        return collective(start, stop, kind=kind, operation=kind, peer=peer)
+
+    traces = [
+        build(meta={"rank": 0}, communication=[end("send", 1, 0, 10), end("send", 1, 20, 30), end("send", None, 40, 50)]),
+        build(meta={"rank": 1}, communication=[end("receive", 0, 0, 12), end("receive", 0, 15, 31), end("receive", 2, 50, 60)]),
+    ]
+    assert pairs(traces).rows() == [
+        (0, 1, 2, 2, 8000, 20_000, 28_000, 4e8),
+        (2, 1, None, 1, 4000, None, 10_000, 4e8),
+    ]  # fmt: skip
+
+
+def test_ranks_beside_each_other() -> None:
+    def of(rank: int, *lengths_us: int) -> Trace:
+        edges = [0]
+        for length in lengths_us:
+            edges.append(edges[-1] + length)
+        steps = [
+            {"id": number, "start_ns": BASE_NS + 1000 * edges[number], "end_ns": BASE_NS + 1000 * edges[number + 1], "pid": PID,
+             "tid": MAIN} for number in range(len(lengths_us))
+        ]  # fmt: skip
+        return build(meta={"rank": rank}, steps=steps)
+
+    found = ranks([of(1, 100, 120), of(0, 100, 100), of(2, 150, 150)])
+    assert found["rank"].to_list() == [0, 1, 2]
+    assert found["duration_ns"].to_list() == [100_000, 110_000, 150_000]
+    assert found["slower_percent"].to_list() == pytest.approx([-100 / 11, 0, 400 / 11])
+    assert found.row(2, named=True)["differs_most"] == "other_ns"
+    assert found.row(2, named=True)["differs_ns"] == 40_000
+    alone = ranks([of(0, 100)]).row(0, named=True)
+    assert (alone["slower_percent"], alone["differs_most"]) == (None, None)
+    # two windows of one rank are one row
+    both = ranks([of(0, 100, 100), of(0, 160)]).row(0, named=True)
+    assert (both["windows"], both["steps"], both["duration_ns"]) == (2, 3, 120_000)
+
+
+def test_nothing_recorded() -> None:
+    for traces in ([], [build()]):
+        for found in (communication_operations(traces), communication(traces), waits(traces), pairs(traces), ranks(traces)):
+            assert found.is_empty()
+            assert found.width > 3
+    with pytest.raises(ValueError, match="must be one of"):
+        communication([], "colour")
+
+
+TRAIN = """
+import json, os, sys, time, torch, torch.distributed as dist, steplens
+
+slow, out = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+model = torch.nn.parallel.DistributedDataParallel(network)
+small, large = torch.ones(1000), torch.ones(2, 50_000, dtype=torch.float64)
+called = []
+with steplens.profile(
+    record_shapes=True,
+    schedule=steplens.schedule(wait=1, warmup=1, active=8, repeat=1),
+    on_trace_ready=steplens.tensorboard_trace_handler(out, analyse_flag=False),
+) as prof:
+    for _ in range(11):
+        model(torch.ones(8, 64)).sum().backward()
+        dist.all_reduce(small)
+        if dist.get_rank() == slow:
+            time.sleep(0.02)
+        called.append(time.time_ns())
+        dist.all_reduce(large)
+        dist.barrier()
+        prof.step()
+with open(f"called{dist.get_rank()}.json", "w") as file:
+    json.dump(called, file)
+dist.destroy_process_group()
+# torch aborts a process that finalises while a thread of gloo still lets go of its last tensor
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks_", "slow"), [(2, 1), (4, 2)])
+def test_a_delay_of_20_ms_in_a_real_job(tmp_path: Path, ranks_: int, slow: int) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks_)]
+    done = subprocess.run([*launcher, str(script), str(slow), "out"], cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    run = steplens.open(tmp_path / "out")
+    large = run.communication_operations().filter((pl.col("operation") == "allreduce") & (pl.col("bytes") == 800_000))
+    # when every rank called it by its own clock: on a busy machine one that does not sleep may be late as well
+    own = [json.loads((tmp_path / f"called{rank}.json").read_text()) for rank in range(ranks_)]
+    told = large.select("step", "rank", "wait_ns", "last_rank").rows()
+    assert len(told) == 8 * ranks_
+    truth = [max((own[other][step], other) for other in range(ranks_)) for step, *_ in told]
+    waits = [last - own[rank][step] for (last, _), (step, rank, *_) in zip(truth, told, strict=True)]
+    for which in (True, False):
+        found = [(row[2], wait) for row, wait in zip(told, waits, strict=True) if (row[1] == slow) == which]
+        assert statistics.median(abs(wait - own_wait) for wait, own_wait in found) < MS
+    right = [row[3] == last for row, (_, last) in zip(told, truth, strict=True) if row[1] != slow]
+    assert sum(right) > 0.9 * len(right)
+    # bytes are those of the tensors, and each operation is there for every rank; 17680 are the gradients of the model
+    sizes = run.communication_operations().filter(pl.col("operation") == "allreduce").group_by("bytes").len()
+    assert sorted(sizes.rows()) == [(4000, 8 * ranks_), (17_680, 8 * ranks_), (800_000, 8 * ranks_)]
+    assert (large["wait_ns"] + large["transfer_ns"] == large["duration_ns"]).all()
+    assert (large["overlapped_ns"] + large["exposed_ns"] == large["duration_ns"]).all()
+    rate = large["bytes"] * 1e9 / large["transfer_ns"]
+    assert large["bytes_per_second"].to_list() == pytest.approx(rate.to_list())
+    # the one they wait for, in the matrix
+    matrix = run.waits().sort("wait_ns", descending=True).head(ranks_ - 1)
+    assert set(matrix["last_rank"]) == {slow}
+    assert set(matrix["rank"]) == set(range(ranks_)) - {slow}
+    table = run.ranks()
+    assert table["rank"].to_list() == list(range(ranks_))
+    for rank, trace in ((trace.rank, trace) for trace in run.traces):
+        own = table.filter(pl.col("rank") == rank).row(0, named=True)
+        times = steplens.open(trace.source.parent.parent if trace.source.is_file() else trace.source).steps().filter("complete")
+        assert own["steps"] == times.height
+        for part in PARTS:
+            assert own[part] == pytest.approx(times[part].mean())
+    # one rank alone
+    single = steplens.open(next((tmp_path / "out").glob("*_ascend_pt")))
+    assert single.communication_operations()["wait_ns"].null_count() == single.communication_operations().height > 0
+    assert single.waits().is_empty()

@@ -1,0 +1,41 @@
+"""Questions about names: the answers of a question to every row, each asked once per different name."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steplens.analysis import names
+from steplens.trace.schema import NAME
+
+texts = st.one_of(st.none(), st.sampled_from(["aten::mm", "aten::add", "Optimizer.step#SGD", "", "é"]))
+rows = st.lists(st.tuples(texts, texts, texts), max_size=30)
+
+
+def frame(values: list[tuple[str | None, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(values, schema=dict.fromkeys("abc", NAME), orient="row")
+
+
+@given(rows)
+def test_packed_numbers_are_equal_where_all_names_are(values: list[tuple[str | None, ...]]) -> None:
+    table = frame(values)
+    for most in (names._MOST, 8):
+        known, names._MOST = names._MOST, most
+        try:
+            number = names.packed(table, "abc").to_list()
+        finally:
+            names._MOST = known
+        assert [[one == other for other in number] for one in number] == [[one == other for other in values] for one in values]
+
+
+@given(rows)
+def test_what_is_looked_up_depends_on_the_name_alone(values: list[tuple[str | None, ...]]) -> None:
+    column = frame(values)["b"]
+    found = names.looked_up(column, pl.when(pl.col("name").str.starts_with("aten::")).then(7), 3).tolist()
+    assert found == [7 if name is not None and name.startswith("aten::") else 3 for _, name, _ in values]
+    known = names.distinct(column)
+    assert sorted(names.with_prefix(known, "aten::")) == sorted({n for _, n, _ in values if n and n.startswith("aten::")})
+    assert sorted(names.containing(known, "m$|^$")) == sorted(
+        {n for _, n, _ in values if n is not None and n in ("aten::mm", "")}
+    )
