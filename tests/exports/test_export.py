@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,6 +156,17 @@ def test_refused(tmp_path: Path, whole: Trace) -> None:
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_text_beside_databases_is_refused_with_the_way_to_do_it(whole: Trace, tmp_path: Path) -> None:
+    (databases,) = export(whole, "db", tmp_path / "out")
+    with pytest.raises(InputError, match="exists already") as refused:
+        export(whole, "text", tmp_path / "out")
+    way_out = f"--output {shlex.quote(str(tmp_path / 'out_text'))}, or remove it"
+    assert databases.name in str(refused.value) and way_out in str(refused.value)
+    (texts,) = export(whole, "text", tmp_path / "out_text")
+    assert texts.name == databases.name
+    assert len(steplens.open(tmp_path).traces) == 2
+
+
 def test_public_functions(whole: Trace, tmp_path: Path) -> None:
     steplens.export_chrome_trace(whole, tmp_path / "view.json")
     assert isinstance(json.loads((tmp_path / "view.json").read_bytes()), list)
@@ -272,7 +284,8 @@ for to in ("kineto", "chrome", "speedscope"):
     (path,) = export(trace, to, Path(to))
     print(to, path.stat().st_size, peak() - before)
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(steplens.__file__).parents[1])}
+    # each thread has memory of its own, and polars starts one per processor
+    environment = {**os.environ, "PYTHONPATH": str(Path(steplens.__file__).parents[1]), "POLARS_MAX_THREADS": "2"}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

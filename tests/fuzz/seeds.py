@@ -251,6 +251,21 @@ def side_files(folder: Path) -> list[Seed]:
     return [_seed(folder / "raw", lambda name: any(word in name for word in names))]
 
 
+def loaders(folder: Path) -> list[Seed]:
+    """What a run directory holds of data loaders, with workers and without."""
+    from ..readers import loader_files
+
+    seeds = []
+    for workers in (0, 2):
+        (seed,) = run_directory(folder / str(workers))
+        raw = next(path for path in (folder / str(workers)).rglob("KINETO"))
+        loader_files.write(raw, workers=workers)
+        files = files_of(folder / str(workers))
+        seeds.append(Seed(files, tuple(name for name in files if "loaders." in name)))
+        assert set(files) > set(seed.files)
+    return seeds
+
+
 def shared_samples(reader: str) -> list[Seed]:
     """Recorded captures, for long runs: larger than those made here, and as real as they get."""
     seeds = []
@@ -277,6 +292,7 @@ SEEDS: dict[str, Callable[[Path], list[Seed]]] = {
     "framework": framework,
     "raw": raw,
     "side_files": side_files,
+    "loaders": loaders,
     "store": store,
     "mindspore_windows": mindspore_seeds.windows,
     "mindspore_logs": mindspore_seeds.logs,

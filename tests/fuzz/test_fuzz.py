@@ -137,7 +137,8 @@ def test_a_hunt_notices(
 def test_a_hunt_notices_a_worker_that_dies_or_hangs(
     code: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaign, "HANG", 1.0)
+    if "hang" in expected:  # what dies is waited for as long as a busy machine takes to start it
+        monkeypatch.setattr(campaign, "HANG", 1.0)
     asked = campaign.Worker("kineto", tmp_path / "seeds", tmp_path / "case")
     monkeypatch.setattr(asked, "_command", [sys.executable, "-c", code])
     result = asked.ask({"seed": 0, "program": []})

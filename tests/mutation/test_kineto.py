@@ -319,6 +319,17 @@ def test_a_damaged_archive_says_so(tmp_path: Path) -> None:
 
 
 def cpu_run(folder: Path) -> Document:
+    """A recorded training whose steps are alike; on a busy machine the first one may by chance look like one that warms up."""
+    for _ in range(10):
+        document = record(folder)
+        steps = [event for event in document["traceEvents"] if event.get("name", "").startswith("ProfilerStep#")]
+        lengths = [event["dur"] for event in sorted(steps, key=lambda event: event["ts"])]
+        if 2 * lengths[0] < 3 * min(lengths[1:]):
+            return document
+    pytest.skip(f"the machine is too busy: steps of one training took {lengths} us")
+
+
+def record(folder: Path) -> Document:
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)

@@ -539,7 +539,7 @@ def test_truncated_databases(tmp_path: Path) -> None:
     assert read > 10
 
 
-def test_values_from_hell(tmp_path: Path) -> None:
+def test_values_from_hell(tmp_path: Path, million_steps_s: float) -> None:
     """Numbers at the ends of 64 bits, texts in the place of numbers, missing ids: no crash, and health speaks."""
     database = golden()
     extreme: list[Any] = [2**63 - 1, -(2**63), None, "text", 1e300, b"\xff", 0, "9" * 30]
@@ -548,9 +548,9 @@ def test_values_from_hell(tmp_path: Path) -> None:
             database.add(table, **dict.fromkeys(columns.split(), value))
         for index, column in enumerate(columns.split()):
             database.add(table, **{**dict.fromkeys(columns.split(), 1), column: extreme[index % len(extreme)]})
-    begin = time.monotonic()
+    begin = time.process_time()
     trace = open_run(run_directory(tmp_path, database))
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 1000 * million_steps_s
     found = checks(trace)
     assert {"impossible_times", "damaged_values", "missing_names"} <= set(found)
     for name in trace:

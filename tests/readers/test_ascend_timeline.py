@@ -595,7 +595,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_speed_and_memory_of_a_large_timeline(tmp_path: Path) -> None:
-    """50 thousand kernels with their calls, arrows and lanes (46 MB) in well under a second of one core."""
+    """50 thousand kernels with their calls, arrows and lanes (46 MB) in less processor time than Python's JSON takes twice."""
     import time
 
     events = build.head()
@@ -608,11 +608,14 @@ def test_speed_and_memory_of_a_large_timeline(tmp_path: Path) -> None:
             {"name": "Computing", "pid": OVERLAP, "tid": 0, "ts": at(t + 20), "dur": 7.5, "ph": "X"},
         ]
     path = build.write(tmp_path / "msprof_1.json", events)
-    best = float("inf")
+    best = plain = float("inf")
     for _ in range(3):
         begin = time.process_time()
         tables = read_timeline([path], HealthLog())
         best = min(best, time.process_time() - begin)
+        begin = time.process_time()
+        json.loads(path.read_bytes())
+        plain = min(plain, time.process_time() - begin)
     assert tables["kernels"].height == 50_000
     assert tables["kernels"]["launch_ns"].null_count() == 0
-    assert best < 1.2, "a busy machine may take twice what a quiet one takes (0.4 s)"
+    assert best < 2 * plain, f"{best} s, and {plain} s without a table; measured: 0.7 times"

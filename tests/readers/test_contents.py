@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -209,3 +211,20 @@ def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
     assert not contents_of(tmp_path)
     with pytest.raises(InputError, match="reads Kineto"):
         detect.find_traces(tmp_path)
+
+
+def test_what_is_closed_to_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For root nothing is closed, so its answer is made."""
+    closed, mine = tmp_path / "closed_ascend_pt", run(tmp_path / "mine_ascend_pt", "kineto")
+    closed.mkdir()
+    real = os.stat
+
+    def stat(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if not isinstance(path, int) and closed in Path(os.fsdecode(path)).parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert [found.path for found in find(tmp_path)] == [mine]
+    with pytest.raises(InputError, match=r"cannot be reached \(Permission denied\)"):
+        list(find(closed / "run"))

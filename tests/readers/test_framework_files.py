@@ -267,15 +267,15 @@ def test_a_record_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
-def test_a_file_of_empty_records(tmp_path: Path) -> None:
+def test_a_file_of_empty_records(tmp_path: Path, million_steps_s: float) -> None:
     """Two million of them, as in a sparse file: they are counted, and the time grows with the file's size only."""
     path = tmp_path / "torch.op_mark"
     path.write_bytes(fixture.op_mark(0, 1, 1, "op", tid=1))
     os.truncate(path, 12 << 20)
     health = HealthLog()
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert len(read_tagged(tmp_path, OP_MARK, health)) == 1
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 250 * million_steps_s
     assert checks(health)["damaged_records"] == ((12 << 20) - len(fixture.op_mark(0, 1, 1, "op", tid=1))) // 6
 
 

@@ -83,6 +83,17 @@ def test_damaged_marks(change, kept, lost, tmp_path):
     assert findings == [("damaged_side_file", lost)]
 
 
+@pytest.mark.parametrize(("size", "kept"), [(1234, ["1234"]), (0, []), (-1, []), ("12", []), (1 << 70, []), (True, [])])
+def test_the_size_of_checkpoints(size, kept, tmp_path):
+    write_marks(tmp_path)
+    path = tmp_path / "marks.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "checkpoint_bytes": size}))
+    tables, findings = read(tmp_path)
+    assert findings == []
+    meta = tables["meta"].rows() if "meta" in tables else []
+    assert meta == [("checkpoint_bytes", value) for value in kept]
+
+
 def test_damaged_texts_are_empty_and_a_wrong_process_is_that_of_the_run(tmp_path):
     write_marks(tmp_path, texts=[["d", 1], None, ["only one"]], pid="x")
     marks = read(tmp_path)[0]["marks"]

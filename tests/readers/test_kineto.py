@@ -308,3 +308,16 @@ def test_missing_paths_and_folders_without_runs(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(InputError, match="not a trace"):
         open_run(tmp_path / "notes.txt")
+
+
+def test_arguments_of_convolutions_alone(tmp_path: Path) -> None:
+    events = []
+    for number, name in enumerate(("aten::convolution", "aten::add", "aten::convolution")):
+        args = {"External id": number + 1, "Input Dims": [[1, 2], []], "Concrete Inputs": ["", "[1, 1]"]}
+        events.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 10 * number, "dur": 5, "args": args})
+    del events[2]["args"]["Concrete Inputs"]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    ops = kineto.read(path).ops
+    assert ops is not None
+    assert ops["arguments"].cast(pl.String).to_list() == ['["", "[1, 1]"]', None, None]

@@ -16,7 +16,8 @@ from steplens.analysis.data_pipeline import operations
 from steplens.analysis.step_trace import averages, detail_table, step_trace
 from steplens.errors import InputError
 from steplens.readers import mindspore_flat
-from steplens.readers.mindspore_dynamic_shape import SUMS, series
+from steplens.readers.mindspore_dynamic_shape import SUMS
+from steplens.readers.mindspore_folder import open_folder
 from steplens.trace.trace import Trace
 
 from .mindspore_data import shared
@@ -150,7 +151,7 @@ def test_stored_average_is_a_reference_only() -> None:
     assert stored["step_num"].to_list() == ["0"]
     assert int(stored["iteration_interval"][0]) / 1e5 == pytest.approx(12.4321, abs=5e-5)
     found = averages(trace)
-    assert found.basis == "1 step (1)"
+    assert found.steps == (1,)
     assert round(found.parts.row(by_predicate=pl.col("part") == "forward_backward_ns", named=True)["mean_ns"] / 1e6, 4) == 23.6681
     assert "foreign_averages" in checks(trace)
     assert trace.meta_values()["fp_start"] == "Default/EndOfSequence-op131"
@@ -182,7 +183,7 @@ def test_collectives_of_the_newer_step_trace() -> None:
 
 def test_stored_intervals_of_four_ranks() -> None:
     folder = shared("cluster_propose")
-    assert mindspore_flat.ranks(folder) == [0, 1, 2, 3]
+    assert open_folder(folder).ranks == [0, 1, 2, 3]
     intervals = []
     for rank in range(4):
         trace = mindspore_flat.read_trace(folder, rank)
@@ -281,9 +282,9 @@ def test_dynamic_shapes() -> None:
         pl.col(name).cast(dtype) for name, dtype in SUMS.items() if name != "full_name"
     )
     assert set(sums.filter(level="operator")["type"]) == {"InitDataSetQueue", "GetNext", "Add"}
-    assert series(sums, "operator", "GetNext", 9) == [153.52, 80.224, 50.752, 72.768, 59.936, 81.344, 67.232, 52.064, 0]
-    kernel = sums.filter(level="kernel")["type"][0]
-    assert series(sums, "kernel", kernel, 9) == [3.904, 3.232, 3.04, 3.04, 3.072, 3.072, 3.232, 3.04, 3.072]
+    get_next = sums.filter(level="operator", type="GetNext").sort("step")
+    assert get_next["average_us"].to_list() == [153.52, 80.224, 50.752, 72.768, 59.936, 81.344, 67.232, 52.064]
+    assert sums.filter(level="kernel").sort("step")["average_us"].to_list()[:3] == [3.904, 3.232, 3.04]
 
 
 def test_timelines_serve_where_tables_are_missing(tmp_path: Path) -> None:
@@ -427,7 +428,7 @@ def test_damaged_directories_give_what_is_left(tmp_path: Path, run: str, seed: i
             for _ in range(rng.randint(0, 8)):
                 data[rng.randrange(len(data))] = rng.choice([*b'",\n0-9[{}:.e', rng.randrange(256)])
             (tmp_path / source.name).write_bytes(data[: rng.randrange(len(data))] if rng.random() < 0.2 else data)
-    for rank in mindspore_flat.ranks(tmp_path)[:2]:
+    for rank in open_folder(tmp_path).ranks[:2]:
         try:
             trace = mindspore_flat.read_trace(tmp_path, rank)
         except InputError:
@@ -466,3 +467,47 @@ def test_wrong_headers_are_findings(tmp_path: Path) -> None:
     messages = " ".join(trace.health["message"])
     assert all(name in messages for name in odd)
     assert set(trace) == {"pipeline_batches", "meta", "health"}
+
+
+def test_operators_of_a_parallel_strategy() -> None:
+    rows = table(mindspore_flat.read_trace(shared("parallel_strategy"), 1), "parallel_strategy").to_dicts()
+    assert [(row["node"], row["type"], row["scope"], row["inputs"]) for row in rows] == [
+        ("1", "GetNext", "Default", "[]"),
+        ("2", "Conv2D", "Default/conv1-Conv2d", '["1"]'),
+    ]
+    assert rows[1]["strategy"] == "[[2, 1, 1, 1], [1, 1, 1, 1]]"
+    assert rows[0]["output_type"] == "DT_FLOAT32, DT_INT32"
+    assert rows[0]["output_shape"] == "[[32, 3, 224, 224], [32]]"
+
+
+def test_a_damaged_parallel_strategy(tmp_path: Path) -> None:
+    """What is no operator is left out and counted; values that JSON cannot hold, long and deep ones do no harm."""
+    deep: object = {"dtype": "DT_INT64", "intVal": "1"}
+    for _ in range(50):
+        deep = {"dtype": "DT_TUPLE", "values": [deep]}
+    attributes = [
+        {"name": "in_strategy", "value": {"dtype": "DT_TUPLE", "values": [{"dtype": "DT_FLOAT32", "floatVal": "nan"}]}},
+        {"name": "long", "value": {"dtype": "DT_STRING", "strVal": "x" * 2000}},
+        {"name": "deep", "value": deep},
+        {"value": {}}, 7,
+    ]  # fmt: skip
+    nodes = [
+        {"name": "1", "fullName": "a", "scope": 5, "instanceName": "x_grad_mirror",
+         "attribute": attributes, "input": [{"name": 3}, "y"],
+         "outputType": {"tensorType": {"elemType": "DT_INT32", "shape": {"dim": [{"size": "-1"}, {"size": "z"}, 4]}}}},
+        {"name": "2"}, "nothing", None,
+    ]  # fmt: skip
+    (tmp_path / "parallel_strategy_0.json").write_text(json.dumps({"config": {"parallelType": "auto"}, "graph": {"node": nodes}}))
+    trace = mindspore_flat.read_trace(tmp_path, 0)
+    (row,) = table(trace, "parallel_strategy").to_dicts()
+    assert (row["node"], row["role"], row["scope"], row["inputs"], row["strategy"]) == (
+        "1",
+        "gradient_aggregation",
+        "",
+        "[]",
+        '["nan"]',
+    )
+    assert row["output_shape"] == '[-1, "z"]'
+    assert set(json.loads(row["attributes"])) == {"in_strategy", "deep"}
+    found = {finding["check"]: finding["count"] for finding in trace.health.to_dicts()}
+    assert (found["damaged_side_file"], found["long_attributes"]) == (3, 1)

@@ -151,7 +151,7 @@ def test_folder_of_several_ranks() -> None:
     assert [meta["model_ids"] for meta in metas] == [[2], [0]]
     trace = recorded(0)
     assert trace.health is not None and "steps_without_tasks" in set(trace.health["check"])
-    assert averages(trace).basis == "9 steps (2 to 10), without the first 1 (warm-up)"
+    assert (averages(trace).steps, averages(trace).excluded) == (tuple(range(2, 11)), (1,))
 
 
 def test_unix_time_of_the_device() -> None:
@@ -173,6 +173,15 @@ def test_without_start_info_times_stay_monotonic(copy: Path) -> None:
     (copy / "device_0" / "start_info.0").chmod(0o644)
     (copy / "device_0").chmod(0o755)
     (copy / "device_0" / "start_info.0").unlink()
+    trace = mindspore_prof.read_trace(copy)
+    assert trace.step_points is not None and trace.step_points["start_ns"][0] == 56635864652490
+    assert trace.health is not None and "unknown_clock" in set(trace.health["check"])
+
+
+@pytest.mark.parametrize("begin", ["9795000000000000", "97950000000000000000", "-5", ""])
+def test_a_start_that_no_clock_shows_counts_as_none(copy: Path, begin: str) -> None:
+    (copy / "device_0" / "start_info.0").chmod(0o644)
+    (copy / "device_0" / "start_info.0").write_text(json.dumps({"collectionTimeBegin": begin, "clockMonotonicRaw": "1000000"}))
     trace = mindspore_prof.read_trace(copy)
     assert trace.step_points is not None and trace.step_points["start_ns"][0] == 56635864652490
     assert trace.health is not None and "unknown_clock" in set(trace.health["check"])

@@ -180,7 +180,7 @@ def test_a_folder_is_no_database(tmp_path: Path) -> None:
         SqliteFile(tmp_path, HealthLog())
 
 
-def test_views_triggers_and_computed_columns_do_not_run(tmp_path: Path) -> None:
+def test_views_triggers_and_computed_columns_do_not_run(tmp_path: Path, million_steps_s: float) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, 'x' AS value FROM n"
     path = make(
         tmp_path / "a.db",
@@ -196,7 +196,7 @@ def test_views_triggers_and_computed_columns_do_not_run(tmp_path: Path) -> None:
         with contextlib.suppress(sqlite3.OperationalError):
             connection.execute("CREATE VIRTUAL TABLE Virtual USING fts5(body)")
     health = HealthLog()
-    begin = time.monotonic()
+    begin = time.process_time()
     with SqliteFile(path, health) as database:
         assert "STRING_IDS" not in database
         assert "Virtual" not in database
@@ -204,7 +204,7 @@ def test_views_triggers_and_computed_columns_do_not_run(tmp_path: Path) -> None:
         assert database.read("STRING_IDS", {"id": INTEGER}).width == 0
         assert not database.has_rows("STRING_IDS")
         assert database.read("Real", {"a": INTEGER, "b": INTEGER, "c": INTEGER}).rows() == [(1, 2)]
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 250 * million_steps_s
     (finding,) = (finding for finding in health.findings if finding.check == "refused_database_objects")
     assert "STRING_IDS" in finding.message
     assert "Bomb" in finding.message
@@ -307,11 +307,11 @@ def test_broken_off_in_the_first_page(tmp_path: Path) -> None:
         SqliteFile(path, HealthLog())
 
 
-def test_random_damage_neither_crashes_nor_hangs(tmp_path: Path) -> None:
+def test_random_damage_neither_crashes_nor_hangs(tmp_path: Path, million_steps_s: float) -> None:
     whole = _two_tables(tmp_path / "whole.db").read_bytes()
     generator = random.Random(20250109)
     path = tmp_path / "a.db"
-    begin = time.monotonic()
+    begin = time.process_time()
     outcomes = {"refused": 0, "reported": 0, "unnoticed": 0}
     for _ in range(150):
         data = bytearray(whole)
@@ -329,12 +329,12 @@ def test_random_damage_neither_crashes_nor_hangs(tmp_path: Path) -> None:
             outcomes["reported" if health.findings else "unnoticed"] += 1
         except InputError:
             outcomes["refused"] += 1
-    assert time.monotonic() - begin < 30
+    assert time.process_time() - begin < 1500 * million_steps_s
     assert outcomes["refused"] > 5
     assert outcomes["reported"] > 5
 
 
-def test_pages_that_repeat_without_end(tmp_path: Path) -> None:
+def test_pages_that_repeat_without_end(tmp_path: Path, million_steps_s: float) -> None:
     """A tree of 19 pages, each of which lists the next one four times: 4**19 rows in a file of 22 pages."""
     page = 512
     path = make(tmp_path / "a.db", f"PRAGMA page_size={page}", "CREATE TABLE T (a INTEGER)", rows={"T": [(7,)]})
@@ -357,9 +357,9 @@ def test_pages_that_repeat_without_end(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         # the file does what it is made for
         assert len(connection.execute("SELECT a FROM T LIMIT 100000").fetchall()) == 100_000
-    begin = time.monotonic()
+    begin = time.process_time()
     frame, health = read(path, "T", a=INTEGER)
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 250 * million_steps_s
     assert frame.height < 20_000
     assert checks(health) == {"damaged_table": 1}
     assert "more than the file has room for" in health.findings[0].message

@@ -7,6 +7,7 @@ import time
 import polars as pl
 import pytest
 
+from steplens.trace import classify as classification
 from steplens.trace.classify import CATEGORIES, TABLE, category_of, classify
 from steplens.trace.schema import NAME
 
@@ -202,15 +203,54 @@ def test_columns() -> None:
         "(((((" * 50_000,
     ],
 )
-def test_hostile_names_take_no_time(name: str) -> None:
-    begin = time.perf_counter()
+def test_hostile_names_take_no_time(name: str, million_steps_s: float) -> None:
+    begin = time.process_time()
     assert category_of(name, name, None, name) in CATEGORIES
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 50 * million_steps_s
 
 
-def test_a_category_costs_once_per_name() -> None:
-    count = 300_000
+def test_a_category_costs_once_per_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, asked = 300_000, []
+    judge = classification._category
+    monkeypatch.setattr(classification, "_category", lambda *names: (asked.append(names[0]), judge(*names))[1])
     kernels = pl.DataFrame({"name": [f"kernel{number % 100}_gemm" for number in range(count)]}, schema={"name": NAME})
-    begin = time.perf_counter()
     assert classify(kernels, None).cast(pl.String).unique().to_list() == ["matmul"]
-    assert time.perf_counter() - begin < 1.5
+    assert len(asked) == len(set(asked)) == 100
+
+
+def test_many_names_at_once_are_judged_as_each_alone() -> None:
+    """Thousands of names take another way, in other regular expressions; both must agree on every form of name."""
+    plain = [name for names in KERNELS.values() for name in names]
+    ends = ["", "\n", " ", "_12", "\n_forward", "Backward0", "É", "Kſ", "\u2028", "/op7", "_kernel", "K"]
+    names = [before + name + end for before in ("", "aten::", "Default/net/", "X") for name in plain for end in ends]
+    words = [
+        "mm",
+        "MatMul",
+        "conv2d",
+        "Convolution",
+        "_softmax",
+        "AllReduce",
+        "allreduce_",
+        "streamsync",
+        "copy_",
+        "Add",
+        "x\n",
+        "",
+    ]
+    rows = [
+        {
+            "name": name,
+            "type": words[place % 12] or None,
+            "kind": ("compute", "other", "copy", None)[place % 7 % 4],
+            "op": place % 12,
+        }
+        for place, name in enumerate(names)
+    ]
+    schema = {"name": NAME, "type": NAME, "kind": NAME, "op": pl.Int64}
+    ops = pl.DataFrame({"name": [f"aten::{word}" for word in reversed(words)]}, schema={"name": NAME})
+    found = classify(pl.DataFrame(rows, schema=schema), ops).cast(pl.String).to_list()
+    launchers = ops["name"].cast(pl.String).to_list()
+    expected = [category_of(row["name"], row["type"], row["kind"], launchers[row["op"]]) for row in rows]
+    assert len(set(names)) > 2000
+    assert len(set(expected)) > 8
+    assert found == expected

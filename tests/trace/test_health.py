@@ -253,10 +253,14 @@ def steps_of(*lengths_ms: float) -> pl.DataFrame:
     ("lengths", "expected"),
     [
         ((30, 10, 11, 10), ["slow_first_step"]),
+        ((30, 28, 10, 11, 10), ["slow_first_step"]),
+        ((30, 10, 10, 27, 10, 10), []),  # every third one evaluates
         ((15, 10, 11, 10), []),
         ((0.9, 0.3, 0.3), []),  # milliseconds are needed to tell warm-up from noise
         ((10, 10, 11, 0.5), ["incomplete_last_step"]),
         ((10, 0.04), ["incomplete_last_step"]),
+        ((10, 300, 0.5), ["incomplete_last_step"]),
+        ((10, 300, 8), []),  # the one in the middle evaluates
         ((10,), []),
         ((10, 30, 10, 10), []),
     ],
@@ -268,6 +272,33 @@ def test_first_and_last_step(lengths: tuple[float, ...], expected: list[str]) ->
     assert [one.check for one in log.findings] == expected
     complete = step_times(Trace(Path("x"), tables))["complete"].to_list()
     assert complete == [True] * (len(lengths) - 1) + ["incomplete_last_step" not in expected]
+
+
+def test_a_recorder_that_stopped_between_steps_knows_that_a_short_step_is_one() -> None:
+    tables = {"steps": steps_of(10, 10, 11, 0.5)}
+    for value, expected in (("true", []), ("false", ["incomplete_last_step"])):
+        tables["meta"] = pl.DataFrame({"key": ["whole_steps"], "value": [value]})
+        log = HealthLog()
+        checks.run(tables, log)
+        assert [one.check for one in log.findings] == expected
+        assert step_times(Trace(Path("x"), tables))["complete"].all() == (not expected)
+
+
+@pytest.mark.parametrize("more", [1, 50])
+def test_a_step_with_many_more_device_tasks_does_not_make_the_others_parts(more: int) -> None:
+    """Of three steps one may evaluate: a mean of two others would lie far above both of the rest."""
+    steps = steps_of(10, 10 * more, 10)
+    tasks = [10, 10 * more, 10]
+    kernels = pl.DataFrame(
+        [
+            {"core": "CUDA", "kind": "compute", "launch_ns": None, "step": step, "start_ns": 0, "end_ns": 1}
+            for step, count in enumerate(tasks)
+            for _ in range(count)
+        ],
+        schema_overrides={"launch_ns": pl.Int64},
+    )
+    assert list(checks.parts_of_steps({"steps": steps, "kernels": kernels})) == []
+    assert [part.step for part in checks.parts_of_steps({"steps": steps, "kernels": kernels[6:]})] == [0]
 
 
 @pytest.mark.parametrize(("step", "check"), [(10, "incomplete_first_step"), (13, "incomplete_last_step")])

@@ -22,6 +22,7 @@ from steplens.writers import (
     source_table,
     step_trace_time,
 )
+from steplens.writers.metrics import metric_rows
 from steplens.writers.output import LEVEL0, LEVEL1, NothingToWriteError, Output, device_kind
 from steplens.writers.result import OUTPUT_FILES, Settings, why_not_due
 
@@ -85,6 +86,19 @@ def test_metrics_of_a_database_are_named_and_scaled_as_in_the_text_files(text: C
         "aic_mac_ratio": "0.5",
         "aiv_time(us)": "0",
     }
+
+
+def test_times_of_counters_have_no_noise_behind_their_last_digit(text: Callable[..., str]) -> None:
+    # of each of these the quotient or the product of doubles is a neighbour of what it should be
+    in_ns = {9325.0: "9.325", 416.0: "0.416", 3717012547.0: "3717012.547", 30.6: "0.0306", 675723629.499: "675723.629499"}
+    tasks = [kernel("k", number, number + 1, core="AI_CORE", id=number) for number in range(len(in_ns))]
+    found = {
+        name: build(kernels=tasks, kernel_metrics=[{"kernel": number, "name": name, "value": value} for number, value in given])
+        for name, given in (("aic_mac_time", enumerate(in_ns)), ("aic_mac_time(us)", enumerate(map(float, in_ns.values()))))
+    }
+    printed = [row["aic_mac_time(us)"] for row in rows(text(kernel_details.write, found["aic_mac_time"]))]
+    assert printed == list(in_ns.values())
+    assert metric_rows(found["aic_mac_time(us)"])["value"].to_list() == list(in_ns)
 
 
 def test_a_category_does_not_pass_for_the_type_of_an_npus_task(text: Callable[..., str]) -> None:

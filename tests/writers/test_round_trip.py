@@ -28,7 +28,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-import steplens
 from steplens import rundir
 from steplens.analysis.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
 from steplens.analysis.steps import step_times
@@ -41,6 +40,7 @@ from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 from ..readers.ascend_fixture import write_golden
 from .ascend import ascend_run, ns
 from .builder import BASE_NS, MAIN, PID, build, kernel, op
+from .small_training import recorded_on_the_cpu
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -253,36 +253,19 @@ def test_text_and_database_lead_to_the_same_tables(reread: Callable[..., Trace])
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     """A training run on the CPU, recorded here."""
-    torch = pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("recorded")
-    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with steplens.profile(
-        schedule=steplens.schedule(wait=0, warmup=1, active=2, repeat=1),
-        on_trace_ready=steplens.tensorboard_trace_handler(str(folder), analyse_flag=False),
-        record_shapes=True,
-        profile_memory=True,
-        with_stack=True,
-        experimental_config=steplens._ExperimentalConfig(profiler_level=steplens.ProfilerLevel.Level1),
-    ) as profiler:
-        for _ in range(3):
-            loss = torch.nn.functional.cross_entropy(model(torch.randn(8, 16)), torch.randint(0, 4, (8,)))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            profiler.step()
-    return open_run(folder).trace()
+    return recorded_on_the_cpu(tmp_path_factory.mktemp("recorded"), steps=2)
 
 
 @pytest.mark.parametrize("export", [TEXT, DATABASE])
 def test_a_run_recorded_on_the_cpu(recorded: Trace, reread: Callable[..., Trace], export: str) -> None:
     # a task of the CPU waits for nothing and needs no connection; an empty list of shapes is none
-    without = {"kernels": ("wait_ns", "correlation"), "ops": ("input_shapes",), "memory": ("device",)}
+    without = {"kernels": ("wait_ns", "correlation", "input_shapes"), "ops": ("input_shapes",), "memory": ("device",)}
     found = reread(recorded, export)
     assert assert_same(recorded, found, export, without=without) >= {"ops", "kernels", "python", "memory", "steps"}
-    shapes = ("start_ns", "tid", "name", "input_shapes")
-    empty = [{**row, "input_shapes": row["input_shapes"] or None} for row in rows(recorded, "ops", shapes)]
-    assert rows(found, "ops", shapes) == empty
+    for table, lane in (("ops", "tid"), ("kernels", "stream")):
+        shapes = ("start_ns", lane, "name", "input_shapes")
+        empty = [{**row, "input_shapes": row["input_shapes"] or None} for row in rows(recorded, table, shapes)]
+        assert rows(found, table, shapes) == empty
     assert found.rank == 0
     assert not found.has_accelerator
 

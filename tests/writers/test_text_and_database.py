@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 
-import steplens
 from steplens import rundir
 from steplens.readers import kineto
 from steplens.trace.run import open_run
@@ -31,6 +30,7 @@ from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from ..readers.ascend_fixture import write_golden
 from .ascend import ascend_run
+from .small_training import recorded_on_the_cpu
 
 KINETO = Path(__file__).resolve().parents[3] / "shared" / "data" / "kineto"
 ASCEND = KINETO.parent / "ascend_pytorch"
@@ -110,28 +110,12 @@ def number(cell: str) -> int | None:
 
 
 def megabytes(cell: str) -> int | None:
-    return whole(Decimal(cell) * (1 << 20)) if known(cell) else None
-
-
-def recorded_on_the_cpu(folder: Path) -> Trace:
-    torch = pytest.importorskip("torch")
-    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with steplens.profile(
-        schedule=steplens.schedule(wait=0, warmup=1, active=3, repeat=1),
-        on_trace_ready=steplens.tensorboard_trace_handler(str(folder), analyse_flag=False),
-        record_shapes=True,
-        profile_memory=True,
-        with_stack=True,
-        experimental_config=steplens._ExperimentalConfig(profiler_level=steplens.ProfilerLevel.Level1),
-    ) as profiler:
-        for _ in range(4):
-            loss = torch.nn.functional.cross_entropy(model(torch.randn(8, 16)), torch.randint(0, 4, (8,)))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            profiler.step()
-    return open_run(folder).trace()
+    """Bytes of a cell in MB, which is a double's shortest text: a byte's exact share of a MB may have more digits."""
+    if not known(cell):
+        return None
+    exact = Decimal(cell) * (1 << 20)
+    assert abs(exact - round(exact)) < Decimal("1e-6"), cell
+    return round(exact)
 
 
 def sample_trace(name: str) -> Trace:
@@ -153,7 +137,7 @@ def ascend_sample(name: str) -> Trace:
 
 
 SOURCES = {
-    "recorded on the CPU": recorded_on_the_cpu,
+    "recorded on the CPU": lambda folder: recorded_on_the_cpu(folder, steps=3),
     "golden Ascend capture": lambda folder: open_run(write_golden(folder)).trace(),
     "hand-built Ascend run": lambda folder: ascend_run(),
     "Ascend database, Level2": lambda folder: ascend_sample("db_level2"),
