@@ -2,8 +2,37 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 # The time of an example says how busy the machine is, not whether the code is right.
 settings.register_profile("steplens", deadline=None)
 settings.load_profile("steplens")
+
+
+@pytest.fixture
+def million_steps_s() -> float:
+    """Processor time of a loop of a million steps, here and now: limits of time are multiples of it, because machines differ."""
+    taken = []
+    for _ in range(3):
+        begin = time.process_time()
+        for _ in range(1_000_000):
+            pass
+        taken.append(time.process_time() - begin)
+    return min(taken)
+
+
+@pytest.fixture(scope="session")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded training on four ranks, the last of which is late; nobody changes it."""
+    folder = tmp_path_factory.mktemp("cluster") / "run"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4"]
+    script = Path(__file__).with_name("server") / "cluster_job.py"
+    done = subprocess.run([*launch, str(script), str(folder)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder

@@ -15,6 +15,7 @@ import pytest
 import steplens
 from steplens import offline, rundir
 from steplens.errors import InputError
+from steplens.offline.__main__ import main as command_line
 from steplens.writers import kernel_details, result
 from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output
 from steplens.writers.result import OutputFile, Settings, write_result
@@ -365,7 +366,7 @@ def test_a_script_without_a_main_guard_still_gets_its_results(make_run: Callable
         "import steplens\n"
         "print([run.ok for run in steplens.analyse('result', max_process_number=2)])\n"
     )
-    source = Path(offline.__file__).parents[1]
+    source = Path(offline.__file__).parents[2]
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
@@ -381,12 +382,12 @@ def test_a_script_without_a_main_guard_still_gets_its_results(make_run: Callable
 
 def test_command_line(make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_run()
-    assert offline.main(["analyse", str(path)]) == 0
+    assert command_line(["analyse", str(path)]) == 0
     capsys.readouterr()
-    assert offline.main(["analyse", str(tmp_path / "nothing")]) == 2
+    assert command_line(["analyse", str(tmp_path / "nothing")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     lose(path)
-    assert offline.main(["analyse", str(path)]) == 2
+    assert command_line(["analyse", str(path)]) == 2
 
 
 def test_halves_of_surrogate_pairs_in_side_files(make_run: Callable[..., Path]) -> None:

@@ -14,6 +14,7 @@ import steplens
 from steplens import offline
 from steplens.analysis.steps import step_times
 from steplens.exports.formats import FORMATS
+from steplens.offline import settings
 from steplens.readers import detect
 from steplens.readers.ascend_raw import read_trace
 from steplens.readers.msprof_command import export
@@ -272,7 +273,7 @@ def test_opened_from_its_own_results_without_cann(analysed: Analysed, monkeypatc
         assert results(run) == files
     assert answers(run) == before
     # results of an older version, too: they are all that there is
-    monkeypatch.setattr(offline, "RESULT_VERSION", offline.RESULT_VERSION + 1)
+    monkeypatch.setattr(settings, "RESULT_VERSION", settings.RESULT_VERSION + 1)
     (older,) = steplens.analyse(run)
     assert older.ok and older.already_complete and "stay as they are" in older.note
     assert results(run) == files

@@ -49,6 +49,22 @@ def test_says_whether_it_helped(cli: Any) -> None:
     assert cli.json("advise", before, "--since", after)["since"]["new"] == ["loader_without_workers"]
 
 
+def test_says_that_it_became_longer(cli: Any) -> None:
+    before, after = slow_loader(cli, "before.json", 10), slow_loader(cli, "after.json", 6000)
+    text = cli.run("advise", after, "--since", before).stdout
+    assert "a step took 4.01 ms, now 10.00 ms: 5.99 ms more (0 ns less were expected of what was cured)" in text
+
+
+def test_without_steps_nothing_is_cured(cli: Any) -> None:
+    before, without = slow_loader(cli, "before.json", 6000), cli.trace("without.json", [event("aten::mm", 1000, 3000)])
+    text = cli.run("advise", without, "--since", before).stdout
+    assert text.splitlines()[0] == "Nothing to change was found; without complete steps most causes cannot be judged"
+    assert "one of the two runs has no complete steps" in text
+    assert "cured:" not in text and "0 ns" not in text
+    since = cli.json("advise", without, "--since", before)["since"]
+    assert (since["cured"], since["new"], since["saved_ns"]) == ([], [], 0)
+
+
 def test_json_is_one_document(cli: Any) -> None:
     (finding,) = cli.json("advise", slow_loader(cli, "before.json", 6000))["findings"]
     assert (finding["id"], finding["level"], finding["confidence"]) == ("loader_without_workers", "high", 0.95)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 
@@ -91,3 +92,20 @@ def test_a_trace_file_is_recomputed_into_a_folder_of_its_own(cli: Any) -> None:
     found = cli.json("analyse", path, "--output", "there")
     assert found["runs"][0]["written_to"] == "there/rank1_ascend_pt"
     assert json.loads((cli.folder / "there/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json").read_text())
+
+
+def test_a_folder_named_in_another_encoding(cli: Any, events: Any) -> None:
+    """GBK, in a system of UTF-8: such a name is no text for polars and for JSON."""
+    folder = os.fsdecode(b"\xd1\xb5\xc1\xb7")
+    cli.trace("trace.json", events)
+    (cli.folder / folder).mkdir()
+    (cli.folder / "trace.json").rename(cli.folder / folder / "trace.json")
+    assert "1 trace" in cli.run("open", folder).stdout
+    assert "aten::mm" in cli.run("summary", folder).stdout
+    cli.run("table", folder, "operators", "--csv", f"{folder}/out.csv")
+    assert "aten::mm" in (cli.folder / folder / "out.csv").read_text()
+    for form in ("text", "db", "parquet"):
+        cli.run("export", folder, "--to", form, "-o", f"{folder}/{form}")
+        assert (cli.folder / folder / form).is_dir()
+    for form in ("text", "db"):
+        assert "aten::mm" in cli.run("summary", f"{folder}/{form}").stdout

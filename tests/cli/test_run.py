@@ -51,6 +51,25 @@ def test_module(cli: Any) -> None:
     assert done.stdout == "['--wait', '7'] __main__ package\n"
 
 
+LATE = """
+    import atexit, os, pickle, threading
+    class Mine:
+        pass
+    def late():
+        threading.main_thread().join()
+        print("thread", len(pickle.dumps(Mine())) > 0)
+    threading.Thread(target=late).start()
+    atexit.register(lambda: print("exit", len(pickle.dumps(Mine())) > 0))
+    print(os.path.isabs(__file__), __spec__, __package__, type(__loader__).__name__)
+"""
+
+
+def test_what_runs_after_the_script_finds_its_module(cli: Any) -> None:
+    cli.write("script.py", LATE)
+    done = cli.run("run", "script.py")
+    assert done.stdout == "True None None SourceFileLoader\nthread True\nexit True\n", done.stderr
+
+
 def test_exception_of_the_script_looks_as_python_shows_it(cli: Any) -> None:
     cli.write("script.py", "def fail():\n    raise ValueError('[red] mine')\n\nfail()\n")
     done = cli.run("run", "script.py", expect=1)
@@ -114,6 +133,104 @@ def test_only_the_first_optimizer_counts(cli: Any) -> None:
     calls = {row["name"]: row["calls"] for row in found["operators"]}
     assert calls["Optimizer.step#SGD.step"] == 3
     assert calls["Optimizer.step#Adam.step"] == 6
+
+
+OWN_PROFILER = """
+    import torch
+    parameter = torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([parameter])
+
+    def step():
+        (parameter * 2).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(cli: Any) -> None:
+    script = """
+    for number in range(8):
+        if number != 4:
+            step()
+            continue
+        with torch.profiler.profile() as profiler:
+            step()
+        print(sum(event.name == "aten::mul" for event in profiler.events()))
+"""
+    cli.write("script.py", OWN_PROFILER + script)
+    assert cli.run("run", "script.py").stdout == "2\n"
+    assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("options", [(), ("--black-box", "operators"), ("--warmup", "0"), ("--wait", "2")])
+def test_the_schedule_of_the_profiler_of_pytorch_comes_first(cli: Any, options: tuple[str, ...]) -> None:
+    script = """
+    count = lambda profiler: print(sum(event.name == "aten::mul" for event in profiler.events()))
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=3, repeat=1)
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=count) as profiler:
+        for _ in range(8):
+            step()
+            profiler.step()
+"""
+    cli.write("script.py", OWN_PROFILER + script)
+    done = cli.run("run", *options, "script.py")
+    assert done.stdout == "6\n"
+    assert options or "holds no data: Another profiler of the program begins" in done.stderr
+
+
+def test_every_step_counts_while_another_thread_is_inside_of_a_step(cli: Any) -> None:
+    script = """
+        import threading, torch
+        one, two = (torch.nn.Parameter(torch.zeros(4)) for _ in range(2))
+        leading, other = torch.optim.SGD([one], lr=0.1), torch.optim.Adam([two])
+        inside, go_on = threading.Event(), threading.Event()
+
+        def closure():
+            inside.set()
+            assert go_on.wait(60)
+
+        (one * 2).sum().backward()
+        leading.step()
+        thread = threading.Thread(target=other.step, args=(closure,))
+        thread.start()
+        assert inside.wait(60)
+        for _ in range(4):
+            (one * 2).sum().backward()
+            leading.step()
+        go_on.set()
+        thread.join()
+    """
+    cli.write("script.py", script)
+    cli.run("run", "script.py")
+    assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
+
+
+def test_optimizers_that_step_inside_of_backward(cli: Any) -> None:
+    """Each parameter is updated as soon as its gradient is there; a step ends with the backward pass, not within it."""
+    script = """
+        import torch
+        layers = [torch.nn.Linear(4, 4) for _ in range(3)]
+        model = torch.nn.Sequential(*layers)
+        optimizers = {parameter: torch.optim.SGD([parameter], lr=0.1) for parameter in model.parameters()}
+        checkpointed = torch.utils.checkpoint.checkpoint
+
+        def update(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(update)
+        for _ in range(5):
+            # a checkpoint runs a backward pass inside of the backward pass
+            checkpointed(model, torch.ones(2, 4, requires_grad=True), use_reentrant=True).sum().backward()
+    """
+    cli.write("script.py", script)
+    done = cli.run("run", "script.py")
+    assert "holds no data" not in done.stderr
+    found = cli.json("summary", "result", "--top", "1000")
+    assert [row["step"] for row in found["steps"]] == [2, 3, 4]
+    calls = {row["name"]: row["calls"] for row in found["operators"]}
+    assert calls["Optimizer.step#SGD.step"] == 3 * 6
+    assert calls["CheckpointFunction"] == calls["CheckpointFunctionBackward"] == 3
 
 
 def test_nothing_heavy_is_imported_before_the_script(cli: Any) -> None:

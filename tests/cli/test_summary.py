@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from steplens.cli.summary_text import device_remarks
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -33,12 +36,40 @@ def test_json_is_one_document(recorded: Any) -> None:
     assert found["problem"] == ""
 
 
+def test_shares_are_those_of_the_table_of_operators(recorded: Any) -> None:
+    """Which the pages show too; the time of a step outside all operators is part of what they are shares of."""
+    text = recorded.run("summary", "result", env={"COLUMNS": "200"}).stdout
+    shown = {name: float(share) for name, share in re.findall(r"^(aten::\S+) .* ([0-9.]+) % ", text, re.M)}
+    table = recorded.json("table", "result", "operators", "--top", "1000")
+    percent = {row["name"]: row["self_percent"] for row in table["rows"]}
+    assert len(shown) >= 3
+    assert shown == {name: pytest.approx(percent[name], abs=0.06) for name in shown}
+
+
 @pytest.mark.parametrize(
     ("by", "expected"), [("name", "aten::addmm"), ("shape", "8,32"), ("module", "Sequential.0"), ("stack", "No stacks")]
 )
 def test_groups_operators(recorded: Any, by: str, expected: str) -> None:
     text = recorded.run("summary", "result", "--by", by, "--top", "40", env={"COLUMNS": "200"}).stdout
     assert expected in text.replace("8, 32", "8,32")
+
+
+def test_the_parts_of_the_device_add_up_with_what_is_said_beside_them(cli: Any) -> None:
+    """A GPU that runs behind the host: parts - late + idle are all of the steps' time."""
+    name = str(SHARED / "kineto" / "cuda_ns_resolution_rank0.json.gz")
+    text = cli.run("summary", name, env={"COLUMNS": "200"}).stdout
+    legend = next(line for line in text.splitlines() if line.startswith("device  p preparing"))
+    late = re.search(r"of that ([0-9.]+) % after the step has ended", text)
+    assert late is not None
+    assert sum(map(float, re.findall(r"([0-9.]+) %", legend))) - float(late[1]) == pytest.approx(100, abs=0.3)
+    assert "idle too" not in text
+
+
+def test_a_device_that_is_done_before_the_step_is_idle_for_the_rest_of_it() -> None:
+    parts = {"preparing_ns": 5, "computing_ns": 20, "communication_not_overlapped_ns": 0, "free_ns": 5}
+    assert device_remarks([{"duration_ns": 100, **parts}]) == ["and 70.0 % after the last work of a step, idle too"]
+    assert device_remarks([{"duration_ns": 30, **parts}]) == []
+    assert device_remarks([{"duration_ns": 30, **dict.fromkeys(parts, 0)}]) == []
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 160])
@@ -115,6 +146,15 @@ def test_closed_pipe_is_no_error(recorded: Any) -> None:
     done = subprocess.run(["bash", "-c", command], cwd=recorded.folder, capture_output=True, text=True, check=False)
     assert done.stdout == "{"
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="stands for a full disk")
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_a_full_disk_behind_stdout_is_told(cli: Any, events: Any, form: str) -> None:
+    cli.trace("trace.json", events)
+    command = f"{sys.executable} -m steplens summary trace.json {form} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=cli.folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "steplens: the output cannot be written: No space left on device\n")
 
 
 def test_truncated_trace_shows_what_precedes_the_cut(cli: Any, events: Any) -> None:

@@ -98,7 +98,7 @@ def test_a_step_that_takes_long_is_not_waited_for_for_ever(cli: Any, folder: Fol
     # one that has never stepped is not waited for at all
     cli.run("trigger", "config", "--prof-dir", "results")
     job.kill()
-    done = cli.run("trigger", "config", "--prof-dir", "results", "--at-step", "1000000", "--timeout", "0.5", expect=2)
+    done = cli.run("trigger", "config", "--prof-dir", "results", "--at-step", "1000000", "--timeout", "3", expect=2)
     assert re.search(r"will record step 1000000, step \d+ runs", done.stdout)
     assert re.search(r"not waited for any longer: pid \d+, ready in step \d+, which has run for ", done.stdout)
 

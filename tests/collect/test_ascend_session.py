@@ -555,12 +555,13 @@ def test_without_anyone_to_report_to(stand, run, capfd):
 def test_stop_from_another_thread(stand, new, run, reports):
     log = stand()
     stand.set("STEPLENS_TEST_DELAY", "aclprofStart=100")
-    session = new()
+    in_start = threading.Event()
+    session = new(synchronize=lambda _: in_start.set())
     assert session.open(run)
     results = []
     starting = threading.Thread(target=lambda: results.append(session.start()))
     starting.start()
-    time.sleep(0.03)
+    assert in_start.wait(60)
     # Waits for the start to be finished, then ends it.
     assert session.stop()
     starting.join()
@@ -590,7 +591,9 @@ def test_many_threads_at_once(stand, new, run, reports):
     threads = [threading.Thread(target=pester) for _ in range(4)]
     for thread in threads:
         thread.start()
-    time.sleep(0.3)
+    until = time.monotonic() + 60
+    while len(log.entries) <= 50 and time.monotonic() < until:
+        time.sleep(0.05)
     stopping.set()
     for thread in threads:
         thread.join()

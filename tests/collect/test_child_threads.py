@@ -261,18 +261,22 @@ def test_threads_that_end_without_a_word(look):
 @can_join
 def test_a_stuck_thread_costs_its_window_and_nothing_else(look, monkeypatch, capfd):
     monkeypatch.setattr(child_threads, "WAIT_S", 0.1)
-    stop = False
+    stop = spins = False
 
     def spin():
+        nonlocal spins
         a = torch.ones(64, 64)
-        # Operators only: nothing here gives the thread control.
+        # Operators only: nothing from here on gives the thread control.
+        spins = True
         while not stop:
             a @ a
 
     with profile(schedule=schedule(wait=0, warmup=0, active=1, repeat=2), on_trace_ready=handler()) as prof:
         worker = Worker()
         worker._orders.put(spin)
-        time.sleep(0.05)
+        until = time.monotonic() + 60
+        while not spins and time.monotonic() < until:
+            time.sleep(0.001)
         begin = time.monotonic()
         prof.step()
         assert time.monotonic() - begin < 5

@@ -31,13 +31,13 @@ def handler(folder="out"):
 
 
 def recorded(work, systems, folder="out"):
-    """Record ``work`` after a warmup that lets the sampler get up; the content of its file."""
+    """Record ``work(sampler)`` after a warmup that lets the sampler get up; the content of its file."""
     plan = schedule(wait=0, warmup=1, active=1, repeat=1)
     config = _ExperimentalConfig(host_sys=systems)
     with profile(schedule=plan, on_trace_ready=handler(folder), experimental_config=config) as prof:
         awake(prof)
         prof.step()
-        work()
+        work(psutil.Process(sampler_of(prof).pid))
         prof.step()
     (run,) = Path(folder).glob("*_ascend_pt")
     return run, json.loads((run / "KINETO" / "host_samples.json").read_bytes())
@@ -50,6 +50,15 @@ def sampler_of(prof):
 def awake(prof):
     """Wait until the sampler is in its loop."""
     assert sampler_of(prof).stdout.readline() == b"ready\n"
+
+
+def samples(sampler, count):
+    """Wait until the sampler has taken some samples more: it waits before each of them, and else for nothing."""
+    enough = sampler.num_ctx_switches().voluntary + count + 2
+    until = time.monotonic() + 60
+    while sampler.num_ctx_switches().voluntary < enough:
+        assert time.monotonic() < until, "nothing is sampled"
+        time.sleep(0.005)
 
 
 def series(content, name):
@@ -71,26 +80,29 @@ def children():
 
 
 def test_processor_time(look):
-    used = {}
-
-    def work():
-        used["start"], begin = time.time_ns(), time.process_time_ns()
+    plan = schedule(wait=0, warmup=1, active=1, repeat=1)
+    config = _ExperimentalConfig(host_sys=["cpu"])
+    with profile(schedule=plan, on_trace_ready=handler(), experimental_config=config) as prof:
+        awake(prof)
+        before = time.process_time_ns()
+        prof.step()
+        begin = time.process_time_ns()
         end = time.monotonic() + 0.4
         while time.monotonic() < end:
             pass
         time.sleep(0.2)
-        used["cpu"] = time.process_time_ns() - begin
-
-    run, content = recorded(work, ["cpu"])
-    start = look.state(run)["start_ns"]
-    info = json.loads(next(run.glob("profiler_info*.json")).read_bytes())
-    start, end = info["start_info"]["collectionTimeStart"], info["end_info"]["collectionTimeEnd"]
+        used, end_ns = time.process_time_ns() - begin, time.time_ns()
+        prof.step()
+        after, after_ns = time.process_time_ns(), time.time_ns()
+    (run,) = look.runs("out")
+    content = look.raw(run, "host_samples.json")
+    start = json.loads(next(run.glob("profiler_info*.json")).read_bytes())["start_info"]["collectionTimeStart"]
     times, values = series(content, "CPU Usage")
-    assert start <= times[0] and times == sorted(times) and abs(times[-1] - end) < 50_000_000
+    assert start <= times[0] and times == sorted(times) and end_ns <= times[-1] <= after_ns
     assert all(0 <= value < 100 * (os.cpu_count() or 1) + 50 for value in values)
-    # percent of a processor times seconds, over the window: what the program used between the same two moments, and a bit
+    # percent of a processor times seconds, over the window: what the program used in it, and what opening and closing it took
     share = total(content, "CPU Usage", start) / 100
-    assert used["cpu"] / 1e9 - 0.02 < share < used["cpu"] / 1e9 + 0.15
+    assert used / 1e9 - 0.02 < share < (after - before) / 1e9 + 0.02
     # The same once more, told apart by processor.
     processors = [item["name"] for item in content["series"] if item["name"].startswith("CPU ") and item["name"][4:].isdigit()]
     assert 1 <= len(processors) <= (os.cpu_count() or 1)
@@ -115,10 +127,10 @@ def test_short_windows_have_a_sample_as_well(look):
 def test_memory():
     kept = []
 
-    def work():
-        time.sleep(0.06)
+    def work(sampler):
+        samples(sampler, 2)
         kept.append(b"x" * (100 << 20))
-        time.sleep(0.06)
+        samples(sampler, 2)
 
     before = psutil.Process().memory_info().rss
     _, content = recorded(work, [HostSystem.MEM])
@@ -135,7 +147,7 @@ def test_disk():
     def look_at_counter():
         written.append((time.time_ns(), psutil.Process().io_counters().write_bytes))
 
-    def work():
+    def work(_):
         look_at_counter()
         with open("written", "wb") as file:
             for _ in range(20):
@@ -146,6 +158,8 @@ def test_disk():
                 time.sleep(0.03)
 
     run, content = recorded(work, ["disk"])
+    if written[-1][1] == written[0][1]:
+        pytest.skip(f"what is written to {os.getcwd()} goes to no storage that the system counts")
     start = json.loads(next(run.glob("profiler_info*.json")).read_bytes())["start_info"]["collectionTimeStart"]
     start += content["late_ns"]
     # sampling may begin between two looks at the counter, on a busy machine after the first writes
@@ -158,7 +172,9 @@ def test_disk():
 
 
 def test_network():
-    def work():
+    def work(sampler):
+        # what goes before its first look at the counters is not seen
+        samples(sampler, 1)
         first, second = socket.socketpair(socket.AF_UNIX)
         first.close(), second.close()
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sender:
@@ -182,7 +198,7 @@ def test_network():
 
 @pytest.mark.skipif(not list(Path("/sys/devices/system/node").glob("node*")), reason="this system has no NUMA nodes")
 def test_numa():
-    _, content = recorded(lambda: time.sleep(0.05), ["numa"])
+    _, content = recorded(lambda _: time.sleep(0.05), ["numa"])
     names = {item["name"] for item in content["series"]}
     assert {"Node 0/Local", "Node 0/Remote"} <= names
     if not content["problems"]:
@@ -191,9 +207,11 @@ def test_numa():
 
 
 def test_what_sampling_costs_is_kept(look):
-    run, content = recorded(lambda: time.sleep(0.3), ["cpu", "mem"])
+    run, content = recorded(lambda sampler: samples(sampler, 10), ["cpu", "mem"])
     cost = content["cost"]
-    assert 3 <= cost["samples"] <= 0.5 / 0.02
+    info = json.loads(next(run.glob("profiler_info*.json")).read_bytes())
+    window_ns = info["end_info"]["collectionTimeEnd"] - info["start_info"]["collectionTimeStart"]
+    assert 3 <= cost["samples"] <= 2 * window_ns / host_sampling.INTERVAL_NS
     assert 0 < cost["sampling_ns"] < cost["process_ns"]
     assert 1 << 20 < cost["peak_bytes"] < 100 << 20
     kept = json.loads(steplens.open(run).sql("select value from meta where key = 'host_sampler_cost'")["value"][0])
@@ -313,7 +331,7 @@ def training(request, tmp_path):
     )
     sampler = psutil.Process(int(process.stdout.readline()))
     helpers = []
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while request.param == "osrt" and not (helpers := sampler.children()) and time.monotonic() < until:
         time.sleep(0.02)
     assert len(helpers) == (request.param == "osrt")
@@ -326,14 +344,14 @@ def test_a_killed_training_leaves_no_process(training):
     process, sampler, helpers = training
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs([sampler, *helpers], timeout=5)
+    _, alive = psutil.wait_procs([sampler, *helpers], timeout=30)
     assert not alive
 
 
 def test_a_killed_sampler_lets_the_training_go(training):
     process, sampler, helpers = training
     sampler.kill()
-    _, alive = psutil.wait_procs(helpers, timeout=5)
+    _, alive = psutil.wait_procs(helpers, timeout=30)
     assert not alive
     assert process.poll() is None
     assert "TracerPid:\t0" in Path(f"/proc/{process.pid}/status").read_text()
@@ -349,7 +367,7 @@ def test_system_calls(look):
     def traced():
         return "TracerPid:\t0" not in Path("/proc/self/status").read_text()
 
-    def work():
+    def work(_):
         until = time.monotonic() + 10
         while not traced() and time.monotonic() < until:
             time.sleep(0.01)
@@ -357,8 +375,10 @@ def test_system_calls(look):
         begin = time.time_ns()
         for _ in range(25):
             os.getppid()
+        before = time.time_ns()
         select.select([], [], [], 0.03)
         counts["begin"], counts["end"] = begin, time.time_ns()
+        counts["waited"] = counts["end"] - before
 
     run, content = recorded(work, ["osrt"])
     if not counts["traced"]:
@@ -372,7 +392,8 @@ def test_system_calls(look):
     assert len(asked) == 25
     assert {row["pid"] for row in asked} == {row["tid"] for row in asked} == {os.getpid()}
     (waited,) = [row for row in within if row["name"] in ("select", "pselect6") and row["tid"] == os.getpid()]
-    assert 30_000_000 <= waited["end_ns"] - waited["start_ns"] < 200_000_000
+    # strace tells times in us
+    assert 30_000_000 <= waited["end_ns"] - waited["start_ns"] <= counts["waited"] + 1000
     assert "TracerPid:\t0" in Path("/proc/self/status").read_text()
 
 
@@ -404,7 +425,7 @@ def test_the_file_of_strace_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(osrt, "LIMIT_BYTES", 4000)
     calls = osrt.SystemCalls(os.getpid(), tmp_path)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not (problem := calls.check()) and time.monotonic() < until:
         time.sleep(0.01)
     assert "later ones are missing" in problem

@@ -1,6 +1,7 @@
 """Marks and ranges of the user, and those recorded automatically."""
 
 import asyncio
+import io
 import itertools
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 
 import steplens
 from steplens import _ExperimentalConfig, mstx, profile, schedule, tensorboard_trace_handler
-from steplens.collect import automatic_marks, marks, stream_marks
+from steplens.collect import automatic_marks, clock, marks, stream_marks
 from steplens.collect.health import Health
 from steplens.readers import host_events, run_directory
 from steplens.trace.health import HealthLog
@@ -183,7 +184,8 @@ def test_idle_cost():
     assert marks.recorder is None
     base = cost(nothing)
     for function in (mstx.mark, mstx.range_start, mstx.range_push):
-        assert cost(function) < base + 150  # ns; measured: 17
+        # measured: 1.6 times a function that does nothing
+        assert cost(function) < 6 * base
 
 
 @pytest.mark.parametrize("message", ["", None, 5, b"bytes", ["list"], {}])
@@ -375,12 +377,13 @@ def test_phases_of_a_training(look):
                 torch.save(net.state_dict(), "checkpoint.pt")
                 with pytest.raises(ValueError, match="negative"):
                     net(-batch)
+                torch.save(net.state_dict(), io.BytesIO())
     found = marks_of(look)
     after = originals()
     assert after == before
     assert messages(found) == [
         *("step 0", "dataloader", "forward"),
-        *("step 1", "save_checkpoint", "forward", "dataloader", "forward"),
+        *("step 1", "save_checkpoint", "forward", "save_checkpoint", "dataloader", "forward"),
         *("step 2", "dataloader", "forward"),
     ]
     assert {row["domain"] for row in found} == {"default"}
@@ -389,6 +392,8 @@ def test_phases_of_a_training(look):
         assert any(step["start_ns"] <= row["start_ns"] and row["end_ns"] <= step["end_ns"] for step in steps)
     # The calls that Kineto recorded lie in the ranges of the same phase.
     (run,) = look.runs("out")
+    # the one checkpoint that went to a file
+    assert steplens.open(run).trace().meta_values()["checkpoint_bytes"] == Path("checkpoint.pt").stat().st_size
     raw = look.raw(run)
     base = raw["baseTimeNanoseconds"]
     loads = [event for event in raw["traceEvents"] if event["name"].startswith("enumerate(DataLoader)")]
@@ -411,7 +416,7 @@ def test_what_others_replace_meanwhile_stays(look):
 
 
 RANK = """
-import sys, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 from steplens import _ExperimentalConfig, profile, tensorboard_trace_handler
 rank = int(sys.argv[1])
@@ -437,6 +442,8 @@ with profile(on_trace_ready=tensorboard_trace_handler(f"out{rank}", analyse_flag
     dist.barrier()
 assert before == [(owner, name, vars(owner)[name]) for owner in (ProcessGroup, Work) for name in vars(owner)]
 dist.destroy_process_group()
+# torch aborts a process that finalises while a thread of gloo still lets go of its last tensor
+os._exit(0)
 """
 
 FORM = re.compile(
@@ -529,7 +536,7 @@ class Device:
         class Event:
             def record(self, stream):
                 behind = 0 if device.synchronized else device.behind_ns
-                self.at = time.time_ns() + behind - device.offset_ns
+                self.at = clock.now_ns() + behind - device.offset_ns
 
             def synchronize(self):
                 pass
@@ -547,13 +554,17 @@ class Device:
 
 
 def test_device_ranges_are_put_on_the_clock_of_the_host(recorder, monkeypatch):
+    # every look at the clock takes 1 us: a busy machine may leave any time between a mark of the host and that of the device
+    now = itertools.count(1_700_000_000 * 10**9, 1_000)
+    monkeypatch.setattr(clock, "now_ns", lambda: next(now))
     device = Device()
     monkeypatch.setattr(stream_marks, "_module", lambda _: device)
     numbers = ((3, 99), (0, 0))
     streams = [SimpleNamespace(device=device, stream_id=own, cuda_stream=driver) for own, driver in numbers]
     for stream in streams:
         number = mstx.range_start("kernels", stream)
-        time.sleep(0.003)
+        for _ in range(3000):
+            clock.now_ns()
         mstx.range_end(number)
     mstx.mark("point", streams[0])
     left = mstx.range_start("left", streams[0])
@@ -565,9 +576,9 @@ def test_device_ranges_are_put_on_the_clock_of_the_host(recorder, monkeypatch):
     assert [(row.message, row.stream) for row in on_device] == [("kernels", 3), ("kernels", 7), ("point", 3), ("left", 3)]
     for side, row in zip([row for row in found if row.stream < 0], on_device, strict=True):
         assert side.message == row.message
-        assert abs(row.start_ns - side.start_ns - device.behind_ns) < 200_000
+        assert abs(row.start_ns - side.start_ns - device.behind_ns) <= 5_000
         if row.message == "kernels":
-            assert abs((row.end_ns - row.start_ns) - (side.end_ns - side.start_ns)) < 200_000
+            assert abs((row.end_ns - row.start_ns) - (side.end_ns - side.start_ns)) <= 5_000
 
 
 def test_a_device_that_fails_costs_the_mark_on_it_alone(recorder, monkeypatch, capfd):

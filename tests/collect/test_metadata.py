@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +103,10 @@ def test_files_of_a_run(train, look, tmp_path, monkeypatch):
     assert info["config"]["common_config"]["schedule"] is None
     assert info["config"]["experimental_config"]["_export_type"] == ["text"]
     assert info["torch_version"]
+    assert info["processor"]["count"] == len(os.sched_getaffinity(0))
+    flags = re.findall(r"(?m)^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text())[0].split()
+    assert ("avx512_bf16" in info["processor"]["features"]) == ("avx512_bf16" in flags)
+    assert ("amx_bf16" in info["processor"]["features"]) == ("amx_tile" in flags)
     assert info["end_info"]["MonotonicTimeEnd"] > info["start_info"]["start_monotonic"]
     assert look.state(run)["pid"] == os.getpid()
 
@@ -116,15 +122,17 @@ def test_database_export_keeps_no_environment(train, look, tmp_path):
 
 
 DISTRIBUTED = """
-import sys, torch, steplens, torch.distributed as dist
+import os, sys, torch, steplens, torch.distributed as dist
 rank, store = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
-half = dist.new_group([rank]) if False else dist.new_group([0, 1], group_desc="model")
+half = dist.new_group([0, 1], group_desc="model")
 with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler("out", analyse_flag=False)):
     value = torch.ones(4)
     dist.all_reduce(value)
     dist.all_reduce(value, group=half)
 dist.destroy_process_group()
+# torch aborts a process that finalises while a thread of gloo still lets go of its last tensor
+os._exit(0)
 """
 
 

@@ -39,6 +39,19 @@ def test_every_window_has_a_run_directory(train, look):
         assert any(name.startswith("Optimizer.step#SGD") for name in look.names(run))
 
 
+@pytest.mark.parametrize("name", ["n" * 219, "n" * 226, "梯" * 100, "team/ä\0b"], ids=["full", "long", "bytes", "separators"])
+def test_worker_name_that_no_folder_can_have_is_mended_before_the_training(train, look, capfd, name):
+    ready = handler(worker_name=name)
+    said = capfd.readouterr().err.count("worker_name cannot begin a folder's name")
+    with profile(on_trace_ready=ready):
+        train(1)
+    (run,) = look.runs("out")
+    worker = run.name.rsplit("_", 4)[0]  # _<process>_<time>_ascend_pt
+    assert said == (worker != name)
+    assert 219 - 2 <= len(worker.encode()) <= 219 or worker == "team_ä_b"
+    assert name.startswith(worker[:4]) and not capfd.readouterr().err.count("ERROR")
+
+
 def test_without_a_schedule_there_are_no_steps(train, look, capfd):
     with profile(on_trace_ready=handler()) as prof:
         train(3, prof)
@@ -63,7 +76,22 @@ def test_window_cut_short_is_kept_and_marked(train, look, capfd):
     (run,) = look.runs("out")
     assert look.state(run)["state"] == "collected"
     assert look.checks(run) == ["stopped_inside_step"]
+    assert look.state(run)["whole_steps"] is False
     assert "shorter than the schedule" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("wait", [0, 1])
+def test_a_short_last_step_is_no_part_of_one(train, look, wait):
+    """The middle one of three steps evaluates; the last one ends like any other, and counts in averages."""
+    with profile(schedule=schedule(wait=wait, warmup=0, active=3, repeat=1), on_trace_ready=handler()) as prof:
+        for step in range(wait + 3):
+            train(300 if step == wait + 1 else 1)
+            prof.step()
+    (run,) = look.runs("out")
+    assert look.state(run)["whole_steps"] is True
+    opened = steplens.open(run)
+    assert opened.steps()["complete"].to_list() == [True] * 3
+    assert not set(opened.health()["check"]) & {"incomplete_first_step", "incomplete_last_step"}
 
 
 def test_stop_during_warmup_leaves_nothing(train, look):
@@ -281,6 +309,49 @@ def test_stop_from_another_thread_ends_at_the_next_step(train, look):
     assert "late_stop" in look.checks(run)
 
 
+THREADS = """
+import threading, torch, steplens
+model = torch.nn.Linear(4, 4)
+prof = steplens.profile(
+    schedule=steplens.schedule(wait=0, warmup=1, active=2, repeat=2),
+    on_trace_ready=steplens.tensorboard_trace_handler("out", analyse_flag=False),
+)
+def train(steps):
+    for _ in range(steps):
+        model(torch.ones(2, 4)).sum().backward()
+        prof.step()
+def in_thread(steps):
+    thread = threading.Thread(target=train, args=(steps,))
+    thread.start()
+    thread.join()
+"""
+OWNER_ENDS = "prof.start()\nin_thread(2)\nin_thread(5)\nprof.stop()"
+OWNER_RETURNS = "prof.start()\ntrain(2)\nin_thread(3)\ntrain(1)\nprof.stop()"
+
+
+def in_threads(program, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+    command = [sys.executable, "-c", THREADS + program]
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorded(look, tmp_path):
+    done = in_threads(OWNER_ENDS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the thread in which it began has ended" in done.stderr
+    lost, kept = look.runs("out")
+    assert look.state(lost)["state"] == "failed" and "save_failed" in look.checks(lost)
+    assert look.state(kept)["state"] == "collected" and look.state(kept)["last_step"] == 5
+
+
+def test_steps_of_another_thread_do_not_count_while_a_window_records(look, tmp_path):
+    done = in_threads(OWNER_RETURNS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "collected" and look.state(run)["last_step"] == 2
+    assert "other_thread" in look.checks(run)
+
+
 KILLED = """
 import sys, time, torch, steplens
 model = torch.nn.Linear(4, 4)
@@ -346,22 +417,23 @@ def test_another_profiler_switches_us_off(variable, look, tmp_path):
 
 IMPORT = """
 import time
-begin = time.perf_counter()
+start = time.process_time()
 import sys
 import steplens
-took = time.perf_counter() - begin
+took = time.process_time() - start
 heavy = {"torch", "polars", "numpy", "msgspec", "typer", "rich"} & set(sys.modules)
 assert not heavy, heavy
 steplens.schedule, steplens._ExperimentalConfig, steplens.profile, steplens.tensorboard_trace_handler
 heavy = {"torch", "polars", "numpy"} & set(sys.modules)
 assert not heavy, heavy
-print(took)
+print(start, took)
 """
 
 
 def test_import_is_light(look, tmp_path):
-    times = [float(look.python(IMPORT, cwd=tmp_path).stdout) for _ in range(3)]
-    assert min(times) < 0.05
+    # the start of Python itself is the measure of how fast this machine is
+    starts, imports = zip(*(map(float, look.python(IMPORT, cwd=tmp_path).stdout.split()) for _ in range(5)), strict=True)
+    assert min(imports) < 3 * min(starts)
 
 
 def test_public_names():

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic import client, place
+from steplens.collect.dynamic import client, configuration, place, process
 from steplens.collect.dynamic.agent import Agent
+from steplens.collect.dynamic.board import STEP, Board
+from steplens.collect.dynamic.plan import EDIT, Plan
 
 from . import fake_job
 
@@ -92,6 +94,26 @@ def test_leaves_an_existing_file_alone_and_follows_it_from_the_first_step(folder
     job.steps(5)
     assert folder.file.read_bytes() == before
     assert job.captured() == [(1, 3)]
+
+
+def test_who_decides_while_a_process_joins_counts_on_its_first_step(folder: Any, run: Any, monkeypatch: Any) -> None:
+    joining = run(group="job")
+    put, decided = Board.put, []
+
+    def seen_by_another(self: Board, word: int, value: int) -> None:
+        put(self, word, value)
+        if self.words[self.row + STEP] >= 0 and not decided:
+            decided.append(value)
+            # rank 1 of the same job gets to its first step at just this moment
+            other = Board(joining.agent.place, "job", process.of(os.getppid()), 1)
+            document = {**configuration.TEMPLATE, "start_step": 1, "active": 2, "prof_dir": str(folder.results)}
+            other.decide("early", EDIT, document, Plan(1, 2), 1, 0)
+            other.close()
+
+    monkeypatch.setattr(Board, "put", seen_by_another)
+    joining.steps(4)
+    assert decided
+    assert joining.captured() == [(1, 3)]
 
 
 def test_begins_at_the_next_step(folder: Any, run: Any) -> None:

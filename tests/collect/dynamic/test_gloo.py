@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -42,17 +41,12 @@ while True:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def job(tmp_path: Path, jobs: Jobs, folder: Folder) -> Job:
     (tmp_path / "train.py").write_text(TRAIN)
     torchrun = Path(sys.executable).with_name("torchrun")
-    command = (sys.executable, torchrun, "--nproc_per_node", 4, "--master_port", free_port(), "train.py")
+    # with a port that torchrun finds itself: one that was free a moment ago may be taken
+    command = (sys.executable, torchrun, "--standalone", "--nproc_per_node", 4, "train.py")
     started = jobs.start(*command, env={"PROF_CONFIG_PATH": str(folder.path)})
 
     def ready() -> bool:

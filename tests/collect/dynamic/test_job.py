@@ -83,10 +83,11 @@ def test_all_ranks_record_the_same_steps_every_time(folder: Any, jobs: Any) -> N
 
 
 def test_an_edited_file_does_the_same(folder: Any, jobs: Any) -> None:
-    jobs.fake(folder, "--ranks", 3)
+    # 2 s until the step: the file is looked at every 0.2 s, and a busy machine may be late
+    jobs.fake(folder, "--ranks", 3, "--pause", 0.02)
     found = stepping(folder, 3)
     folder.edit(start_step=found[0].step + 100, active=3)
-    until(lambda: len(list(folder.results.glob("*/steps.json"))) == 3, "for three results")
+    until(lambda: len(list(folder.results.glob("*/steps.json"))) == 3, folder.describe)
     ended = [json.loads(path.read_text()) for path in folder.results.glob("*/steps.json")]
     assert {tuple(item[:2]) for item in ended} == {(found[0].step + 100, found[0].step + 103)}
 

@@ -1,0 +1,402 @@
+"""Every address, on a real CPU run and on the shared samples: its figures are those of the analyses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import steplens
+from steplens.advice import advise
+from steplens.advice.compare import compare
+from steplens.analysis.arrivals import arrivals, slow_rank
+from steplens.analysis.data_pipeline import bottlenecks, operations
+from steplens.analysis.memory import operator_memory
+from steplens.analysis.operators import operators
+from steplens.analysis.steps import step_times
+from steplens.trace.run import Run
+
+from .conftest import DEADLINE_S, Client, Start, sample
+
+CPU, CUDA, ASCEND, MINDSPORE, CLUSTER = range(5)
+
+
+@pytest.fixture(scope="module")
+def paths(recorded: Path) -> list[Path]:
+    return [
+        recorded,
+        sample("kineto", "cuda_nccl_distributed.json.gz"),
+        sample("ascend_pytorch", "text_level1"),
+        sample("mindspore", "profiler"),
+        sample("mindspore", "cluster_propose"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def client(serve: Start, paths: list[Path]) -> Client:
+    return serve(paths)
+
+
+@pytest.fixture(scope="module")
+def runs(paths: list[Path]) -> list[Run]:
+    return [steplens.open(path) for path in paths]
+
+
+def equal(got: Any, expected: Any) -> bool:
+    """Equal as JSON can hold it."""
+    if isinstance(expected, float):
+        if not np.isfinite(expected):
+            return got is None
+        return got == pytest.approx(expected)
+    if isinstance(expected, int) and not isinstance(expected, bool) and abs(expected) > 2**53:
+        return got == str(expected)
+    if isinstance(expected, (list, tuple)):
+        return len(got) == len(expected) and all(map(equal, got, expected))
+    return bool(got == expected)
+
+
+def plain(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def test_the_session_lists_what_was_asked_for(client: Client, paths: list[Path]) -> None:
+    session = client.get("/api/session")
+    assert [run["path"] for run in session["runs"]] == [str(path) for path in paths]
+    assert session["version"] == steplens.__version__
+    assert set(session["languages"]) == {"en", "zh"}
+    for run in session["runs"]:
+        progress = run["progress"]
+        assert progress["state"] == "ready"
+        assert progress["done"] == progress["total"] > 0
+        assert client.get(f"/api/runs/{run['run']}")["origin_ns"] == run["origin_ns"]
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run: int) -> None:
+    found, mine = overview_with_advice(client, run), runs[run]
+    steps = [step_times(trace).filter("complete") for trace in mine.traces]
+    every = pl.concat(steps)
+    assert found["steps"] == every.height
+    assert equal(found["step_ns"], every["duration_ns"].mean())
+    parts = dict(found["parts"])
+    device = ("preparing_ns", "computing_ns", "communication_not_overlapped_ns", "free_ns")
+    beyond = [row["duration_ns"] - work for row in every.to_dicts() if (work := sum(row[part] or 0 for part in device))]
+    idle, late = parts.pop("device_idle_ns"), parts.pop("device_late_ns")
+    assert equal(idle, sum(one for one in beyond if one > 0) / every.height)
+    assert equal(late, -sum(one for one in beyond if one < 0) / every.height)
+    for part, value in parts.items():
+        assert equal(value, every[part].mean())
+    assert [rank["rank"] for rank in found["ranks"]] == [trace.rank if trace.rank >= 0 else None for trace in mine.traces]
+    for rank, trace, own in zip(found["ranks"], mine.traces, steps, strict=True):
+        assert rank["steps"] == own.height
+        assert equal(rank["step_ns"], own["duration_ns"].mean())
+        assert rank["tables"] == {name: trace.required(name).select(pl.len()).collect().item() for name in trace}
+    top = mine.operators().filter(pl.col("name") != "ProfilerStep*").head(10)
+    assert [(row["name"], row["self_ns"]) for row in found["operators"]] == list(top.select("name", "self_ns").iter_rows())
+    for row in found["types"]:
+        tasks = pl.concat(
+            trace.required("kernels").filter(pl.col("type").cast(pl.String) == row["type"]).collect() for trace in mine.traces
+        )
+        assert row["total_ns"] <= (tasks["end_ns"] - tasks["start_ns"]).sum()
+        assert {"compute"} <= set(tasks["kind"].cast(pl.String)) or "compute" not in kinds_of(mine)
+    longest = [row["total_ns"] for row in found["types"]]
+    assert longest == sorted(longest, reverse=True)
+    assert bool(longest) == any(rank["streams"] for rank in found["ranks"])
+    advice = advise(mine)
+    assert found["findings"] == len(advice.findings)
+    assert [one["id"] for one in found["advice"]] == [one.id for one in advice.findings[:3]]
+    assert found["health"] == dict(mine.health().group_by("severity").len().sort("severity").iter_rows())
+    assert client.get(f"/api/runs/{run}/ranks") == found["ranks"]
+
+
+def kinds_of(run: Run) -> set[str]:
+    """Kinds of device tasks that took time."""
+    took = pl.col("end_ns") > pl.col("start_ns")
+    return {kind for trace in run.traces for kind in trace.required("kernels").filter(took).collect()["kind"].cast(pl.String)}
+
+
+def overview_with_advice(client: Client, run: int) -> dict[str, Any]:
+    """The first page does not wait for advice that takes long; on a busy machine it may."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := client.get(f"/api/runs/{run}/overview"))["judged"]:
+        assert found["advice"] == []
+        assert time.monotonic() < deadline
+    return found
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_the_steps_are_all_there_with_their_spread(client: Client, runs: list[Run], run: int) -> None:
+    found = client.get(f"/api/runs/{run}/steps")
+    origins = [int(rank["origin_ns"]) for rank in client.get(f"/api/runs/{run}/ranks")]
+    expected = [
+        {**row, "start_ns": row["start_ns"] - origin}
+        for trace, origin in zip(runs[run].traces, origins, strict=True)
+        for row in step_times(trace).to_dicts()
+    ]
+    assert len(found["steps"]) == len(expected)
+    for got, row in zip(found["steps"], expected, strict=True):
+        assert {name: got[name] for name in row} == row
+        assert 0 <= got["start_ns"] < 2**53
+    lengths = [row["duration_ns"] for row in expected if row["complete"]]
+    spread = found["spread"]
+    assert spread["count"] == len(lengths) == sum(spread["counts"])
+    if lengths:
+        assert equal(spread["median_ns"], float(np.median(lengths)))
+        assert equal(spread["p90_ns"], float(np.percentile(lengths, 90)))
+        assert (spread["min_ns"], spread["max_ns"]) == (min(lengths), max(lengths))
+    one = client.get(f"/api/runs/{run}/steps", trace=0)["steps"]
+    assert [row["step"] for row in one] == step_times(runs[run].traces[0])["step"].to_list()
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_the_advice_has_words_in_every_language(client: Client, runs: list[Run], run: int) -> None:
+    found, expected = client.get(f"/api/runs/{run}/advice"), advise(runs[run])
+    assert [one["id"] for one in found["findings"]] == [one.id for one in expected.findings]
+    assert len(found["silenced"]) == len(expected.silenced)
+    for got, finding in zip(found["findings"], expected.findings, strict=True):
+        assert got["level"] == finding.level
+        assert [one["value"] for one in got["evidence"]] == [pytest.approx(one.value) for one in finding.evidence]
+        assert (got["saving"] or {}).get("likely_ns") == (finding.saving.likely_ns if finding.saving else None)
+        for language in ("en", "zh"):
+            assert got["texts"][language]["title"]
+            assert "{" not in got["texts"][language]["title"]
+            assert all(one["words"][language] for one in got["evidence"])
+        assert any("\u4e00" <= character <= "\u9fff" for character in got["texts"]["zh"]["title"])
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_health_names_what_is_unsafe(client: Client, runs: list[Run], run: int) -> None:
+    found, expected = client.get(f"/api/runs/{run}/health"), runs[run].health().to_dicts()
+    assert [(one["check"], one["count"], ", ".join(one["unsafe"])) for one in found] == [
+        (row["check"], row["count"], row["unsafe"]) for row in expected
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", range(5))
+def test_every_table_is_answered_sorted_by_every_column_and_exported(client: Client, run: int) -> None:
+    tables = client.get(f"/api/runs/{run}/tables")
+    assert len(tables) > 25
+    for table in tables:
+        address = f"/api/runs/{run}/tables/{table['name']}"
+        page = client.post(address, {"limit": 1000})
+        assert page["total"] == page["matching"] >= len(page["rows"])
+        for place, column in enumerate(page["columns"]):
+            ordered = client.post(address, {"limit": 1000, "sort": [{"column": column["name"]}]})
+            values = [row[place] for row in ordered["rows"] if row[place] is not None]
+            if column["type"] in ("integer", "number", "boolean"):
+                assert values == sorted(values, key=float), (table["name"], column)
+            elif column["type"] == "text":
+                assert values == sorted(values, key=str.encode), (table["name"], column)
+            if column["unit"] in ("ns", "moment"):
+                # a Unix time that is not told from the origin, or a length that is, would be text
+                assert all(isinstance(value, (int, float)) for value in values), (table["name"], column)
+            kept = [row[place] for row in ordered["rows"]]
+            assert kept[len(values) :] == [None] * (len(kept) - len(values))
+        raw = client.ask(f"{address}/csv").body.decode()
+        lines = list(csv.reader(io.StringIO(raw)))
+        assert lines[0] == [column["name"] for column in page["columns"]], table
+        assert len(lines) == page["total"] + 1, table
+
+
+@pytest.mark.parametrize("run", [CPU, CUDA, ASCEND])
+@pytest.mark.parametrize(
+    ("table", "by"),
+    [("operators", "name"), ("operators_by_shape", "shape"), ("operators_by_stack", "stack"), ("modules", "module")],
+)
+def test_operators_by_everything(client: Client, runs: list[Run], run: int, table: str, by: Any) -> None:
+    expected = runs[run].operators(by)
+    page = client.post(f"/api/runs/{run}/tables/{table}", {"limit": 1000})
+    assert page["total"] == expected.height
+    names = [column["name"] for column in page["columns"]]
+    assert names == expected.columns
+    for got, row in zip(page["rows"], expected.iter_rows(), strict=False):
+        assert all(map(equal, got, row))
+    one = client.post(f"/api/runs/{run}/tables/{table}", {"limit": 1000, "trace": 0})
+    assert one["total"] == operators(runs[run].traces[0], by).height
+
+
+def test_conditions_keep_what_they_say(client: Client, runs: list[Run]) -> None:
+    address = f"/api/runs/{CUDA}/tables/recorded_kernels"
+    kernels = plain(runs[CUDA].traces[0].required("kernels").collect())
+    origin = int(client.get(f"/api/runs/{CUDA}")["origin_ns"])
+    names = list(kernels.columns)
+    middle = int(kernels["start_ns"].median()) - origin  # type: ignore[arg-type]
+    cases: list[tuple[dict[str, Any], pl.Expr]] = [
+        ({"column": "name", "contains": "GEMM"}, pl.col("name").str.to_lowercase().str.contains("gemm", literal=True)),
+        ({"column": "name", "contains": "(.*"}, pl.col("name").str.contains("(.*", literal=True)),
+        ({"column": "kind", "one_of": ["copy", "communication"]}, pl.col("kind").is_in(["copy", "communication"])),
+        ({"column": "stream", "one_of": [7, 20.0]}, pl.col("stream").is_in([7, 20])),
+        ({"column": "start_ns", "at_least": middle}, pl.col("start_ns") >= middle + origin),
+        ({"column": "start_ns", "at_most": middle}, pl.col("start_ns") <= middle + origin),
+        ({"column": "wait_ns", "at_least": 10000.5, "at_most": 20000}, pl.col("wait_ns").is_between(10001, 20000)),
+        ({"column": "op", "missing": True}, pl.col("op").is_null()),
+        ({"column": "op", "missing": False, "at_most": 100}, pl.col("op") <= 100),
+        ({"column": "name", "one_of": []}, pl.lit(False)),
+    ]
+    for condition, expression in cases:
+        expected = kernels.filter(expression)
+        page = client.post(address, {"where": [condition], "limit": 1000})
+        assert (page["matching"], page["total"]) == (expected.height, kernels.height), condition
+        ids = [row[names.index("id")] for row in page["rows"]]
+        assert ids == expected["id"].head(1000).to_list(), condition
+    both = client.post(address, {"where": [cases[0][0], cases[4][0]], "limit": 1000})
+    assert both["matching"] == kernels.filter(cases[0][1] & cases[4][1]).height
+
+
+def test_sorting_and_paging_agree_with_the_whole_table(client: Client, runs: list[Run]) -> None:
+    address = f"/api/runs/{CUDA}/tables/recorded_kernels"
+    kernels = plain(runs[CUDA].traces[0].required("kernels").collect())
+    expected = kernels.sort(["name", "start_ns"], descending=[True, False], nulls_last=True)["id"].to_list()
+    sort = [{"column": "name", "descending": True}, {"column": "start_ns"}]
+    place = kernels.columns.index("id")
+    got = []
+    for offset in range(0, kernels.height, 1000):
+        got += [row[place] for row in client.post(address, {"sort": sort, "offset": offset, "limit": 1000})["rows"]]
+    assert got == expected
+    for offset in (10**9, 1 << 32, 1 << 40):
+        for sorted_by in ([], sort):
+            assert client.post(address, {"offset": offset, "sort": sorted_by})["rows"] == []
+
+
+def test_a_csv_file_keeps_unix_times_and_guards_formulas(client: Client, runs: list[Run]) -> None:
+    where = [{"column": "kind", "one_of": ["communication"]}]
+    answer = client.ask(f"/api/runs/{CUDA}/tables/recorded_kernels/csv?query=" + json.dumps({"where": where}).replace(" ", "%20"))
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
+    expected = runs[CUDA].traces[0].required("kernels").filter(pl.col("kind").cast(pl.String) == "communication").collect()
+    assert [int(row["start_ns"]) for row in rows] == expected["start_ns"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ([], 422, ""),
+        ({"limit": 0}, 422, ""),
+        ({"limit": 1001}, 422, "1000"),
+        ({"offset": -1}, 422, ""),
+        ({"sort": [{"column": "nothing"}]}, 422, "no such column"),
+        ({"where": [{"column": "nothing", "contains": "a"}]}, 422, "no such column"),
+        ({"where": [{"column": "name", "at_least": 1}]}, 422, "numbers"),
+        ({"where": [{"column": "calls", "one_of": ["a"]}]}, 422, "numbers"),
+        ({"where": [{"column": "name", "one_of": 1}]}, 422, ""),
+        ({"unknown": 1}, 422, ""),
+        ({"trace": 99}, 404, "traces"),
+        ({"sort": 1}, 422, ""),
+    ],
+)
+def test_a_wrong_question_is_answered_with_what_is_wrong(client: Client, body: Any, status: int, says: str) -> None:
+    answer = client.post(f"/api/runs/{CPU}/tables/operators", body, expect=status)
+    assert set(answer) == {"problem", "where", "remedy"}
+    assert says in answer["problem"] + answer["remedy"]
+
+
+@pytest.mark.parametrize("path", ["runs/7", "runs/0/tables/nothing/csv", "runs/0/timeline?trace=9", "nothing", "runs/0/nothing"])
+def test_what_is_not_there_is_404(client: Client, path: str) -> None:
+    assert client.get(f"/api/{path}", expect=404)["problem"]
+
+
+def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
+    origin = int(client.get(f"/api/runs/{CPU}")["origin_ns"])
+    rows = plain(operator_memory(runs[CPU].traces[0]))
+    times = sorted({int(moment) for moment in rows["allocation_ns"]})
+    for moment in (times[0], times[len(times) // 2], times[-1]):
+        alive = [
+            row
+            for row in rows.to_dicts()
+            if row["allocation_ns"] <= moment
+            and not any(end is not None and end <= moment for end in (row["release_ns"] or row["active_release_ns"],))
+        ]
+        found = client.get(f"/api/runs/{CPU}/memory/alive", time_ns=moment - origin, limit=1000)
+        assert found["allocations"] == len(alive)
+        assert found["bytes"] == sum(row["bytes"] for row in alive)
+        assert sum(owner["bytes"] for owner in found["by_owner"]) == found["bytes"]
+        assert [row["bytes"] for row in found["largest"]] == sorted((row["bytes"] for row in alive), reverse=True)
+
+
+def test_the_memory_curve_keeps_its_peak(client: Client, runs: list[Run]) -> None:
+    timeline = client.get(f"/api/runs/{CPU}/timeline")
+    (series,) = [one for one in timeline["series"] if one["label"].startswith("memory allocated")]
+    memory = runs[CPU].traces[0].required("memory").collect()
+    window = {"start_ns": timeline["start_ns"] - 10**9, "end_ns": timeline["end_ns"] + 10**9}
+    for points in (1, 7, 100, 20_000):
+        curve = client.get(f"/api/runs/{CPU}/timeline/series/{series['series']}", **window, points=points)
+        assert len(curve["max"]) <= points
+        assert sum(curve["count"]) == series["samples"] == memory["allocated"].count()
+        assert max(curve["max"]) == memory["allocated"].max() == runs[CPU].memory()["peak_allocated"].max()
+        assert min(curve["min"]) == memory["allocated"].min()
+        assert curve["last"][-1] == memory.sort("time_ns", maintain_order=True)["allocated"][-1]
+
+
+def test_the_pipeline_and_its_queues(client: Client, runs: list[Run]) -> None:
+    for number, trace in enumerate(runs[MINDSPORE].traces):
+        found, expected = client.get(f"/api/runs/{MINDSPORE}/pipeline", trace=number), operations(trace)
+        assert [row["id"] for row in found["operations"]] == expected["id"].to_list()
+        assert found["bottlenecks"] == bottlenecks(expected)
+        for row in expected.drop_nulls("queue_sizes").to_dicts():
+            curve = client.get(f"/api/runs/{MINDSPORE}/pipeline/queue", trace=number, op=row["id"], points=20_000)
+            assert curve["last"] == row["queue_sizes"]
+            assert curve["capacity"] == row["queue_capacity"]
+            coarse = client.get(f"/api/runs/{MINDSPORE}/pipeline/queue", trace=number, op=row["id"], points=2)
+            assert (max(coarse["max"]), min(coarse["min"])) == (max(row["queue_sizes"]), min(row["queue_sizes"]))
+
+
+def test_communication_says_who_waits(client: Client, runs: list[Run]) -> None:
+    for run in (ASCEND, CLUSTER):
+        found, mine = client.get(f"/api/runs/{run}/communication"), runs[run]
+        arrived = arrivals(mine.traces)
+        waits = dict(arrived.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
+        assert {row["rank"]: row["wait_ns"] for row in found["waits"]} == waits
+        lengths = pl.concat([step_times(trace) for trace in mine.traces]).filter("complete")["duration_ns"]
+        slow = slow_rank(arrived, float(lengths.mean()))  # type: ignore[arg-type]
+        assert (found["slow_rank"] or {}).get("rank") == (slow.rank if slow else None)
+
+
+def test_search_finds_names_tables_and_findings(client: Client, runs: list[Run]) -> None:
+    found = client.get(f"/api/runs/{CPU}/search", text="ADDMM")
+    table = runs[CPU].operators().filter(pl.col("name").str.to_lowercase().str.contains("addmm"))
+    hits = {hit["name"]: hit for hit in found["hits"] if hit["kind"] == "operators"}
+    assert found["matching"]["operators"] == table.height == len(hits)
+    for row in table.to_dicts():
+        assert (hits[row["name"]]["count"], hits[row["name"]]["total_ns"]) == (row["calls"], row["total_ns"])
+    assert any(
+        hit["kind"] == "table" and hit["name"] == "memory" for hit in client.get("/api/runs/0/search", text="memory")["hits"]
+    )
+    finding = client.get(f"/api/runs/{CPU}/advice")["findings"]
+    if finding:
+        hits_of = client.get(f"/api/runs/{CPU}/search", text=finding[0]["id"])["hits"]
+        assert finding[0]["id"] in [hit["name"] for hit in hits_of if hit["kind"] == "finding"]
+
+
+def test_two_runs_side_by_side(client: Client, runs: list[Run]) -> None:
+    found = client.get("/api/compare", before=CPU, after=CUDA, limit=1000)
+    assert equal(found["before"]["step_ns"], step_times(runs[CPU].traces[0]).filter("complete")["duration_ns"].mean())
+    before, after = ({row["name"]: row for row in runs[run].operators().to_dicts()} for run in (CPU, CUDA))
+    steps = {run: step_times(runs[run].traces[0]).filter("complete").height for run in (CPU, CUDA)}
+    assert found["different"] == len(before.keys() | after.keys())
+    for row in found["operators"]:
+        name = row["name"]
+        first = before[name]["self_ns"] / steps[CPU] if name in before else 0
+        second = after[name]["self_ns"] / steps[CUDA] if name in after else 0
+        assert row["difference_ns"] == pytest.approx(second - first)
+    tasks = [{row["name"]: row for row in runs[run].kernels().to_dicts()} for run in (CPU, CUDA)]
+    assert found["different_tasks"] == len(tasks[0].keys() | tasks[1].keys())
+    for row in found["tasks"]:
+        sides = [kernels[row["name"]]["total_ns"] / steps[run] if row["name"] in kernels else 0
+                 for run, kernels in zip((CPU, CUDA), tasks, strict=True)]  # fmt: skip
+        assert row["difference_ns"] == pytest.approx(sides[1] - sides[0])
+    for part in found["parts"]:
+        sides = [found[side]["parts"].get(part["part"]) for side in ("before", "after")]
+        assert [part["before_ns"], part["after_ns"], part["difference_ns"]] == [*sides, (sides[1] or 0) - (sides[0] or 0)]
+    assert found["before"]["peak_bytes"] == runs[CPU].memory()["peak_allocated"].max()
+    change = compare(advise(runs[CPU]), advise(runs[CUDA]))
+    for part in ("cured", "remaining", "new"):
+        assert [one["id"] for one in found[part]] == [one.id for one in getattr(change, part)]

@@ -1,0 +1,183 @@
+"""The file of a timeline beside its tables: the same answers, and nothing that does not fit or is damaged is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steplens
+from steplens import partial
+from steplens.server.origins import origins
+from steplens.server.runs import Library
+from steplens.server.timeline import kept, tile_format
+from steplens.server.timeline.pyramid import Pyramid
+from steplens.server.timeline.tiles import tile
+from steplens.server.timeline.timeline import build
+from steplens.trace.trace import Kept, Trace
+
+EVENTS = 4000
+
+
+def write(path: Path, names: int = 7) -> None:
+    """A Kineto trace with nested calls on two threads and tasks that overlap on a stream."""
+    events = []
+    for place in range(EVENTS):
+        name, at = f"aten::op_{place % names}", 1000 + 7 * place
+        events.append(
+            {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": place % 2, "ts": at, "dur": 30 - place % 5, "args": {}}
+        )
+        events.append(
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": "名",
+                "pid": 0,
+                "tid": 7,
+                "ts": at,
+                "dur": 1 + 200 * (place % 97 == 0),
+                "args": {},
+            }
+        )
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "LEAST_EVENTS", 1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "trace.json"
+    write(file)
+    return file
+
+
+def opened(path: Path) -> tuple[Trace, Kept, int]:
+    run = steplens.open(path)
+    (trace,) = run.traces
+    assert trace.kept is not None
+    return trace, trace.kept, origins(run.traces)[0]
+
+
+def saved(path: Path) -> tuple[Pyramid, Kept, int, Path]:
+    trace, place, origin = opened(path)
+    pyramid = Pyramid(build(trace, origin))
+    file = kept.save(pyramid, place)
+    assert file is not None
+    return pyramid, place, origin, file
+
+
+def test_what_is_kept_gives_the_same_answers_without_taking_memory(path: Path) -> None:
+    pyramid, place, origin, _ = saved(path)
+    found = kept.load(place, origin)
+    assert found is not None
+    assert pyramid.size_bytes > 100_000
+    assert found.size_bytes == 0
+    assert found.timeline.lanes == pyramid.timeline.lanes
+    assert found.timeline.names == pyramid.timeline.names
+    assert found.timeline.unplaced == pyramid.timeline.unplaced
+    assert [level.shift for level in found.levels] == [level.shift for level in pyramid.levels]
+    low, high = pyramid.timeline.bounds
+    rows = range(len(pyramid.timeline.offsets) - 1)
+    for start, end, pixels in ((low, high, 10), (low, high, 5000), (high // 3, high // 2, 200)):
+        answers = [tile_format.encode(tile(one, rows, start, end, pixels), one.timeline) for one in (pyramid, found)]
+        assert answers[0] == answers[1]
+
+
+def test_other_tables_and_another_origin_have_files_of_their_own(path: Path) -> None:
+    _, place, origin, _ = saved(path)
+    assert kept.load(place, origin + 1) is None
+    assert kept.load(Kept(place.folder, "0" * 64), origin) is None
+    time.sleep(0.01)
+    write(path, names=5)
+    trace, now, at = opened(path)
+    assert now.fingerprint != place.fingerprint
+    assert kept.load(now, at) is None
+    assert {name for name in build(trace, at).names if name.startswith("aten::")} == {f"aten::op_{place}" for place in range(5)}
+
+
+def test_no_damage_goes_unnoticed(path: Path) -> None:
+    pyramid, place, origin, file = saved(path)
+    whole = file.read_bytes()
+    used = sum(column.nbytes for column in pyramid.timeline.columns)
+    assert len(whole) > used
+    rng = np.random.default_rng(1)
+    refused = 0
+    for at in [0, 9, 17, 30, *rng.integers(0, len(whole), 60).tolist()]:
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        found = kept.load(place, origin)
+        # the only bytes that do not matter are those between the columns
+        assert found is None or whole[at] == 0
+        refused += found is None
+    assert refused > 50
+    for size in (0, 5, 24, 200, len(whole) // 2, len(whole) - 70):
+        file.write_bytes(whole[:size])
+        assert kept.load(place, origin) is None
+    file.write_bytes(whole)
+    assert kept.load(place, origin) is not None
+
+
+def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
+    pyramid, place, origin, file = saved(path)
+    elsewhere = tmp_path / "elsewhere.bin"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    assert kept.load(place, origin) is None
+    assert kept.save(pyramid, place) is not None
+    assert not file.is_symlink()
+    moved = tmp_path / "moved"
+    shutil.move(place.folder, moved)
+    place.folder.symlink_to(moved)
+    assert kept.load(place, origin) is None
+    assert kept.save(pyramid, place) is None
+
+
+def test_files_do_not_pile_up(path: Path) -> None:
+    trace, place, origin = opened(path)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    name = partial.beside(place.folder / "timeline_1.bin").name
+    (place.folder / name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")).write_bytes(b"left by a server that was killed")
+    for shift in range(4):
+        assert kept.save(Pyramid(build(trace, origin - shift)), place) is not None
+        os.utime(place.folder / f"timeline_{origin - shift}.bin", ns=(shift, shift))
+    names = {file.name for file in place.folder.iterdir() if not file.name.endswith(".parquet")}
+    assert names == {"manifest.json", f"timeline_{origin - 2}.bin", f"timeline_{origin - 3}.bin"}
+
+
+def test_little_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, place, origin = opened(path)
+    monkeypatch.setattr(kept, "LEAST_EVENTS", 10 * EVENTS)
+    assert kept.save(Pyramid(build(trace, origin)), place) is None
+    monkeypatch.setattr(kept, "LEAST_EVENTS", 1)
+    monkeypatch.setattr("steplens.rundir.free_bytes", lambda _: 1000)
+    assert kept.save(Pyramid(build(trace, origin)), place) is None
+
+
+def test_a_server_keeps_its_timelines_and_uses_them_the_next_time(path: Path) -> None:
+    answers = []
+    for time_of_showing in range(2):
+        library = Library([path])
+        library.start()
+        deadline = time.monotonic() + 60
+        shown = library.runs[0]
+        while shown.opening.timelines < 1 or library.timeline(shown, 0).size_bytes:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        place = shown.trace(0).kept
+        assert place is not None
+        files = list(place.folder.glob("timeline_*.bin"))
+        assert len(files) == 1
+        pyramid = library.timeline(shown, 0)
+        rows = range(len(pyramid.timeline.offsets) - 1)
+        answers.append((files[0].stat().st_mtime_ns, tile_format.encode(tile(pyramid, rows, 0, 10**6, 100), pyramid.timeline)))
+        assert time_of_showing == 0 or answers[0] == answers[1]

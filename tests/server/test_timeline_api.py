@@ -1,0 +1,231 @@
+"""The addresses of the timeline on real traces: lanes, tiles, details, links, arrows."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.analysis.breakdown import temporal_breakdown
+from steplens.trace.run import Run
+
+from .conftest import Client, Start, sample
+
+CPU, CUDA, ASCEND = range(3)
+
+
+@pytest.fixture(scope="module")
+def paths(recorded: Path) -> list[Path]:
+    return [recorded, sample("kineto", "cuda_ns_resolution_rank0.json.gz"), sample("ascend_pytorch", "db_level0")]
+
+
+@pytest.fixture(scope="module")
+def client(serve: Start, paths: list[Path]) -> Client:
+    return serve(paths)
+
+
+@pytest.fixture(scope="module")
+def runs(paths: list[Path]) -> list[Run]:
+    return [steplens.open(path) for path in paths]
+
+
+#: source of lanes -> table
+TABLES = {
+    "operators": "ops",
+    "kernels": "kernels",
+    "python": "python",
+    "runtime": "api",
+    "steps": "steps",
+    "gc": "gc",
+    "marks": "marks",
+}
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_every_recorded_event_is_on_a_lane(client: Client, runs: list[Run], run: int) -> None:
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    on_lanes: dict[str, int] = {}
+    for lane in timeline["lanes"]:
+        on_lanes[lane["source"]] = on_lanes.get(lane["source"], 0) + lane["events"]
+    trace = runs[run].traces[0]
+    for source, table in TABLES.items():
+        rows = trace.required(table).select(pl.len()).collect().item()
+        assert on_lanes.get(source, 0) + timeline["unplaced"].get(source, 0) == rows, source
+    assert timeline["events"] == sum(on_lanes.values())
+    assert timeline["origin_ns"] == client.get(f"/api/runs/{run}")["origin_ns"]
+    labels = [lane["label"] for lane in timeline["lanes"]]
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_the_timeline_has_the_recorded_steps_and_the_session_its_traces(client: Client, runs: list[Run], run: int) -> None:
+    state = client.get(f"/api/runs/{run}")
+    assert [(one["trace"], one["rank"]) for one in state["traces"]] == [
+        (number, trace.rank if trace.rank >= 0 else None) for number, trace in enumerate(runs[run].traces)
+    ]
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    assert state["traces"][0]["origin_ns"] == timeline["origin_ns"]
+    origin = int(timeline["origin_ns"])
+    recorded = runs[run].traces[0].required("steps").collect().sort("start_ns")
+    assert [(one["step"], one["start_ns"] + origin, one["end_ns"] + origin) for one in timeline["steps"]] == list(
+        recorded.select("id", "start_ns", "end_ns").iter_rows()
+    )
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_the_whole_timeline_in_one_pixel_and_event_by_event(client: Client, run: int) -> None:
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    window = {"start_ns": timeline["start_ns"], "end_ns": timeline["end_ns"] + 1}
+    for pixels in (1, 100, 20_000):
+        tile = client.get(f"/api/runs/{run}/timeline/tile", **window, pixels=pixels, format="json")
+        assert tile["events"] == timeline["events"] == sum(tile["columns"]["count"])
+        per_lane: dict[int, int] = {}
+        for row in tile["rows"]:
+            counts = tile["columns"]["count"][row["first"] : row["first"] + row["count"]]
+            per_lane[row["lane"]] = per_lane.get(row["lane"], 0) + sum(counts)
+        assert per_lane == {lane["lane"]: lane["events"] for lane in timeline["lanes"]}
+
+
+def test_both_forms_of_a_tile_say_the_same(client: Client) -> None:
+    timeline = client.get(f"/api/runs/{CUDA}/timeline")
+    address = f"/api/runs/{CUDA}/timeline/tile?start_ns={timeline['start_ns']}&end_ns={timeline['end_ns']}&pixels=700&lanes=4,9"
+    answer = client.ask(address)
+    assert answer.headers["content-type"] == "application/vnd.steplens.tile"
+    (length,) = struct.unpack_from("<I", answer.body, 4)
+    header = json.loads(answer.body[8 : 8 + length])
+    as_json = client.get(f"{address}&format=json")
+    assert {name: value for name, value in header.items() if name != "columns"} == {
+        name: value for name, value in as_json.items() if name != "columns"
+    }
+    for column in header["columns"]:
+        code = {"f8": "d", "u4": "I"}[column["type"]]
+        values = struct.unpack_from(f"<{header['items']}{code}", answer.body, 8 + length + column["offset"])
+        assert list(values) == as_json["columns"][column["name"]]
+
+
+def zoomed(client: Client, run: int, lane: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first events of a lane, one by one."""
+    found = client.get(
+        f"/api/runs/{run}/timeline/tile",
+        start_ns=lane["start_ns"],
+        end_ns=lane["start_ns"] + 200_000,
+        pixels=20_000,
+        lanes=lane["lane"],
+        format="json",
+    )
+    columns = found["columns"]
+    return [{name: columns[name][place] for name in columns} for place in range(found["items"]) if columns["count"][place] == 1]
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_the_details_of_an_event_are_its_row(client: Client, runs: list[Run], run: int) -> None:
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    origin = int(timeline["origin_ns"])
+    looked_at = 0
+    for lane in timeline["lanes"]:
+        if lane["source"] not in ("operators", "kernels", "python", "runtime"):
+            continue
+        table = (
+            runs[run].traces[0].required(TABLES[lane["source"]]).with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+        )
+        for item in zoomed(client, run, lane)[:5]:
+            event = client.get(f"/api/runs/{run}/timeline/events/{int(item['event'])}")
+            assert (event["start_ns"], event["end_ns"]) == (item["start_ns"], item["end_ns"])
+            same = table.filter((pl.col("start_ns") == event["start_ns"] + origin) & (pl.col("name") == event["name"]))
+            assert any(
+                all(event["columns"][key] == row[key] for key in ("name",)) and event["columns"]["end_ns"] == str(row["end_ns"])
+                for row in same.to_dicts()
+            )
+            assert event["lane"] == lane["lane"]
+            looked_at += 1
+    assert looked_at > 5
+
+
+def test_links_lead_from_operators_to_tasks_and_back(client: Client, runs: list[Run]) -> None:
+    kernels = runs[CUDA].traces[0].required("kernels").collect()
+    ops = runs[CUDA].traces[0].required("ops").collect()
+    operator = int(kernels.drop_nulls("op").filter(pl.col("op") >= 0)["op"][0])
+    name = str(ops["name"].cast(pl.String)[operator])
+    found = client.get(f"/api/runs/{CUDA}/timeline/occurrences", text=name, limit=1000)["events"]
+    origin = int(client.get(f"/api/runs/{CUDA}")["origin_ns"])
+    (event,) = [one for one in found if one["start_ns"] + origin == ops["start_ns"][operator] and one["lane"] != 0]
+    details = client.get(f"/api/runs/{CUDA}/timeline/events/{event['event']}")
+    links = {link["kind"]: link for link in details["links"]}
+    assert links["task"]["count"] == kernels.filter(pl.col("op") == operator).height
+    parent = int(ops["parent"][operator])
+    assert links["parent"]["events"][0]["name"] == ops["name"].cast(pl.String)[parent]
+    task = client.get(f"/api/runs/{CUDA}/timeline/events/{links['task']['events'][0]['event']}")
+    back = {link["kind"]: link for link in task["links"]}
+    assert [one["event"] for one in back["operator"]["events"]] == [event["event"]]
+    assert back["runtime"]["count"] >= 1
+
+
+def test_arrows_lead_from_the_launch_to_the_task(client: Client, runs: list[Run]) -> None:
+    timeline = client.get(f"/api/runs/{CUDA}/timeline")
+    kernels = runs[CUDA].traces[0].required("kernels").drop_nulls(["launch_ns", "op"]).filter(pl.col("op") >= 0).collect()
+    window = {"start_ns": timeline["start_ns"], "end_ns": timeline["end_ns"]}
+    found = client.get(f"/api/runs/{CUDA}/timeline/flows", **window, limit=2000)
+    launches = [arrow for arrow in found["arrows"] if arrow["kind"] == "launch"]
+    origin = int(timeline["origin_ns"])
+    expected = set(kernels.select(pl.col("launch_ns") - origin, pl.col("start_ns") - origin).iter_rows())
+    assert launches
+    sources = {lane["lane"]: lane["source"] for lane in timeline["lanes"]}
+    for arrow in launches:
+        assert (arrow["start"]["time_ns"], arrow["end"]["time_ns"]) in expected
+        assert (sources[arrow["start"]["lane"]], sources[arrow["end"]["lane"]]) == ("operators", "kernels")
+        assert arrow["end"]["event"] is not None
+    for arrow in found["arrows"][::40]:
+        for end in (arrow["start"], arrow["end"]):
+            if end["event"] is not None:
+                event = client.get(f"/api/runs/{CUDA}/timeline/events/{end['event']}")
+                assert (event["lane"], event["depth"]) == (end["lane"], end["depth"])
+                assert event["start_ns"] <= end["time_ns"] <= event["end_ns"]
+    assert max(arrow["start"]["depth"] for arrow in found["arrows"]) > 0, "launches come from nested calls"
+    recorded = runs[CUDA].traces[0].required("flows").filter(pl.col("kind").cast(pl.String) == "fwdbwd").collect().height
+    assert found["total"] >= len(launches) + min(recorded, 1)
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_a_selection_of_everything_counts_everything(client: Client, runs: list[Run], run: int) -> None:
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    lanes = [lane for lane in timeline["lanes"] if lane["source"] == "operators"]
+    found = client.get(
+        f"/api/runs/{run}/timeline/selection",
+        start_ns=timeline["start_ns"],
+        end_ns=timeline["end_ns"] + 1,
+        lanes=",".join(str(lane["lane"]) for lane in lanes),
+        limit=1000,
+    )
+    ops = runs[run].traces[0].required("ops").with_columns(pl.col("name").cast(pl.String)).collect()
+    expected = {
+        name: (count, total)
+        for name, count, total in ops.group_by("name").agg(pl.len(), (pl.col("end_ns") - pl.col("start_ns")).sum()).iter_rows()
+    }
+    assert {row["name"]: (row["count"], row["total_ns"]) for row in found["names"]} == expected
+    assert sum(lane["count"] for lane in found["lanes"]) == ops.height
+
+
+def test_wrong_windows_lanes_and_events(client: Client) -> None:
+    address = f"/api/runs/{CPU}/timeline"
+    assert client.get(f"{address}/tile", expect=422, start_ns=10, end_ns=5, pixels=10)["problem"]
+    assert client.get(f"{address}/tile", expect=404, start_ns=0, end_ns=5, pixels=10, lanes="999")["problem"]
+    assert client.get(f"{address}/tile", expect=422, start_ns=0, end_ns=5, pixels=10, lanes="1,x")["problem"]
+    assert client.get(f"{address}/tile", expect=422, start_ns=0, end_ns=5, pixels=0)["problem"]
+    assert client.get(f"{address}/events/99999999", expect=404)["problem"]
+    assert client.get(f"{address}/series/999", expect=404, start_ns=0, end_ns=5)["problem"]
+    empty = client.get(f"{address}/tile", start_ns=2**61, end_ns=2**62, pixels=100, format="json")
+    assert empty["items"] == 0
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_the_lane_of_computing_covers_what_the_breakdown_says(client: Client, runs: list[Run], run: int) -> None:
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    (lane,) = [one["lane"] for one in timeline["lanes"] if one["label"] == "device: computing"]
+    window = {"start_ns": timeline["start_ns"], "end_ns": timeline["end_ns"] + 1, "lanes": lane}
+    found = client.get(f"/api/runs/{run}/timeline/selection", **window)
+    assert found["lanes"][0]["covered_ns"] == temporal_breakdown(runs[run].traces[0])["compute_ns"][0]

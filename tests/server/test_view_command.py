@@ -1,0 +1,203 @@
+"""``steplens view`` as a user runs it: in a process of its own, ended with Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import DEADLINE_S, sample
+
+pytestmark = pytest.mark.slow
+
+LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=[\w-]{40,}")
+
+
+@contextlib.contextmanager
+def viewing(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command and the link that it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "steplens", "view", "--no-browser", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "40"},
+    )
+    try:
+        assert process.stdout is not None
+        link = ""
+        before = []
+        while not link.startswith("http"):
+            line = process.stdout.readline()
+            assert line, process.stderr.read() if process.stderr else ""
+            before.append(line)
+            link = line.strip()
+        assert ("warning" in before[0]) == ("--host" in arguments)
+        yield process, link
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def fetch(link: str) -> tuple[int, bytes, dict[str, str]]:
+    try:
+        with urllib.request.urlopen(link, timeout=DEADLINE_S) as answer:
+            return answer.status, answer.read(), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), dict(error.headers)
+
+
+def test_the_printed_link_shows_the_runs_and_ctrl_c_ends_it() -> None:
+    with viewing(sample("kineto", "cuda_alexnet.json.gz"), sample("mindspore", "JOB1")) as (process, link):
+        assert LINK.fullmatch(link), link
+        status, _, headers = fetch(link)
+        assert status == 200
+        assert "steplens_" in headers["set-cookie"]
+        address, token = link.split("/?token=")
+        request = urllib.request.Request(f"{address}/api/session", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            assert b"cuda_alexnet" in (session := answer.read())
+            assert b"JOB1" in session
+        assert fetch(f"{address}/api/session")[0] == 401
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0
+        assert "stopped" in out
+        assert "Traceback" not in out + err
+        with pytest.raises(OSError, match=r".*"):
+            urllib.request.urlopen(address, timeout=5)
+
+
+def test_ctrl_c_ends_it_quietly_while_answers_are_worked_out(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm_%d", "pid": 1, "tid": 1, "ts": %d, "dur": 2, "args": {}}'
+    path.write_text('{"traceEvents": [' + ",\n".join(event % (place % 999, 3 * place) for place in range(400_000)) + "]}")
+    with viewing(path) as (process, link):
+        address, token = link.split("/?token=")
+
+        def ask(what: str) -> None:
+            request = urllib.request.Request(f"{address}/api/runs/0{what}", headers={"Authorization": f"Bearer {token}"})
+            with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+                answer.read()
+
+        while "ready" not in json.loads(fetch_state(address, token))["progress"]["state"]:
+            time.sleep(0.05)
+        threads = [threading.Thread(target=ask, args=(what,)) for what in ("/advice", "/overview", "/ranks", "/timeline")]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        for thread in threads:
+            thread.join(DEADLINE_S)
+        assert process.returncode == 0, (out, err)
+        assert "Traceback" not in out + err
+        assert "ERROR" not in err
+
+
+def fetch_state(address: str, token: str) -> bytes:
+    request = urllib.request.Request(f"{address}/api/runs/0", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+        return bytes(answer.read())
+
+
+def test_ctrl_c_ends_it_while_a_run_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": %d, "dur": 2, "args": {}}'
+    path.write_text('{"schemaVersion": 1, "traceEvents": [' + ",\n".join(event % (3 * place) for place in range(600_000)) + "]}")
+    with viewing(path) as (process, _):
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0, (out, err)
+        assert "Traceback" not in out + err
+
+
+def test_only_this_machine_can_connect_by_default() -> None:
+    with viewing(sample("mindspore", "JOB1")) as (process, link):
+        found = LINK.fullmatch(link)
+        assert found is not None
+        listening = Path(f"/proc/{process.pid}/net/tcp")
+        if not listening.exists():
+            pytest.skip("needs /proc/net/tcp")
+        port = f"{int(found[1]):04X}"
+        addresses = [line.split()[1] for line in listening.read_text().splitlines()[1:] if line.split()[3] == "0A"]
+        assert f"0100007F:{port}" in addresses
+        assert f"00000000:{port}" not in addresses
+
+
+def test_two_servers_have_ports_and_tokens_of_their_own() -> None:
+    run = sample("mindspore", "JOB1")
+    with viewing(run) as (_, first), viewing(run) as (_, second):
+        (one, its), (other, another) = first.split("/?token="), second.split("/?token=")
+        assert one != other
+        assert its != another
+        assert fetch(f"{other}/?token={its}")[0] == 401
+
+
+def test_a_wider_address_is_warned_about() -> None:
+    with viewing("--host", "0.0.0.0", sample("mindspore", "JOB1")) as (process, link):
+        assert LINK.fullmatch(link)
+        address, token = link.split("/?token=")
+        assert fetch(f"{address}/?token={token}")[0] == 200
+        assert fetch(f"{address}/?token={token}x")[0] == 401
+        process.send_signal(signal.SIGTERM)
+        process.wait(DEADLINE_S)
+
+
+def refused(*arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "steplens", "view", "--no-browser", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path / "missing")
+    assert "cannot listen on 192.0.2.1" in refused("--host", "192.0.2.1", tmp_path)
+    with viewing(tmp_path) as (_, link):
+        found = LINK.fullmatch(link)
+        assert found is not None
+        assert f"port {found[1]}" in refused("--port", found[1], tmp_path)
+
+
+def test_importing_steplens_or_its_command_line_loads_no_server() -> None:
+    code = "import sys, steplens, steplens.cli.main; print([m for m in ('fastapi', 'uvicorn', 'pydantic') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_runs_can_be_read_before_the_rest_of_the_server_is_loaded() -> None:
+    of_the_web = "{'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)"
+    code = f"import sys, steplens.server.runs, steplens.server.address; print({of_the_web})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['fastapi'] = None\n"
+        "from steplens.cli.main import main\n"
+        f"sys.exit(main(['view', '--no-browser', {str(tmp_path)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 2
+    assert "steplens[view]" in done.stderr
+    assert "fastapi" in done.stderr

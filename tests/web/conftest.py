@@ -1,0 +1,189 @@
+"""A real run, a real server and a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+
+from steplens.cli.view_captures import Trainings
+from steplens.server.address import listen
+from steplens.server.app import STATIC, create_app
+from steplens.server.runs import Library
+
+from . import scripts
+
+TOKEN = "the-token-of-the-tests"
+AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+TRAINING = Path(__file__).with_name("training.py")
+PAGES = (
+    "overview", "advice", "steps", "timeline", "operators", "kernels", "shapes", "memory", "pipeline", "communication",
+    "ranks", "marey", "health", "live", "tables",
+)  # fmt: skip
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
+)  # fmt: skip
+#: a busy machine may take long for a page
+DEADLINE_S = 60
+
+
+def _missing() -> str | None:
+    if not (STATIC / "index.html").is_file():
+        return f"the front end is not built ({STATIC} has no index.html): make web"
+    for name in ("chromium", "chromedriver"):
+        if shutil.which(name) is None:
+            return f"there is no {name}: apt-get install chromium chromium-driver"
+    return None
+
+
+@pytest.fixture(scope="session")
+def run_of_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded training with two ranks, a data loader, memory, shapes, stacks, modules and hostile names."""
+    folder = tmp_path_factory.mktemp("web") / "run"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(TRAINING), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+class Site:
+    """A server and a browser that shows it."""
+
+    def __init__(self, driver: Any, port: int) -> None:
+        self.driver = driver
+        self.address = f"http://127.0.0.1:{port}"
+
+    def open(self, address: str) -> None:
+        """Go to an address of the pages, and wait until the page is there."""
+        self.script("delete document.body.dataset.ready; location.hash = arguments[0]", address)
+        self.until("return document.body.dataset.ready !== undefined", f"{address} is shown")
+
+    def script(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def until(self, code: str, what: str, *arguments: Any) -> Any:
+        """Wait until a script answers something true."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not (answer := self.script(code, *arguments)):
+            assert time.monotonic() < deadline, f"waited {DEADLINE_S} s until {what}: {self.text('body')[:1500]}"
+            time.sleep(0.05)
+        return answer
+
+    def settle(self) -> None:
+        """Wait until the page is as it stays: answers and tiles are there, nothing is added any more."""
+        deadline = time.monotonic() + DEADLINE_S
+        before: object = None
+        while (now := self.script(scripts.STATE)) != before or now is None:
+            assert time.monotonic() < deadline, f"the page does not settle: {self.text('main')[:500]}"
+            before = now
+            time.sleep(0.15)
+
+    def language(self, code: str) -> None:
+        """Choose a language in the header, and wait until the page is shown in it."""
+        self.script("delete document.body.dataset.ready")
+        self.script(scripts.PICK, "zh", code)
+        self.until("return document.body.dataset.ready !== undefined", f"the page is there in {code}")
+
+    def theme(self, name: str) -> None:
+        """Choose the colours in the header."""
+        self.script(scripts.PICK, "dark", name)
+
+    def text(self, selector: str) -> str:
+        return str(self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+
+    def count(self, selector: str) -> int:
+        return int(self.script("return document.querySelectorAll(arguments[0]).length", selector))
+
+    def console(self) -> list[str]:
+        """What went wrong since the last call: errors, warnings and violations of the policy."""
+        return [f"{entry['level']} {entry['message']}" for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+
+    def requests(self) -> list[str]:
+        """Addresses that the browser asked for since the last call."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+    def foreign(self) -> list[str]:
+        """Those of them that left the server."""
+        ours = ("data:", "blob:", "chrome:", "about:")
+        own = urlsplit(self.address).netloc
+        return [url for url in self.requests() if not url.startswith(ours) and urlsplit(url).netloc != own]
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A headless Chromium with a profile of its own."""
+    if (missing := _missing()) is not None:
+        # only a developer's machine may do without them
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install 'steplens[test]'")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (*_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.add_argument("--lang=en")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    made = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    made.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": scripts.COUNT_ANSWERS})
+    yield made
+    made.quit()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The program that checks a page against the rules of WCAG."""
+    if not AXE.is_file():
+        reason = f"axe-core is not installed ({AXE}): make web"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    return AXE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
+    """Shows runs: a server on a free port, opened with its token, in English and light colours."""
+    servers: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def show(paths: Sequence[Path]) -> Site:
+        library = Library(paths)
+        bound = listen("127.0.0.1", 0)
+        port = bound.getsockname()[1]
+        server = uvicorn.Server(
+            uvicorn.Config(create_app(library, TOKEN, port, control=Trainings()), log_level="warning", lifespan="off")
+        )
+        thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
+        thread.start()
+        servers.append((server, thread))
+        library.start()
+        driver.get("about:blank")
+        driver.get_log("browser")
+        driver.get_log("performance")
+        site = Site(driver, port)
+        driver.get(f"{site.address}/?token={TOKEN}")
+        site.until("return document.querySelector('main')?.childElementCount > 0", "the first page is there")
+        return site
+
+    yield show
+    for server, thread in servers:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture
+def site(browse: Callable[[Sequence[Path]], Site], run_of_two_ranks: Path) -> Site:
+    shown = browse([run_of_two_ranks])
+    shown.until("return document.body.dataset.ready !== undefined", "the run is open")
+    return shown

@@ -1,0 +1,102 @@
+"""Every page for everyone: rules of WCAG, keyboard, languages, colours, narrow and very wide windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from . import scripts
+from .conftest import PAGES, Site
+
+WIDTHS = (1280, 3840)
+LANGUAGES = ("en", "zh")
+#: more places than any page has; who is not through by then is in a trap
+MOST_STOPS = 600
+#: of the width beside the menu that every page takes
+LEAST_WIDTH = 0.9
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def resized(site: Site) -> Any:
+    """Gives the window its size back, and the page its language and colours."""
+    yield site
+    site.driver.set_window_size(1280, 900)
+    site.script("localStorage.clear()")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_breaks_no_rule(resized: Site, axe: str, page: str) -> None:
+    site = resized
+    site.driver.execute_script(axe)
+    found: list[str] = []
+    site.open(f"#/0/{page}?seen=1")
+    for language in LANGUAGES:
+        site.language(language)
+        for width in WIDTHS:
+            site.driver.set_window_size(width, 1000)
+            site.settle()
+            where = f"{page}, {language}, {width} px"
+            site.theme("light")
+            found += [f"{where}, light: {one}" for one in site.driver.execute_async_script(scripts.AXE, None)]
+            # the other colours change nothing else
+            site.theme("dark")
+            found += [f"{where}, dark: {one}" for one in site.driver.execute_async_script(scripts.AXE, ["color-contrast"])]
+            widths = site.script(scripts.WIDTHS)
+            assert widths["over"] <= 0, f"{where}: {widths['over']} px wider than the window"
+            assert widths["share"] > LEAST_WIDTH, f"{where}: takes {widths['share']:.0%} of the width"
+    assert found == []
+    assert site.console() == []
+    assert site.foreign() == site.script(scripts.FOREIGN_ENTRIES) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tab_key_leads_through_a_page_in_order_and_out_of_it(site: Site, page: str) -> None:
+    site.open(f"#/0/{page}?seen=1")
+    site.settle()
+    site.script(scripts.WATCH_FOCUS)
+    for stops in range(MOST_STOPS):
+        for kind in ("rawKeyDown", "keyUp"):
+            site.driver.execute_cdp_cmd(
+                "Input.dispatchKeyEvent", {"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+            )
+        if stops and site.script(scripts.FOCUS_ENDED):
+            break
+    else:
+        pytest.fail(
+            f"still on the page after {MOST_STOPS} steps: {site.script('return document.activeElement.outerHTML.slice(0, 300)')}"
+        )
+    report = site.script(scripts.FOCUS_REPORT)
+    assert report["count"] > 10
+    assert report["wrong"] == []
+    assert report["missed"] == []
+    assert site.console() == []
+
+
+def test_charts_can_be_read_without_seeing_them(site: Site) -> None:
+    site.open("#/0/steps?rank=0")
+    site.settle()
+    charts = site.script(scripts.CHARTS)
+    assert len(charts) >= 3
+    for label, rows in charts:
+        assert label and rows, charts
+    # the phases of every step, as the table of the steps has them
+    phases = next(rows for label, rows in charts if len(rows[0]) >= 5)
+    assert [row[0] for row in phases[1:]] == site.script(scripts.CELLS_OF, "step")
+    forward = phases[0].index("Forward")
+    assert [row[forward] for row in phases[1:]] == site.script(scripts.CELLS_OF, "forward_ns")
+
+
+def test_nothing_moves_for_those_who_do_not_want_it(site: Site) -> None:
+    features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    site.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    try:
+        site.open("#/0/overview")
+        site.settle()
+        moving = site.script(scripts.MOVING)
+        assert moving == []
+        assert site.script("return document.getAnimations().length") == 0
+    finally:
+        site.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -1,0 +1,309 @@
+"""The pages of several ranks in a browser: a recorded job of four ranks, MindSpore's samples, and a parallel strategy."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.analysis.joined_operators import rank_steps
+from steplens.trace.run import Run
+
+from . import scripts
+from .conftest import Site
+from .strategy_files import HOSTILE, LAYERS, write_strategy
+
+pytestmark = pytest.mark.slow
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+RANKS = 4
+RECORDED, PROPOSE, STRATEGY = range(3)
+
+
+@pytest.fixture(scope="module")
+def recorded(job: Path) -> Run:
+    return steplens.open(job)
+
+
+@pytest.fixture
+def pages(browse: Callable[[Sequence[Path]], Site], job: Path, tmp_path: Path) -> Iterator[Site]:
+    propose = SHARED / "mindspore" / "cluster_propose"
+    if not propose.exists():
+        pytest.skip("the shared test data is not beside this checkout")
+    site = browse([job, propose, write_strategy(tmp_path / "strategy")])
+    site.until(scripts.READY, "the first run is open")
+    site.until(scripts.ALL_OPEN, "all runs are open")
+    yield site
+    assert site.console() == []
+    assert site.foreign() == []
+
+
+def cells(site: Site, caption: str) -> list[list[str]]:
+    """Texts of the rows of the table with a caption."""
+    code = """
+    const tables = [...document.querySelectorAll('main .scroll > table, dialog .scroll > table')];
+    const table = tables.find(one => one.caption?.textContent === arguments[0]);
+    return [...(table?.tBodies[0].rows ?? [])].map(row => [...row.cells].map(cell => cell.innerText.trim()))"""
+    found: list[list[str]] = site.script(code, caption)
+    return found
+
+
+def choose(site: Site, label: str, value: str) -> None:
+    """Pick from the list with a label."""
+    code = """
+    const places = [...document.querySelectorAll('main .choice')];
+    const list = places.find(one => one.querySelector('span').innerText === arguments[0]).querySelector('select');
+    list.value = arguments[1];
+    list.dispatchEvent(new Event('change'))"""
+    site.script(code, label, value)
+
+
+def ms(text: str) -> float:
+    number, unit = text.split()
+    return float(number.replace(",", "")) * {"ns": 1e-6, "µs": 1e-3, "ms": 1, "s": 1e3}[unit]
+
+
+def test_ranks_by_parallel_mode_sorted_and_by_stage(pages: Site) -> None:
+    pages.open(f"#/{PROPOSE}/ranks")
+    rows = cells(pages, "Parts of a step by parallel mode")
+    assert [row[0] for row in rows] == ["Rank 0", "Rank 1", "Rank 2", "Rank 3"]
+    assert [row[1] for row in rows] == ["1", "1", "2", "2"]
+    assert [ms(row[2]) for row in rows] == [1.572, 1.559, 2.432, 2.395]
+    figures = pages.text(".figures")
+    assert "Pipeline parallel" in figures and "25.8%" in figures and "60.3%" in figures and "23.4%" in figures
+    pages.script("document.querySelector('[data-sort=interval_ns]').click()")
+    pages.until("return document.querySelector('th[aria-sort=descending] [data-sort=interval_ns]') !== null", "it is sorted")
+    assert [row[0] for row in cells(pages, "Parts of a step by parallel mode")] == ["Rank 2", "Rank 3", "Rank 0", "Rank 1"]
+    choose(pages, "Stage", "2")
+    pages.until("return /stage=2/.test(location.hash)", "the address has the stage")
+    pages.until("return document.body.dataset.ready === location.hash", "it is shown")
+    assert {row[1] for row in cells(pages, "Parts of a step by parallel mode")} == {"2"}
+    link = pages.script(
+        "return [...document.querySelectorAll('main tbody a')].find(one => one.innerText === 'Details').getAttribute('href')"
+    )
+    assert link == f"#/{PROPOSE}/steps?rank=2"
+
+
+def test_the_late_rank_is_named_with_its_proof(pages: Site, recorded: Run) -> None:
+    for page in ("ranks", "communication"):
+        pages.open(f"#/{RECORDED}/{page}")
+        assert f"Rank {RANKS - 1} holds up the others." in pages.text(".callout")
+    proof = pages.script("return document.querySelector('.callout a').getAttribute('href')")
+    pages.open(proof)
+    pages.until("return document.querySelectorAll('.grid-table tbody td.number').length > 10", "every arrival is there")
+    total = int(re.sub(r"\D", "", pages.text(".table-foot").splitlines()[0]))
+    assert total == recorded.arrivals().height
+
+
+def test_heat_maps_colour_each_rank_and_lead_to_it(pages: Site) -> None:
+    pages.open(f"#/{PROPOSE}/ranks?heat=flops")
+    code = "return [...document.querySelectorAll('.heat-square')].map(one => Number(one.dataset.class))"
+    assert pages.script(code) == [0.3, 0.3, 0.9, 0.9]
+    assert "107.1 GFLOP" in pages.text(".heat-ranks") and "32.5%" in pages.text(".heat-ranks")
+    choose(pages, "Granularity", "0.05")
+    assert pages.script(code) == [0.3, 0.3, 0.95, 0.95]
+    choose(pages, "Granularity", "0.02")
+    assert pages.script(code) == [0.32, 0.32, 0.98, 0.98]
+    assert "granularity=0.02" in pages.driver.current_url
+    choose(pages, "Figure", "step_time")
+    assert pages.count(".heat-square") == 4
+    pages.open(f"#/{RECORDED}/ranks?heat=memory_peak")
+    links = pages.script("return [...document.querySelectorAll('.heat-ranks a')].map(one => one.getAttribute('href'))")
+    assert links == [f"#/{RECORDED}/memory?rank={trace}" for trace in range(RANKS)]
+
+
+def test_links_as_graph_matrix_and_table(pages: Site) -> None:
+    pages.open(f"#/{PROPOSE}/communication")
+    assert pages.count(".link-graph .link-line") == 4 and pages.count(".link-graph .link-rank") == 4
+    widths = dict(pages.script(WIDTHS))
+    assert max(widths, key=widths.get) == "2-3" and min(widths, key=widths.get) == "0-1"
+    costs = cells(pages, "Communication of each rank")
+    assert [ms(row[1]) for row in costs] == [2.269, 2.281, 4.779, 4.787]
+    assert pages.count(".matrix-cell") == 8
+    choose(pages, "Colour by", "bytes_per_s")
+    values = pages.script("return [...document.querySelectorAll('.matrix-cell')].map(one => Number(one.dataset.value))")
+    assert [round(value / 1e3) for value in values][1:3] == [5_055_173, 20_934_047]
+    pages.script("document.querySelector('[data-link=\"1-0\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    pages.until("return /source=1/.test(location.hash) && document.body.dataset.ready === location.hash", "the link is picked")
+    rows = cells(pages, "Links one by one")
+    assert [row[:3] for row in rows] == [["Rank 1", "Rank 0", "SDMA"]]
+    choose(pages, "Step", "3")
+    pages.until("return /step=3/.test(location.hash) && document.body.dataset.ready === location.hash", "the step is shown")
+    assert [row[0] for row in cells(pages, "Communication of each rank")] == ["Rank 0", "Rank 1"]
+    assert "No data of this step on ranks 2, 3." in pages.text("main")
+
+
+def test_details_of_a_rank_by_operation_and_link(pages: Site) -> None:
+    pages.open(f"#/{PROPOSE}/communication?step=1")
+    pages.script("document.querySelector('[data-operations=\"0\"]').click()")
+    pages.until("return document.querySelector('dialog tbody tr') !== null", "the operations are there")
+    rows = cells(pages, "Operations")
+    assert len(rows) == 97
+    assert sum(ms(row[2]) for row in rows) == pytest.approx(2.60018, rel=1e-3)
+    pages.script("document.querySelector('dialog tbody button').click()")
+    pages.until("return document.querySelectorAll('dialog table').length === 2", "the links of an operation are there")
+    assert cells(pages, "Links")[0][:3] == ["1", "0", "SDMA"]
+    pages.script("document.querySelector('dialog header button').click()")
+    pages.until("return document.querySelector('dialog') === null", "the dialog is closed")
+    pages.script("document.querySelector('[data-links=\"3\"]').click()")
+    pages.until("return document.querySelector('dialog tbody tr') !== null", "the links are there")
+    assert {tuple(row[:2]) for row in cells(pages, "Links")} == {("2", "3"), ("3", "2"), ("3", "3")}
+
+
+def test_waits_are_links_where_no_link_was_measured(pages: Site) -> None:
+    pages.open(f"#/{RECORDED}/communication")
+    assert "Who waits for whom" in pages.text("main")
+    lines = pages.script(WIDTHS)
+    longest = [link for link, width in sorted(lines, key=lambda line: -line[1])[: RANKS - 1]]
+    assert {link.split("-")[1] for link in longest} == {str(RANKS - 1)}
+
+
+#: how many operators the page says there are in its window
+MATCHING = r"return Number(/of ([\d,]+) operators/.exec(document.querySelector('main').innerText)[1].replaceAll(',', ''))"
+
+
+def test_operators_across_ranks(pages: Site, recorded: Run) -> None:
+    pages.open(f"#/{RECORDED}/marey")
+    steps = rank_steps(recorded.traces)
+    assert pages.count(".steps-overview .marey-step") == steps.height
+    step = steps["step"].unique().sort().to_list()[2]
+    pages.script(
+        f"document.querySelector('.marey-step[data-step=\"{step}\"]').dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
+    )
+    pages.until(
+        f"return /step={step}/.test(location.hash) && document.body.dataset.ready === location.hash", "the step is chosen"
+    )
+    assert pages.count(".marey-step.chosen") == RANKS
+    whole = pages.script(drawn := "return document.querySelectorAll('svg.marey:not(.steps-overview) .marey-operator').length")
+    assert whole > 10
+    ranks = pages.script("return document.querySelectorAll('[data-operator=\"0:allreduce\"] rect').length")
+    assert ranks == RANKS
+    pages.script(
+        "document.querySelector('[data-operator=\"0:allreduce\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    )
+    rows = pages.until(OPERATOR_ROWS, "the operator is told")
+    own = recorded.communication_operations().filter((pl.col("step") == step) & (pl.col("number") == 0))
+    lengths = dict(own.select("rank", "duration_ns").iter_rows())
+    assert {int(row[0].split()[1]): pytest.approx(ms(row[2]), rel=1e-3) for row in rows} == {
+        rank: ns / 1e6 for rank, ns in lengths.items()
+    }
+    choose(pages, "Over it", "memory")
+    assert pages.count(".marey-load") > RANKS
+    choose(pages, "Over it", "flops")
+    assert pages.count(".marey-load") > 0
+    matching = pages.script(MATCHING)
+    pages.script(BRUSH)
+    pages.until("return /start=\\d+/.test(location.hash) && /end=\\d+/.test(location.hash)", "a window is chosen")
+    pages.until(f"{MATCHING} < {matching}", "only its operators are there")
+    pages.until(WHOLE, "it is whole again")
+    pages.until(f"{MATCHING} === {matching}", "all operators are there again")
+    pages.until(f"return ({drawn.removeprefix('return ')}) === {whole}", "everything is drawn again")
+
+
+WIDTHS = """
+return [...document.querySelectorAll('.link-line')].map(one => [one.dataset.link, Number(one.getAttribute('stroke-width'))])"""
+OPERATOR_ROWS = """
+const rows = document.querySelectorAll('[role=status] tbody tr');
+return [...rows].map(row => [...row.cells].map(cell => cell.innerText))"""
+WHOLE = """
+if (!/start=/.test(location.hash)) return true;
+[...document.querySelectorAll('main button')].find(one => one.innerText === 'Whole step').click()"""
+SEARCH = """
+const form = document.querySelector('.strategy-search');
+form.querySelector('input').value = arguments[0];
+form.requestSubmit()"""
+BRUSH = """
+const diagram = document.querySelector('svg.marey:not(.steps-overview)');
+const box = diagram.getBoundingClientRect();
+const at = (type, share) => diagram.dispatchEvent(
+  new PointerEvent(type, {clientX: box.left + box.width * share, clientY: box.top + 40, bubbles: true}));
+at('pointerdown', 0.15);
+at('pointermove', 0.18);
+at('pointerup', 0.2)"""
+
+
+def nodes(site: Site) -> list[str]:
+    found: list[str] = site.script("return [...document.querySelectorAll('.strategy-node')].map(one => one.dataset.node)")
+    return found
+
+
+def test_a_strategy_opens_closes_and_is_searched(pages: Site) -> None:
+    pages.open(f"#/{STRATEGY}/ranks")
+    assert pages.script(
+        "return [...document.querySelectorAll('main a')].some(one => one.getAttribute('href').endsWith('/strategy'))"
+    )
+    menu = "return [...document.querySelectorAll('.menu a')].map(one => one.getAttribute('href'))"
+    assert f"#/{STRATEGY}/strategy" in pages.script(menu)
+    pages.open(f"#/{STRATEGY}/strategy")
+    assert nodes(pages) == ["Default", "Gradients"]
+    assert pages.count(".stage-box") == 2
+    boxes = pages.text(".stages")
+    assert "17 operators, 9 with a strategy" in boxes and f"{LAYERS} redistributions, {LAYERS} gradient aggregations" in boxes
+    assert cells(pages, "What stages send to each other") == [["1 → 2", "0", "Default/Send-op90", "Default/Receive-op1"]]
+    pages.script("document.querySelector('[data-node=Default]').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    pages.until("return document.querySelector('[data-node=\"#1\"]') !== null", "the scope is open")
+    assert set(nodes(pages)) == {"#1", "Default/network", "#90", "Gradients"}
+    pages.script("document.querySelector('[data-close=Default]').click()")
+    pages.until("return document.querySelector('[data-node=Default]') !== null", "the scope is closed")
+    pages.script(SEARCH, "matmul")
+    pages.until(f"return document.querySelectorAll('.strategy-hits a').length === {LAYERS}", "operators are found")
+    pages.script("document.querySelector('.strategy-hits a').click()")
+    pages.until("return document.querySelector('.strategy-node.chosen[data-node=\"#10\"]') !== null", "the operator is shown")
+    assert pages.text(".strategy-panel h3") == "Default/network/layer0/MatMul-op10"
+    assert cells(pages, "Strategy: parts per dimension") == [["0", "2", "1"], ["1", "1", "1"]]
+    assert "group0, group1" in pages.text(".strategy-panel")
+    assert pages.count(".strategy-node.redistribution") == 1
+    assert "2×1 | 1×1" in pages.script("return document.querySelector('.strategy-graph').textContent")
+    keys = (
+        "document.querySelector('[data-node=\"#12\"]').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))"
+    )
+    pages.script(keys)
+    pages.until("return document.querySelector('.strategy-node.chosen[data-node=\"#12\"]') !== null", "Enter picks too")
+
+
+def test_names_of_a_strategy_are_text(pages: Site) -> None:
+    pages.open(f"#/{STRATEGY}/strategy?stage=2&node=90&open={quote(json.dumps(['Default']))}")
+    assert HOSTILE in pages.text(".strategy-panel")
+    assert pages.count("main img") == 0
+    assert "owned" not in pages.driver.title
+
+
+def test_two_runs_lead_to_their_own_pages(pages: Site) -> None:
+    pages.open(f"#/{RECORDED}/compare?before={RECORDED}&after={PROPOSE}")
+    rows = {row[0]: row for row in cells(pages, "Parts of a step")}
+    assert len(rows) > 3
+    links: list[str] = pages.script("return [...document.querySelectorAll('main .card a')].map(one => one.getAttribute('href'))")
+    assert any(link.startswith(f"#/{RECORDED}/timeline?find=") for link in links)
+    assert any(link.startswith(f"#/{PROPOSE}/advice?finding=") for link in links)
+    assert cells(pages, "Device tasks with the largest change")
+    pages.script("[...document.querySelectorAll('main button')].find(one => one.innerText === 'Swap').click()")
+    pages.until(f"return location.hash.includes('before={PROPOSE}')", "they are swapped")
+
+
+def test_pages_of_one_rank_say_what_is_missing(pages: Site, browse: Callable[[Sequence[Path]], Site]) -> None:
+    pages.open(f"#/{PROPOSE}/strategy")
+    assert "No parallel strategy was recorded." in pages.text("main")
+    assert pages.count(".menu a[href$='/strategy']") == 0
+    pages.open(f"#/{STRATEGY}/marey")
+    assert "No rank has recorded steps." in pages.text("main")
+    pages.open(f"#/{STRATEGY}/communication")
+    assert "No communication was recorded." in pages.text("main")
+
+
+def test_pages_of_several_runs_and_of_a_strategy_break_no_rule(pages: Site, axe: str) -> None:
+    pages.driver.execute_script(axe)
+    found: list[str] = []
+    for address in (f"#/{PROPOSE}/compare?before={RECORDED}", f"#/{STRATEGY}/strategy", f"#/{PROPOSE}/ranks?seen=1"):
+        pages.open(address)
+        pages.settle()
+        for colours in ("light", "dark"):
+            pages.theme(colours)
+            found += [f"{address}, {colours}: {one}" for one in pages.driver.execute_async_script(scripts.AXE, None)]
+    pages.theme("light")
+    assert found == []

@@ -1,0 +1,217 @@
+"""Every page in a browser, on a real run: content, console, requests, names, addresses, languages, colours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import steplens
+from steplens.analysis.steps import step_times
+from steplens.server.tables import TABLES
+from steplens.trace.trace import Trace
+
+from . import scripts
+from .conftest import PAGES, Site
+from .training import HOSTILE, STEPS
+
+WORDS = Path(__file__).resolve().parents[2] / "web" / "src" / "words"
+
+pytestmark = pytest.mark.slow
+
+#: what each page must hold once it is there
+CONTENT = {
+    "overview": ".parts .part, .share-bars li, .chart canvas",
+    "advice": ".finding-card, main > .nothing",
+    "steps": ".step-figure .segment, .parts .part, .chart canvas, .grid-table tbody tr",
+    "timeline": ".timeline-canvas, .lane-label",
+    "operators": ".chart canvas, .grid-table tbody td.number",
+    "kernels": ".chart canvas, .grid-table tbody td.number",
+    "memory": ".chart canvas, .grid-table tbody td.number",
+    "shapes": ".chart canvas, .drop",
+    "pipeline": ".flow-box, .chart canvas",
+    "communication": ".chart canvas, .grid-table tbody td.number",
+    "ranks": ".chart canvas, .small tbody tr",
+    "marey": ".marey-operator rect, .steps-overview .marey-step",
+    "health": "main p, .small tbody tr",
+    "live": "button, .figure",
+    "tables": ".grid-table tbody td",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_the_run_without_errors_or_foreign_requests(site: Site, page: str) -> None:
+    site.open(f"#/0/{page}")
+    any_of = page in ("advice", "health")
+    site.until(scripts.ANY_SHOWN if any_of else scripts.ALL_SHOWN, f"{page} has its content", CONTENT[page])
+    assert site.text("h1")
+    assert site.count("main .problem") == 0
+    assert site.script("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
+    assert site.console() == []
+    assert site.foreign() == []
+
+
+def test_every_page_of_the_menu_is_tested(site: Site) -> None:
+    listed = site.script("return [...document.querySelectorAll('.menu a')].map(one => one.getAttribute('href'))")
+    assert sorted(listed) == sorted(f"#/0/{page}" for page in PAGES)
+
+
+def test_the_token_leaves_the_address_and_the_page_survives_a_reload(site: Site) -> None:
+    site.open("#/0/operators")
+    site.driver.refresh()
+    site.until("return document.body.dataset.ready === '#/0/operators'", "the page is back")
+    assert "token" not in site.driver.current_url
+
+
+def test_hostile_names_are_text(site: Site) -> None:
+    where = quote(json.dumps([{"column": "name", "contains": "onerror"}]))
+    for page in (f"#/0/operators?operators.where={where}", f"#/0/timeline?find={quote(HOSTILE)}"):
+        site.open(page)
+        assert site.until(scripts.NAME_WITH, "the name is shown", HOSTILE[:60])
+        assert site.count("main img, main script") == 0
+        assert "owned" not in site.driver.title
+    assert site.console() == []
+
+
+def test_the_overview_says_what_the_analyses_say(site: Site, run_of_two_ranks: Path) -> None:
+    run = steplens.open(run_of_two_ranks)
+    complete = [step for trace in run.traces for step in steps_of(trace) if step["complete"]]
+    mean_ms = sum(step["duration_ns"] for step in complete) / len(complete) / 1e6
+    site.open("#/0/overview")
+    figure = site.until("return document.querySelector('.figure dd')?.innerText", "the step time is there")
+    shown = float(re.match(r"[\d.]+", figure)[0])  # type: ignore[index]
+    assert figure.endswith("ms")
+    assert shown == pytest.approx(mean_ms, rel=1e-3)
+    assert site.text(".figure .note") == f"mean of {len(complete)} complete steps"
+
+
+def steps_of(trace: Trace) -> list[dict[str, int]]:
+    return step_times(trace).to_dicts()
+
+
+def test_a_table_filters_sorts_and_scrolls(site: Site) -> None:
+    site.open("#/0/tables?rank=0&table=recorded_ops")
+    site.until("return document.querySelectorAll('.grid-table tbody td.number').length > 10", "rows are there")
+    total = int(re.sub(r"\D", "", site.text(".table-foot")))
+    assert int(site.script("return document.querySelector('.grid-table').getAttribute('aria-rowcount')")) == total + 1
+    assert site.count(".grid-table tbody tr") < 100, "only visible rows are drawn"
+    site.script(scripts.TABLE_END)
+    site.until(scripts.LAST_ROW_IS, "the last row is there", str(total + 1))
+    site.script("document.querySelector('[data-control=\"sort self_ns\"]').click()")
+    sorted_so = "return document.querySelector('th[aria-sort=descending] [data-control=\"sort self_ns\"]') !== null"
+    site.until(sorted_so, "it is sorted")
+    assert "recorded_ops.sort=-self_ns" in site.driver.current_url
+    site.script(scripts.FILTER_NAME, "aten::addmm")
+    site.until(scripts.FILTERED, "it is filtered")
+    match = re.match(r"([\d,]+) of ([\d,]+)", site.text(".table-foot"))
+    assert match is not None
+    found, of = (int(one.replace(",", "")) for one in match.groups())
+    assert 0 < found < of == total
+    site.driver.refresh()
+    site.until(scripts.FILTERED, "the address keeps it")
+    assert site.text(".table-foot").startswith(f"{found:,} of")
+
+
+def test_the_timeline_zooms_selects_and_finds(site: Site) -> None:
+    site.open("#/0/timeline")
+    site.until(scripts.TILES_THERE, "the tiles are there")
+    assert site.script(scripts.COLOURS_PAINTED) > 20, "boxes of many colours are painted"
+    before = site.text(".timeline-status")
+    for _ in range(6):
+        site.script(scripts.PRESS, "w")
+    site.until(scripts.STATUS_CHANGED, "it is closer", before)
+    site.until("return /[?&]start=\\d+/.test(location.hash)", "the address keeps the window")
+    site.script(scripts.PRESS, "0")
+    site.script(scripts.DRAG)
+    site.until(scripts.PANEL_SAYS, "the selection is told", "Selected: ")
+    assert site.count(".timeline-panel tbody tr") > 0
+    site.open("#/0/timeline?find=aten::addmm")
+    site.until(scripts.PANEL_SAYS, "the name is found", "aten::addmm")
+    assert re.search(r"[\d,]+ events on \d+ lanes", site.text(".controls"))
+    site.until("return /[?&]event=0\\.\\d+/.test(location.hash)", "an event is chosen")
+    assert site.console() == []
+
+
+def test_events_are_counted_not_dropped(site: Site) -> None:
+    site.open("#/0/timeline")
+    site.until(scripts.TILES_THERE, "the tiles are there")
+    closed = ".lane-name[aria-expanded=false]"
+    while site.count(closed):
+        site.script("document.querySelector(arguments[0]).click()", closed)
+    # a page high enough for all lanes
+    site.script("document.querySelector('.timeline-scroll').style.height = '9000px'")
+    site.until(scripts.TILES_THERE, "all lanes are there")
+    wanted = site.script(scripts.EVENTS_OF_THE_SERVER)
+    site.until(scripts.ALL_COUNTED, f"{wanted} events are painted or counted", wanted)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(site: Site, theme: str) -> None:
+    site.script("localStorage.setItem('steplens.theme', arguments[0])", theme)
+    site.driver.refresh()
+    site.until(scripts.READY, "the page is there")
+    low = site.script(scripts.LOW_CONTRAST)
+    site.script("localStorage.removeItem('steplens.theme')")
+    assert low == []
+
+
+def test_the_other_language_is_complete_and_kept(site: Site) -> None:
+    site.script("localStorage.setItem('steplens.language', 'zh')")
+    site.driver.refresh()
+    site.until(scripts.READY, "the page is there")
+    assert site.text("h1") == "总览"
+    assert site.script("return document.documentElement.lang") == "zh"
+    site.open("#/0/advice")
+    assert re.search("[一-鿿]", site.text("main"))
+    site.script("localStorage.setItem('steplens.language', 'en')")
+
+
+def test_controls_have_names_and_pages_have_landmarks(site: Site) -> None:
+    for page in ("overview", "operators", "timeline"):
+        site.open(f"#/0/{page}")
+        unnamed = site.script(scripts.UNNAMED_CONTROLS)
+        assert unnamed == []
+        assert site.count("header.top") == site.count("nav.menu[aria-label]") == site.count("main h1") == site.count("main") == 1
+
+
+def test_the_keyboard_reaches_the_content(site: Site) -> None:
+    site.script("document.querySelector('.skip').focus(); document.querySelector('.skip').click()")
+    assert site.script("return document.activeElement.tagName") == "H1"
+
+
+def test_a_corrupt_run_says_what_is_wrong(browse: Callable[[Sequence[Path]], Site], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pt.trace.json"
+    broken.write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "X", ')
+    site = browse([broken, tmp_path / "missing"])
+    site.until("return document.querySelector('.problem') || document.body.dataset.ready", "there is an answer")
+    site.script("location.hash = '#/1/overview'")
+    site.until("return /missing/.test(document.querySelector('.problem')?.innerText ?? '')", "the missing run is named")
+    assert len(site.text(".problem").splitlines()) > 1, "it says where and what to do"
+
+
+def test_two_runs_are_compared(browse: Callable[[Sequence[Path]], Site], run_of_two_ranks: Path) -> None:
+    site = browse([run_of_two_ranks, run_of_two_ranks])
+    site.until(scripts.READY, "the first run is open")
+    site.until(scripts.ALL_OPEN, "both are open")
+    site.open("#/0/compare")
+    site.until("return document.querySelectorAll('main .parts').length === 4", "host and device of both are shown")
+    assert "0%" in site.text(".figures"), "a run does not differ from itself"
+    assert site.console() == []
+
+
+def test_the_step_chart_has_every_step(site: Site) -> None:
+    site.open("#/0/steps?rank=0")
+    site.until("return document.querySelectorAll('main .grid-table tbody td a').length > 0", "the table is there")
+    shown = site.script("return [...document.querySelectorAll('main .choice select')].at(-1).options.length - 1")
+    assert STEPS <= shown <= STEPS + 1
+
+
+def test_every_table_of_the_server_has_a_title_in_both_languages() -> None:
+    for language in ("en", "zh"):
+        words = json.loads((WORDS / f"{language}.json").read_text(encoding="utf-8"))
+        untold = [name for name in TABLES if f"table.{name}" not in words]
+        assert untold == [], f"add the titles as table.NAME to {WORDS / language}.json"
