@@ -21,9 +21,13 @@ BENCHMARKS = {
     "ascend_raw": ("A raw Ascend capture", "benchmarks/ascend_raw.py"),
     "large": ("A gigabyte", "benchmarks/large.py"),
     "outputs": ("Writing each file", "benchmarks/outputs.py"),
+    "analyses": ("Every analysis", "benchmarks/analyses.py"),
+    "timeline": ("The web UI", "benchmarks/timeline.py"),
     "overhead": ("Recording", "benchmarks/overhead.py"),
     "mindspore": ("Recording MindSpore", "benchmarks/mindspore_overhead.py"),
+    "mindspore_analysis": ("A million launches of MindSpore", "benchmarks/mindspore_analysis.py"),
     "dynamic": ("A running job", "benchmarks/dynamic.py"),
+    "loader": ("Observing data loaders", "benchmarks/loader.py"),
     "blackbox": ("The black box", "benchmarks/blackbox.py"),
 }
 
