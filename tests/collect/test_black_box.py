@@ -6,7 +6,6 @@ import math
 import os
 import random
 import signal
-import statistics
 import time
 
 import pytest
@@ -88,21 +87,29 @@ def test_a_step_of_four_times_its_neighbours_is_written_with_those_before_it(loo
 def test_the_event_opens_as_one_run(tmp_path):
     import steplens
 
+    before, after = [], [time.monotonic_ns()]
     with box(tmp_path, keep_steps=3, on_slow_step=False) as recorder:
+        after.append(time.monotonic_ns())
         for step in range(20):
             work()
             time.sleep(0.02)
             if step == 18:
                 os.kill(os.getpid(), signal.SIGUSR2)
+            before.append(time.monotonic_ns())
             recorder.step()
+            after.append(time.monotonic_ns())
+    before.insert(0, after.pop(0))
     (folder,) = recorder.captures
     table = steplens.open(str(folder)).steps().sort("step")
     steps = table["step"].to_list()
     assert steps[-3:] == [16, 17, 18]
     durations = dict(zip(steps, table["duration_ns"].to_list(), strict=True))
     rows = {row["step"]: row["duration_ns"] for row in event(folder)["steps"]}
-    # the black box's own clock and Kineto's agree
-    assert statistics.median(abs(durations[step] / rows[step] - 1) for step in steps) < 0.05
+    for step in steps:
+        # What the loop measured lies within what the black box did, that within Kineto's range of the step, and this within the
+        # calls around the step: on a busy machine too. 1 % is for Kineto's clock, which counts ticks of the processor.
+        assert before[step + 1] - after[step] <= rows[step] <= durations[step] * 1.01
+        assert durations[step] <= (after[step + 1] - before[step]) * 1.01
 
 
 JITTER = {
