@@ -19,9 +19,11 @@ from steplens.advice.compare import compare
 from steplens.analysis.arrivals import arrivals, slow_rank
 from steplens.analysis.data_pipeline import bottlenecks, operations
 from steplens.analysis.memory import operator_memory
-from steplens.analysis.operators import operators
+from steplens.analysis.operators import ALL_STEPS, operators
 from steplens.analysis.steps import step_times
 from steplens.trace.run import Run
+from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
+from steplens.trace.trace import Trace
 
 from .conftest import DEADLINE_S, Client, Start, sample
 
@@ -376,23 +378,35 @@ def test_search_finds_names_tables_and_findings(client: Client, runs: list[Run])
         assert finding[0]["id"] in [hit["name"] for hit in hits_of if hit["kind"] == "finding"]
 
 
+def in_complete_steps(trace: Trace, table: str) -> dict[str, tuple[float, float]]:
+    """Calls and time by name per complete step, added up row by row."""
+    steps = set(step_times(trace).filter("complete")["step"].to_list())
+    found: dict[str, tuple[float, float]] = {}
+    for row in trace.required(table).collect().iter_rows(named=True):
+        if row["step"] not in steps or row.get("scope") == SCOPE_MODULE:
+            continue
+        once = table == "kernels" or row["counted_as"] == row["id"]
+        taken = row["end_ns"] - row["start_ns"] if table == "kernels" else row["self_ns"]
+        name = ALL_STEPS if row["name"].startswith(STEP_PREFIX) else row["name"]
+        calls, total = found.get(name, (0.0, 0.0))
+        found[name] = calls + once / len(steps), total + taken / len(steps)
+    return found
+
+
 def test_two_runs_side_by_side(client: Client, runs: list[Run]) -> None:
     found = client.get("/api/compare", before=CPU, after=CUDA, limit=1000)
     assert equal(found["before"]["step_ns"], step_times(runs[CPU].traces[0]).filter("complete")["duration_ns"].mean())
-    before, after = ({row["name"]: row for row in runs[run].operators().to_dicts()} for run in (CPU, CUDA))
-    steps = {run: step_times(runs[run].traces[0]).filter("complete").height for run in (CPU, CUDA)}
-    assert found["different"] == len(before.keys() | after.keys())
-    for row in found["operators"]:
-        name = row["name"]
-        first = before[name]["self_ns"] / steps[CPU] if name in before else 0
-        second = after[name]["self_ns"] / steps[CUDA] if name in after else 0
-        assert row["difference_ns"] == pytest.approx(second - first)
-    tasks = [{row["name"]: row for row in runs[run].kernels().to_dicts()} for run in (CPU, CUDA)]
-    assert found["different_tasks"] == len(tasks[0].keys() | tasks[1].keys())
-    for row in found["tasks"]:
-        sides = [kernels[row["name"]]["total_ns"] / steps[run] if row["name"] in kernels else 0
-                 for run, kernels in zip((CPU, CUDA), tasks, strict=True)]  # fmt: skip
-        assert row["difference_ns"] == pytest.approx(sides[1] - sides[0])
+    for table, counted in (("operators", "ops"), ("tasks", "kernels")):
+        before, after = (in_complete_steps(runs[run].traces[0], counted) for run in (CPU, CUDA))
+        assert before or table == "tasks"
+        assert after
+        assert {row["name"] for row in found[table]} == before.keys() | after.keys()
+        for row in found[table]:
+            first, second = before.get(row["name"], (0, 0)), after.get(row["name"], (0, 0))
+            assert (row["before_calls"] or 0, row["after_calls"] or 0) == pytest.approx((first[0], second[0]))
+            assert row["difference_ns"] == pytest.approx(second[1] - first[1])
+    assert found["different"] == len(found["operators"])
+    assert found["different_tasks"] == len(found["tasks"])
     for part in found["parts"]:
         sides = [found[side]["parts"].get(part["part"]) for side in ("before", "after")]
         assert [part["before_ns"], part["after_ns"], part["difference_ns"]] == [*sides, (sides[1] or 0) - (sides[0] or 0)]
@@ -400,3 +414,15 @@ def test_two_runs_side_by_side(client: Client, runs: list[Run]) -> None:
     change = compare(advise(runs[CPU]), advise(runs[CUDA]))
     for part in ("cured", "remaining", "new"):
         assert [one["id"] for one in found[part]] == [one.id for one in getattr(change, part)]
+
+
+def test_what_recording_holds_a_part_of_is_not_compared(serve: Start) -> None:
+    # two steps, of which the recording has the whole of one
+    path = sample("kineto", "rocm_mi250_minitoy.json.gz")
+    steps = step_times(steplens.open(path).traces[0])
+    assert steps["complete"].sum() < steps.height
+    found = serve([path]).get("/api/compare", before=0, after=0, limit=1000)
+    for table, counted, time_ns in (("operators", "ops", "self_ns"), ("tasks", "kernels", "total_ns")):
+        expected = in_complete_steps(steplens.open(path).traces[0], counted)
+        got = {row["name"]: (row["before_calls"], row[f"before_{time_ns}"]) for row in found[table]}
+        assert got == {name: pytest.approx(values) for name, values in expected.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import polars as pl
 
@@ -47,11 +49,11 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
     )
 
 
-def kernel_statistics(trace: Trace, by: str = "name") -> pl.DataFrame:
+def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | None = None) -> pl.DataFrame:
     """Device tasks added up by name, type, category or kind, longest total first.
 
     Source: the ``kernels`` table; durations are those of the device clock, in ns. Tasks that run at the same time on two
-    streams both count.
+    streams both count. With ``steps`` only tasks of these steps count.
 
     Returns:
         the key, kind (where it is not the key; null where tasks of several kinds share the key), count, total_ns, min_ns,
@@ -67,6 +69,7 @@ def kernel_statistics(trace: Trace, by: str = "name") -> pl.DataFrame:
     kind = [] if by == "kind" else [pl.col("kind").first().alias("kind"), pl.col("kind").n_unique().alias("kinds")]
     rows = (
         trace.required("kernels")
+        .filter(pl.lit(True) if steps is None else pl.col("step").is_in(list(steps)))
         .group_by(by)
         .agg(
             *kind,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
 from steplens.analysis.lines import source_line
@@ -22,7 +24,7 @@ _SUMS = ("self_ns", "total_ns", "device_self_ns", "device_total_ns")
 _PERCENT = {"self_percent": "self_ns", "device_percent": "device_self_ns"}
 
 
-def operators(trace: Trace, by: str = "name") -> pl.DataFrame:
+def operators(trace: Trace, by: str = "name", steps: Collection[int] | None = None) -> pl.DataFrame:
     """Operator calls in groups, the one with the most self time first.
 
     Columns: the group (``name`` and ``input_shapes`` or ``stack``; ``category`` as in ``trace.classify``; ``line``, the innermost
@@ -41,17 +43,19 @@ def operators(trace: Trace, by: str = "name") -> pl.DataFrame:
     Args:
         trace: one rank.
         by: what makes a group.
+        steps: only calls that began in one of these steps; all calls by default.
 
     Raises:
         ValueError: ``by`` is none of them.
     """
     if by not in _KEYS:
         raise ValueError(f"operators(by={by!r}): by must be one of {', '.join(_KEYS)}")
+    counted = pl.lit(True) if steps is None else pl.col("step").is_in(list(steps))
     if by == "module":
-        return with_percentages(_modules(trace))
+        return with_percentages(_modules(trace, counted))
     if by in ("category", "line"):
-        return _regrouped(_grouped(trace, _KEYS[by]), by)
-    return with_percentages(_grouped(trace, _KEYS[by]))
+        return _regrouped(_grouped(trace, _KEYS[by], counted), by)
+    return with_percentages(_grouped(trace, _KEYS[by], counted))
 
 
 def with_percentages(groups: pl.DataFrame) -> pl.DataFrame:
@@ -71,8 +75,8 @@ def _regrouped(groups: pl.DataFrame, by: str) -> pl.DataFrame:
     return with_percentages(sums.sort("self_ns", by, descending=[True, False]))
 
 
-def _grouped(trace: Trace, keys: list[str]) -> pl.DataFrame:
-    """Sums per group of ``keys``, the name and one more."""
+def _grouped(trace: Trace, keys: list[str], counted: pl.Expr) -> pl.DataFrame:
+    """Sums per group of ``keys``, the name and one more, of the calls that ``counted`` says."""
     counts = pl.col("counted_as") == pl.col("id")
     return (
         trace.required("ops")
@@ -80,13 +84,14 @@ def _grouped(trace: Trace, keys: list[str]) -> pl.DataFrame:
             "name",
             *(pl.col(key).gather(pl.col("counted_as")) for key in keys[1:]),
             "scope",
+            "step",
             "self_ns",
             "device_self_ns",
             calls=counts.cast(pl.Int64),
             total_ns=pl.when(counts).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0),
             device_total_ns=pl.when(counts).then("device_total_ns").otherwise(0),
         )
-        .filter(pl.col("scope") != SCOPE_MODULE)
+        .filter(pl.col("scope") != SCOPE_MODULE, counted)
         .group_by(keys)
         .agg(pl.col("calls", *_SUMS).sum())
         .with_columns(pl.col(*keys).cast(pl.String))
@@ -101,10 +106,10 @@ def _grouped(trace: Trace, keys: list[str]) -> pl.DataFrame:
     )
 
 
-def _modules(trace: Trace) -> pl.DataFrame:
+def _modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
     own = (
         trace.required("ops")
-        .filter(pl.col("module").is_not_null())
+        .filter(pl.col("module").is_not_null(), counted)
         .group_by("module")
         .agg(
             (pl.col("scope") == SCOPE_MODULE).sum().cast(pl.Int64).alias("calls"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import polars as pl
@@ -9,11 +10,15 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.advice.compare import compare as compare_advice
+from steplens.analysis.kernels import kernel_statistics
+from steplens.analysis.operators import operators
+from steplens.analysis.steps import step_times
 from steplens.server import advice, columns, overview, tables
 from steplens.server.advice import FindingShown
 from steplens.server.errors import path_text
 from steplens.server.requests import PROBLEMS, Runs
 from steplens.server.runs import Library, Shown
+from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/compare", tags=["compare"], responses=PROBLEMS)
 
@@ -70,14 +75,14 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
     """Two of the runs, such as before and after a change of the program."""
     first, second = runs.shown(before), runs.shown(after)
     sides = _side(runs, first), _side(runs, second)
-    operators = _changes(_operators(runs, first, sides[0].steps), _operators(runs, second, sides[1].steps), "self_ns")
-    tasks = _changes(_tasks(runs, first, sides[0].steps), _tasks(runs, second, sides[1].steps), "total_ns")
+    calls = _changes(*(_per_step(runs, one, "operators", _operators) for one in (first, second)), "self_ns")
+    tasks = _changes(*(_per_step(runs, one, "tasks", _tasks) for one in (first, second)), "total_ns")
     change = compare_advice(advice.judged(runs, first), advice.judged(runs, second))
     return Comparison(
         before=sides[0],
         after=sides[1],
-        operators=columns.records(operators.head(limit)),
-        different=operators.height,
+        operators=columns.records(calls.head(limit)),
+        different=calls.height,
         parts=_parts(*sides),
         tasks=columns.records(tasks.head(limit)),
         different_tasks=tasks.height,
@@ -119,15 +124,23 @@ def _changes(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFra
     return both.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
 
 
-def _operators(runs: Library, chosen: Shown, steps: int) -> pl.DataFrame:
-    """Calls and self time of every operator per complete step; of the whole run where there are no steps."""
-    found = tables.frame(runs, chosen, "operators").select("name", "calls", "self_ns")
-    return found.with_columns(pl.col("calls", "self_ns") / max(steps, 1))
+def _operators(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
+    return operators(trace, steps=steps).select("name", "calls", "self_ns")
 
 
-def _tasks(runs: Library, chosen: Shown, steps: int) -> pl.DataFrame:
-    """Number and time of every device task of all ranks per complete step; of the whole run where there are no steps."""
-    found = (
-        tables.frame(runs, chosen, "kernels").group_by("name").agg(calls=pl.col("count").sum(), total_ns=pl.col("total_ns").sum())
-    )
-    return found.with_columns(pl.col("calls", "total_ns") / max(steps, 1))
+def _tasks(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
+    return kernel_statistics(trace, steps=steps).select("name", pl.col("count").alias("calls"), "total_ns")
+
+
+def _per_step(runs: Library, chosen: Shown, what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]) -> pl.DataFrame:
+    """What ``rows`` counts in the complete steps of all ranks, per step; in the whole run where there are no complete steps."""
+
+    def make() -> pl.DataFrame:
+        traces = chosen.run.traces
+        complete = [step_times(trace).filter("complete")["step"].to_list() for trace in traces]
+        count = sum(map(len, complete))
+        parts = [rows(trace, steps if count else None) for trace, steps in zip(traces, complete, strict=True)]
+        added = pl.concat(parts).group_by("name").agg(pl.exclude("name").sum())
+        return added.with_columns(pl.exclude("name") / max(count, 1))
+
+    return runs.frame(chosen, ("compare", what), make)
