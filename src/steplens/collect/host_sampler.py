@@ -16,8 +16,9 @@ from steplens.collect import clock, handler, log, osrt
 from steplens.collect.health import INFO, WARNING, Health
 from steplens.options import HostSystem
 
-#: how long the end of a window waits for the samples to be written
-_PATIENCE_S = 5.0
+#: how long the end of a window waits for the samples to be written: after a short window on a busy machine the process that
+#: writes them is still starting
+_PATIENCE_S = 20.0
 
 _COUNTERS = "counters"
 

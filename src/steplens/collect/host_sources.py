@@ -19,6 +19,9 @@ _LOOPBACK = "lo"
 
 #: kind of the clock of a process's running time, in the number of the clock
 _RUNNING_TIME = 2
+#: the time and a running time are of one moment when they are read within so long; else they are read again, so many times
+_AT_ONCE_NS = 10_000
+_TRIES = 20
 
 #: a look at every thread may take this part of the time until the next one
 _SHARE_OF_TIME = 0.02
@@ -74,7 +77,7 @@ class ProcessorTime(Source):
 
     def start(self, now: int) -> None:
         """See ``Source``."""
-        self.put(now, time.clock_gettime_ns(self._clock))
+        self.put(*self._both())
 
     def restart(self, now: int, running: int) -> None:
         """Begin at a time, and from a running time then, that were read elsewhere."""
@@ -87,14 +90,28 @@ class ProcessorTime(Source):
         return None if rate is None else rate / 1e7
 
     def sample(self, now: int) -> Iterator[Sample]:
-        """See ``Source``."""
-        return self.last(now, time.clock_gettime_ns(self._clock))
+        """See ``Source``; at a moment of its own, since a busy machine may leave any time after ``now``."""
+        return self.last(*self._both())
+
+    def _both(self) -> tuple[int, int]:
+        """The time and the running time of one moment."""
+        readings = []
+        for _ in range(_TRIES):
+            before = time.time_ns()
+            running = time.clock_gettime_ns(self._clock)
+            apart = time.time_ns() - before
+            readings.append((apart, before, running))
+            if 0 <= apart < _AT_ONCE_NS:
+                break
+        _, now, running = min(readings, key=lambda reading: abs(reading[0]))
+        return now, running
 
     def last(self, now: int, running: int) -> Iterator[Sample]:
         """A sample by a running time that was read elsewhere."""
         share = self.put(now, running)
         if share is not None:
-            yield (_CPU, _CPU, _PERCENT), now, share
+            # what the process ran while the sample before was taken counts there already
+            yield (_CPU, _CPU, _PERCENT), now, max(share, 0.0)
 
 
 class Processors(Source):

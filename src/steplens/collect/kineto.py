@@ -93,14 +93,14 @@ class KinetoSession:
     def init_trace(self) -> None:
         """Open a window: create its run directory and say in it that the window is open."""
         self.window = self.closed = None
-        now, parent = clock.now_ns(), self._parent()
+        (now, monotonic), parent = clock.both_ns(), self._parent()
         if not self._has_room(parent):
             return
         window = Window(
             run_directory=self._new_directory(parent),
             first_step=self.step,
             start_ns=now,
-            start_monotonic_ns=clock.monotonic_ns(),
+            start_monotonic_ns=monotonic,
             trace_id=self._new_trace_id(),
             rank=metadata.rank(),
             owner=threading.get_ident(),
@@ -164,8 +164,7 @@ class KinetoSession:
         window.whole_steps = self.between_steps
         # The window begins here, not where warmup began.
         window.owner, window.thread, window.began_in = threading.get_ident(), threading.current_thread(), backward.number()
-        window.start_ns = clock.now_ns()
-        window.start_monotonic_ns = clock.monotonic_ns()
+        window.start_ns, window.start_monotonic_ns = clock.both_ns()
         window.kineto._start_trace()
         self.size.window_opens()
         child_threads.open_window(window.threads)
@@ -209,8 +208,7 @@ class KinetoSession:
             window.beside.stop()
         if self._device is not None:
             self._device.wait()
-        window.end_ns = clock.now_ns()
-        window.end_monotonic_ns = clock.monotonic_ns()
+        window.end_ns, window.end_monotonic_ns = clock.both_ns()
         kineto, window.kineto = window.kineto, None
         held = _holds(window)
         child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))

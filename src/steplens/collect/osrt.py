@@ -19,7 +19,8 @@ from steplens import rundir
 #: strace is ended when its file is as large as this
 LIMIT_BYTES = 64 << 20
 
-_PATIENCE_S = 2.0
+#: how long strace may take to let go and to write what it has
+_PATIENCE_S = 10.0
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61

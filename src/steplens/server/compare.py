@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
@@ -18,6 +19,7 @@ from steplens.server.advice import FindingShown
 from steplens.server.errors import path_text
 from steplens.server.requests import PROBLEMS, Runs
 from steplens.server.runs import Library, Shown
+from steplens.trace.run import Run
 from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/compare", tags=["compare"], responses=PROBLEMS)
@@ -75,8 +77,8 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
     """Two of the runs, such as before and after a change of the program."""
     first, second = runs.shown(before), runs.shown(after)
     sides = _side(runs, first), _side(runs, second)
-    calls = _changes(*(_per_step(runs, one, "operators", _operators) for one in (first, second)), "self_ns")
-    tasks = _changes(*(_per_step(runs, one, "tasks", _tasks) for one in (first, second)), "total_ns")
+    calls = _changes(*_per_step(runs, (first, second), "operators", _operators), time="self_ns")
+    tasks = _changes(*_per_step(runs, (first, second), "tasks", _tasks), time="total_ns")
     change = compare_advice(advice.judged(runs, first), advice.judged(runs, second))
     return Comparison(
         before=sides[0],
@@ -132,15 +134,16 @@ def _tasks(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
     return kernel_statistics(trace, steps=steps).select("name", pl.col("count").alias("calls"), "total_ns")
 
 
-def _per_step(runs: Library, chosen: Shown, what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]) -> pl.DataFrame:
+def _per_step(
+    runs: Library, both: tuple[Shown, Shown], what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What ``rows`` counts in the complete steps of all ranks, per step; in the whole run where there are no complete steps."""
 
-    def make() -> pl.DataFrame:
-        traces = chosen.run.traces
-        complete = [step_times(trace).filter("complete")["step"].to_list() for trace in traces]
+    def of(run: Run) -> pl.DataFrame:
+        complete = [step_times(trace).filter("complete")["step"].to_list() for trace in run.traces]
         count = sum(map(len, complete))
-        parts = [rows(trace, steps if count else None) for trace, steps in zip(traces, complete, strict=True)]
-        added = pl.concat(parts).group_by("name").agg(pl.exclude("name").sum())
-        return added.with_columns(pl.exclude("name") / max(count, 1))
+        parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, complete, strict=True)]
+        return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))
 
-    return runs.frame(chosen, ("compare", what), make)
+    before, after = (runs.frame(one, ("compare", what), partial(of, one.run)) for one in both)
+    return before, after

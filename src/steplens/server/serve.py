@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import uvicorn
@@ -58,13 +59,31 @@ def serve(
         # that answers were given up with the server is what the user wanted, and no failure
         quiet = partial(_is_running, server)
         logging.getLogger("uvicorn.error").addFilter(quiet)
-        say(link)
-        if browser:
-            # a browser on a terminal would take it over, and some wait until they are closed
-            threading.Thread(target=_open_browser, args=(link,), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):
+        # whoever reads the link may end the server at once, long before it listens to signals itself
+        with _ended_by_ctrl_c(server):
+            say(link)
+            if browser:
+                # a browser on a terminal would take it over, and some wait until they are closed
+                threading.Thread(target=_open_browser, args=(link,), daemon=True).start()
             server.run(sockets=[bound])
         logging.getLogger("uvicorn.error").removeFilter(quiet)
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c(server: uvicorn.Server) -> Iterator[None]:
+    """Ctrl-C ends the server wherever the program is, instead of raising an exception there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _is_running(server: uvicorn.Server, record: logging.LogRecord) -> bool:

@@ -153,7 +153,14 @@ static void write_file(const char *folder, const char *name, const char *text)
 static void write_clocks(const char *folder, const char *name, const char *key)
 {
     char text[256];
-    uint64_t now = clock_ns(CLOCK_REALTIME), raw = clock_ns(CLOCK_MONOTONIC_RAW);
+    uint64_t now, raw, apart;
+    int tries = 0;
+    /* Both of one moment: once more where another program ran in between. */
+    do {
+        raw = clock_ns(CLOCK_MONOTONIC_RAW);
+        now = clock_ns(CLOCK_REALTIME);
+        apart = clock_ns(CLOCK_MONOTONIC_RAW) - raw;
+    } while (apart > 100000 && ++tries < 100);
     time_t seconds = (time_t)(now / 1000000000ULL);
     struct tm local;
     char stamp[32];
