@@ -92,7 +92,9 @@ def test_ctrl_c_ends_it_quietly_while_answers_are_worked_out(tmp_path: Path) -> 
             with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
                 answer.read()
 
-        while "ready" not in json.loads(fetch_state(address, token))["progress"]["state"]:
+        deadline = time.monotonic() + DEADLINE_S
+        while (state := json.loads(fetch_state(address, token))["progress"]["state"]) != "ready":
+            assert state != "failed" and time.monotonic() < deadline, state
             time.sleep(0.05)
         threads = [threading.Thread(target=ask, args=(what,)) for what in ("/advice", "/overview", "/ranks", "/timeline")]
         for thread in threads:
@@ -113,15 +115,18 @@ def fetch_state(address: str, token: str) -> bytes:
         return bytes(answer.read())
 
 
-def test_ctrl_c_ends_it_while_a_run_is_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.3])
+def test_ctrl_c_ends_it_while_a_run_is_opened(tmp_path: Path, after_s: float) -> None:
+    """As soon as the link is there, when the server does not run yet, and a moment later."""
     path = tmp_path / "large.json"
     event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": %d, "dur": 2, "args": {}}'
     path.write_text('{"schemaVersion": 1, "traceEvents": [' + ",\n".join(event % (3 * place) for place in range(600_000)) + "]}")
     with viewing(path) as (process, _):
-        time.sleep(0.3)
+        time.sleep(after_s)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0, (out, err)
+        assert "stopped" in out
         assert "Traceback" not in out + err
 
 
