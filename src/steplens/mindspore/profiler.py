@@ -18,6 +18,8 @@ from steplens.mindspore.window import RAW_DIRECTORY, Window
 
 PROFILER_DIRECTORY = "profiler"
 _SYNC, _ASYNC = "sync", "async"
+#: how many windows this process has recorded into a directory, by any profiler
+_recorded: dict[tuple[int, Path], int] = {}
 
 
 class Profiler:
@@ -96,7 +98,7 @@ class Profiler:
     def _open(self) -> None:
         if framework.device_target() != "CPU":
             log.warning(f"the device target is {framework.device_target()}; steplens records what MindSpore runs on the CPU.")
-        self._clear()
+        overwritten = self._clear()
         config = {name: value.value if isinstance(value, ProfilerLevel) else value for name, value in self._values.items()}
         self._window = Window(
             self._directory,
@@ -104,29 +106,39 @@ class Profiler:
             memory=self._values["profile_memory"],
             data=self._data,
             config={"contract": self._contract, **config},
+            findings=[_overwritten(overwritten)] if overwritten else [],
         )
         self._windows += 1
+        own = (os.getpid(), self._directory)
+        _recorded[own] = _recorded.get(own, 0) + 1
 
-    def _clear(self) -> None:
+    def _clear(self) -> int:
         """Remove what an earlier profiler left of this rank in the same directory: windows of two runs would be added up.
 
         Says so wherever results that are there will be overwritten by the next ones.
+
+        Returns:
+            How many earlier windows of this process the next results will lack.
         """
         results.wait_for(self._directory)
         rank = framework.rank()
         raw = self._directory / RAW_DIRECTORY
         old = [folder for kind in ("window", "pipeline") for folder in raw.glob(f"{kind}_{rank}_*") if not folder.is_symlink()]
+        if self._windows and any(folder.name.startswith("window") for folder in old):
+            return 0
+        if not old and not (self._directory / f"{rundir.INFO_PREFIX}_{rank}.json").exists():
+            # the first ones, or those of earlier windows were moved away
+            return 0
         if self._windows:
-            if not any(folder.name.startswith("window") for folder in old):
-                log.warning(
-                    f"{self._directory} holds results of earlier windows, whose raw data is removed; "
-                    "the next analysis overwrites them. With data_simplification=False all windows go into one result."
-                )
-            return
-        for folder in old:
-            shutil.rmtree(folder)
-        if old or (self._directory / f"{rundir.INFO_PREFIX}_{rank}.json").exists():
+            log.warning(
+                f"{self._directory} holds results of earlier windows, whose raw data is removed; "
+                "the next analysis overwrites them. With data_simplification=False all windows go into one result."
+            )
+        else:
+            for folder in old:
+                shutil.rmtree(folder)
             log.warning(f"{self._directory} holds results already; they are overwritten.")
+        return _recorded.get((os.getpid(), self._directory), 0)
 
     # --- results
 
@@ -233,3 +245,18 @@ class Profiler:
     def add_metadata_json(self, key: str, value: str) -> None:
         """Add a JSON text to ``profiler_metadata.json``; see ``Metadata``."""
         self._metadata.add_json(key, value)
+
+
+def _overwritten(earlier: int) -> dict[str, Any]:
+    """What the health says of results that lack earlier windows of their process: what they show would pass for all of it."""
+    windows = f"the {earlier} windows before it" if earlier > 1 else "the window before it"
+    return {
+        "check": "window_lost",
+        "severity": "warning",
+        "count": earlier,
+        "message": (
+            f"these results begin with window {earlier + 1} that the process recorded here; they replaced those of {windows}. "
+            "data_simplification=False adds up the windows of one Profiler, another output_path keeps those of several apart"
+        ),
+        "unsafe": "",
+    }

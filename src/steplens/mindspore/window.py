@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Window:
         data: record the data pipeline.
         config: what to write down of the profiler's options.
         wants_marks: whether marks of a domain are kept.
+        findings: what the health has to say of this window, known when it opens.
 
     Raises:
         RuntimeError: another window is open, or MindSpore cannot record.
@@ -53,6 +54,7 @@ class Window:
         data: bool = False,
         config: Mapping[str, Any] | None = None,
         wants_marks: Callable[[str], bool] = lambda domain: True,
+        findings: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         global _open
         with _lock:
@@ -65,6 +67,7 @@ class Window:
             self.run = run
             self._data = data
             self._marks: list[list[Any]] = []
+            self._findings = [dict(finding) for finding in findings]
             self.wants_marks = wants_marks
             rank = framework.rank()
             raw = rundir.make_directory(run / RAW_DIRECTORY)
@@ -147,7 +150,7 @@ class Window:
             waits=steps.waits,
             marks=self._marks,
         )
-        self._state["health"] = [
+        self._state["health"] = self._findings + [
             {
                 "check": "missing_data_pipeline",
                 "severity": "warning",
