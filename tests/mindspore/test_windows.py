@@ -11,6 +11,7 @@ import steplens
 from steplens.cli.main import app
 
 from .conftest import Run
+from .test_errors import PROBE
 
 pytestmark = pytest.mark.slow
 
@@ -54,3 +55,61 @@ older.analyse()
         assert all(f"begin with window {lacking + 1} " in message for message in lost["message"])
     shown = CliRunner().invoke(app, ["summary", str(tmp_path / "replaced")])
     assert "they replaced those of the 2 windows before it" in " ".join(shown.output.split())
+
+
+def test_a_window_with_nothing_in_it_is_named(run: Run, tmp_path: Path) -> None:
+    """The reason, the window and the remedy are said; what other windows and ranks recorded is analysed."""
+    run(
+        PROBE
+        + """
+from steplens.mindspore import Profiler, analyse
+mode("graph")
+def launch():
+    model().train(1, pipeline(2), dataset_sink_mode=False)
+def recorded(path, *work, **more):
+    profiler = Profiler(output_path=path, start_profile=False, profile_memory=True, **more)
+    for launches in work:
+        profiler.start()
+        if launches:
+            launch()
+        profiler.stop()
+    return profiler
+nothing = recorded("nothing", False)
+fails(RuntimeError, "nothing was launched in the window window_0_0 (from ", nothing.analyse)
+fails(RuntimeError, "call start() before the steps that are to be recorded", nothing.analyse)
+recorded("several", False, True, False).analyse()
+recorded("folder/none", False)
+recorded("folder/some", True)
+fails(RuntimeError, "a part of the analysis of folder failed: folder/none/profiler", Profiler.offline_analyse, "folder")
+"""
+    )
+    assert steplens.open(tmp_path / "folder" / "some").steps().height == 2
+    assert (tmp_path / "folder" / "some" / "profiler" / "cpu_op_type_info_0.csv").is_file()
+    several = steplens.open(tmp_path / "several")
+    assert several.steps().height == 2
+    told = several.health().filter(check="not_collected")
+    assert told["severity"].to_list() == ["info"] * 2
+    assert [name in message for name, message in zip(("window_0_0", "window_0_2"), told["message"], strict=True)] == [True] * 2
+    assert not several.health().filter(check="missing_file").height
+
+
+def test_an_empty_last_window_of_a_schedule_does_not_fail_the_training(run: Run, tmp_path: Path) -> None:
+    """The last ``step()`` of a training may open a window that nothing follows."""
+    made = run(
+        """
+from steplens.mindspore import profile, schedule, tensorboard_trace_handler
+mode("graph")
+step = stepper()
+with profile(schedule=schedule(wait=1, active=1), on_trace_ready=tensorboard_trace_handler("result"), data_process=True) as prof:
+    for batch in pipeline(5).create_dict_iterator(num_epochs=1):
+        step(batch["data"], batch["label"])
+        prof.step()
+print(prof.run_directory)
+with profile(on_trace_ready=tensorboard_trace_handler("result")):
+    pass
+"""
+    )
+    there = sorted((tmp_path / "result").iterdir())
+    assert made.stdout.splitlines()[-1] == str(there[-1])
+    assert [steplens.open(path).steps()["step"].to_list() for path in there] == [[1], [3]]
+    assert made.stderr.count("nothing was launched in the last window") == 2

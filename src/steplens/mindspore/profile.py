@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -124,6 +125,7 @@ class profile:
         self.step_num = 0
         #: run directory of the window that is open or was the last one
         self.run_directory: Path | None = None
+        self._previous: Path | None = None
         hook()
         if self._data:
             pipeline.want()
@@ -198,6 +200,7 @@ class profile:
 
     def _open(self) -> None:
         handler = self._handler if isinstance(self._handler, tensorboard_trace_handler) else tensorboard_trace_handler()
+        self._previous = self.run_directory
         self.run_directory = new_run_directory(handler.directory, handler.worker_name)
         config = {
             "contract": "2.10",
@@ -226,10 +229,19 @@ class profile:
         window.close()
         if self._data:
             pipeline.finish()
+        if window.holds_nothing and isinstance(self._handler, tensorboard_trace_handler):
+            self._drop(window)
+            return
         if self._metadata.values and self.run_directory is not None:
             rundir.write_json(self.run_directory / rundir.METADATA_FILE, self._metadata.values, indent=4)
         if self._handler is not None:
             self._handler(self)
+
+    def _drop(self, window: Window) -> None:
+        """Remove a window with nothing in it, such as the one that the last ``step()`` of a training opens."""
+        shutil.rmtree(window.run)
+        self.run_directory = self._previous
+        log.warning("nothing was launched in the last window of the profiler; it has no results.")
 
 
 def _known(activities: Any) -> list[ProfilerActivity]:

@@ -14,6 +14,8 @@ from typing import Any
 from steplens.collect import log
 
 _MODULE = "steplens.mindspore_results"
+#: its exit code when the other ranks and files are there
+_SOME_FAILED = 3
 
 #: analyses that are not waited for, with the process that started each and what it reads
 _running: list[tuple[int, Path, subprocess.Popen[str]]] = []
@@ -72,7 +74,8 @@ def analyse(
         return
     _, problem = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"the analysis of {path} failed: {_reason(problem, process.returncode)}")
+        what = "a part of the analysis" if process.returncode == _SOME_FAILED else "the analysis"
+        raise RuntimeError(f"{what} of {path} failed: {_reason(problem, process.returncode)}")
 
 
 def operators(path: Path, names: Sequence[str], device: int | None) -> str:

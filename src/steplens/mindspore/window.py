@@ -23,6 +23,8 @@ from steplens.mindspore.steps import hook, steps
 
 RAW_DIRECTORY = "FRAMEWORK"
 WINDOW_FILE = "window.json"
+#: how the name of MindSpore's file of launches begins
+_LAUNCHES = "cpu_op_execute_timestamp_"
 
 _lock = threading.RLock()
 _open: Window | None = None
@@ -108,6 +110,17 @@ class Window:
             pipeline.window_opens(self.path.parent)
         steps.open_window(begin_ns)
 
+    def _is_empty(self) -> bool:
+        """Whether nothing was launched: MindSpore wrote nothing, and no whole step passed without its launches."""
+        whole = any(number not in steps.partial for number, _, _ in steps.recorded)
+        return self._profiler is not None and not whole and not any(self.path.glob(f"{_LAUNCHES}*"))
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether nothing at all was recorded, now that it is closed."""
+        recorded = self._state.get("waits") or self._marks or any(self.path.parent.glob("pipeline_*"))
+        return self._state.get("empty") is True and not recorded
+
     def mark(self, row: list[Any]) -> None:
         """Keep a mark: domain, message, start and end (Unix ns), thread."""
         self._marks.append(row)
@@ -149,6 +162,7 @@ class Window:
             partial_steps=steps.partial,
             waits=steps.waits,
             marks=self._marks,
+            empty=self._is_empty(),
         )
         self._state["health"] = self._findings + [
             {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from steplens.trace.build import build_trace
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,
+    INFO,
     MEMORY,
     OPERATOR_CALLS,
     STEP_PHASES,
@@ -52,6 +54,7 @@ _OF_RECORDING = (
     "damaged_records",
     "damaged_side_file",
     "renumbered_steps",
+    "not_collected",
 )
 #: of window.json, what becomes of it in ``meta``
 _META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "config", "world_size", "user_metadata")
@@ -96,8 +99,7 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
         _read_pipeline(folder, rank, parts, meta, [span for span in spans if span is not None], health)
     tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in parts.items()}
     if not any(tables[name].height for name in tables):
-        reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings)) or "its windows recorded nothing"
-        raise InputError(path, f"holds windows of rank {rank} in which nothing can be read", reasons)
+        raise _nothing(path, rank, health)
     if "steps" in tables:
         tables["steps"] = _steps(tables["steps"], health)
         ranges = step_ranges(tables["steps"])
@@ -106,6 +108,15 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
         tables = _only(tables, step_list, path)
     tables["meta"] = meta_frame(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
+
+
+def _nothing(path: Path, rank: int, health: HealthLog) -> InputError:
+    """Why the windows of a rank give no trace, and what helps."""
+    reasons = list(dict.fromkeys(finding.message for finding in health.findings))
+    if any(finding.check != "not_collected" for finding in health.findings):
+        return InputError(path, f"holds windows of rank {rank} in which nothing can be read", "; ".join(reasons))
+    reasons.append("call start() before the steps that are to be recorded, and stop() behind them")
+    return InputError(path, f"has nothing that was recorded of rank {rank}", "; ".join(reasons))
 
 
 def _read_window(
@@ -127,6 +138,8 @@ def _read_window(
         found = mindspore_cpu.read_tables(launches, shapes if shapes.is_file() else None, rank, health, pid=pid)
         for name, frame in found.items():
             parts.setdefault(name, []).append(frame)
+    elif state.get("empty") is True:
+        health.add("not_collected", INFO, 1, f"nothing was launched in the window {folder.name}{_opened(span)}")
     elif state.get("state") == "collected" and _operators(state):
         message = f"{launches.name} of {folder.name} is missing, and with it every launch of that window"
         health.add("missing_file", ERROR, 1, message, OPERATOR_CALLS)
@@ -138,7 +151,7 @@ def _read_window(
             memory = memory.filter(pl.col("time_ns").is_between(*span))
         if memory.height:
             parts.setdefault("memory", []).append(memory)
-    elif state.get("memory") is True and state.get("state") == "collected":
+    elif state.get("memory") is True and state.get("state") == "collected" and state.get("empty") is not True:
         message = f"{record.name} of {folder.name} is missing: memory was asked for and not recorded"
         health.add("missing_file", WARNING, 1, message, MEMORY)
     for table, name in (("cpu_op_type_info", "cpu_op_type_info"), ("cpu_op_detail_info", "cpu_op_detail_info")):
@@ -314,6 +327,14 @@ def _rows(value: Any, width: int) -> tuple[list[list[int]], int]:
 def _span(state: dict[str, Any]) -> tuple[int, int] | None:
     begin, end = state.get("begin_ns"), state.get("end_ns")
     return (begin, end) if type(begin) is int and type(end) is int and 0 <= begin <= end < _LATEST_NS else None
+
+
+def _opened(span: tuple[int, int] | None) -> str:
+    """When a window was open, in words."""
+    if span is None:
+        return ""
+    begin = time.strftime("%H:%M:%S", time.localtime(span[0] // 1_000_000_000))
+    return f" (from {begin} on, for {(span[1] - span[0]) / 1e9:.3g} s)"
 
 
 def _operators(state: dict[str, Any]) -> bool:
