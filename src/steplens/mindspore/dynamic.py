@@ -75,11 +75,17 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         self._end()
 
     def on_train_end(self, run_context: Any) -> None:
-        """The training has ended: no further step will tell so."""
+        """The training has ended, and with it a capture that still runs."""
         self._end()
-        if self._agent.capturing:
+        if not self._agent.capturing:
+            return
+        self._form.last_step = self._count
+        try:
+            # the agent ends a capture where the next step begins; there is none, so its count is put back
             self._agent.step()
-            self._count += 1
+            self._agent.set_step(self._count)
+        finally:
+            self._form.last_step = 0
 
     # --- a loop of the script's own
 

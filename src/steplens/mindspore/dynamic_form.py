@@ -66,6 +66,8 @@ class MindsporeForm:
         self._output = output
         #: the capture that runs
         self.current: StepCapture | None = None
+        #: number of the step that a training ends with, while it does; 0 otherwise
+        self.last_step = 0
 
     def template(self) -> Mapping[str, Any]:
         """What a new configuration file holds."""
@@ -123,6 +125,8 @@ class MindsporeForm:
 
     def obstacle(self) -> str:
         """Why nothing can be recorded now."""
+        if self.last_step:
+            return f"the training ended with step {self.last_step}"
         return "another profiler is recording in this process" if open_window() is not None else ""
 
     def capture(self, plan: Plan, step: int) -> StepCapture:
@@ -146,7 +150,7 @@ class StepCapture:
     """
 
     def __init__(self, output: Path, settings: Settings, step: int, form: MindsporeForm) -> None:
-        last = step + settings.count - 1
+        last = self._last = step + settings.count - 1
         self._settings = settings
         self._form = form
         self._left = settings.count
@@ -170,7 +174,18 @@ class StepCapture:
             self._close()
 
     def step(self) -> None:
-        """The next step begins; loops that say only this much end the capture here."""
+        """The next step begins, or the training is over.
+
+        Raises:
+            RuntimeError: recording failed, or the training ended before the last step that was asked for.
+        """
+        if self._profiler is not None and self._form.last_step:
+            stop, last = self._last, self._form.last_step
+            self._close()
+            raise RuntimeError(
+                self._problem
+                or f"the training ended with step {last}, before step {stop} that was asked for; it is recorded up to there"
+            )
         if self._profiler is None and self._problem:
             raise RuntimeError(self._problem)
 

@@ -239,7 +239,7 @@ class profile:
 
     def _drop(self, window: Window) -> None:
         """Remove a window with nothing in it, such as the one that the last ``step()`` of a training opens."""
-        shutil.rmtree(window.run)
+        shutil.rmtree(window.run, ignore_errors=True)
         self.run_directory = self._previous
         log.warning("nothing was launched in the last window of the profiler; it has no results.")
 
