@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from .conftest import TOKEN, Client, Start, sample
+from .conftest import DEADLINE_S, TOKEN, Client, Start, sample
 
 #: made-up requests per address, and per address of which these met nothing that exists
 EXAMPLES = 30
@@ -41,7 +41,9 @@ def client(serve: Start, recorded: Path) -> Client:
 @pytest.mark.slow
 def test_every_request_has_an_answer_that_is_described(client: Client) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{client.port}/api/openapi.json", headers=headers)
+    schema = schemathesis.openapi.from_url(
+        f"http://127.0.0.1:{client.port}/api/openapi.json", headers=headers, timeout=DEADLINE_S
+    )
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 20
     tables = [*(table["name"] for table in client.get("/api/runs/0/tables")), "nothing"]
@@ -69,7 +71,7 @@ def answers_to(operation: schemathesis.APIOperation, tables: list[str], headers:
     @given(case=operation.as_strategy())
     def answer(case: schemathesis.Case) -> None:
         with_names_that_exist(case, tables)
-        response = case.call(headers=headers)
+        response = case.call(headers=headers, timeout=DEADLINE_S)
         statuses.add(response.status_code)
         case.validate_response(response, checks=CHECKS)
 

@@ -152,8 +152,10 @@ class Shown:
         self.opening = opening = Opening(state="opening", started=time.monotonic())
 
         def progress(number: int, total: int, path: Path) -> None:
-            opening.done, opening.total, opening.what = number, total, path_text(path)
+            # the total last: once somebody who asks meanwhile is told it, the rest is there too
             opening.bytes = path.stat().st_size if path.is_file() else 0
+            opening.what = path_text(path)
+            opening.done, opening.total = number, total
 
         try:
             files = live.files(self.path)
