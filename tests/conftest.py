@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# The time of an example says how busy the machine is, not whether the code is right.
-settings.register_profile("steplens", deadline=None)
+# The time of an example, or of making one, says how busy the machine is, not whether the code is right.
+settings.register_profile("steplens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steplens")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from steplens.cli.trigger import exit_code, merged
 from steplens.collect.dynamic import place
 from steplens.collect.dynamic.configuration import TEMPLATE
 
-from ..collect.dynamic.jobs import Folder, Jobs, until
+from ..collect.dynamic.jobs import FAKE_JOB, Folder, Jobs, until
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +77,36 @@ def test_the_document_holds_every_process(cli: Any, folder: Folder, jobs: Jobs) 
     assert [item["rank"] for item in found["processes"]] == [0, 1, 2, 3]
 
 
+#: a job that stands before step 100 until a file says that it may go on
+GATED = """
+import sys, time
+from pathlib import Path
+from steplens.collect.dynamic.agent import Agent
+sys.path.insert(0, sys.argv[1])
+from fake_job import FakeForm
+folder, gate = map(Path, sys.argv[2:])
+agent = Agent(folder, FakeForm(0), "test", "step()")
+for step in range(1, 10**6):
+    while step == 100 and not gate.exists():
+        time.sleep(0.01)
+    agent.step()
+    time.sleep(0.002)
+"""
+
+
 def test_beginning_at_a_step(cli: Any, folder: Folder, jobs: Jobs) -> None:
-    start(jobs, folder, "--pause", 0.03)
-    step = folder.processes()[0].step + 120
-    cli.run("trigger", "config", "--at-step", str(step), "--steps", "4", "--prof-dir", "results")
-    assert steps(folder.requests()[-1]) == [step, step + 4]
+    gate = cli.folder / "gate"
+    jobs.start(sys.executable, cli.write("gated.py", GATED), FAKE_JOB.parent, folder.path, gate)
+    until(lambda: [item.step for item in folder.processes()] == [99], folder.describe)
+    with ThreadPoolExecutor(1) as pool:
+        # however long the command takes to start, the job is not past the step when it asks
+        command = pool.submit(cli.run, "trigger", "config", "--at-step", "120", "--steps", "4", "--prof-dir", "results")
+        try:
+            until(folder.requests, folder.describe)
+        finally:
+            gate.touch()
+        command.result()
+    assert steps(folder.requests()[-1]) == [120, 124]
     said = cli.run("trigger", "config", "--at-step", "1", expect=2).stdout
     assert "refused: start_step 1 is not after the step that runs" in said
 
@@ -92,13 +119,14 @@ def test_a_capture_that_fails_is_an_exit_code(cli: Any, folder: Folder, jobs: Jo
 
 
 def test_a_step_that_takes_long_is_not_waited_for_for_ever(cli: Any, folder: Folder, jobs: Jobs) -> None:
-    start(jobs, folder, "--pause", 0.5)
+    start(jobs, folder, "--pause", 0.1)
     job = jobs.fake(folder, "--pause", 1000)
     until(lambda: len(folder.processes()) == 2, folder.describe)
     # one that has never stepped is not waited for at all
     cli.run("trigger", "config", "--prof-dir", "results")
     job.kill()
-    done = cli.run("trigger", "config", "--prof-dir", "results", "--at-step", "1000000", "--timeout", "3", expect=2)
+    # of the time that is waited, the job needs that to the end of its step
+    done = cli.run("trigger", "config", "--prof-dir", "results", "--at-step", "1000000", "--timeout", "10", expect=2)
     assert re.search(r"will record step 1000000, step \d+ runs", done.stdout)
     assert re.search(r"not waited for any longer: pid \d+, ready in step \d+, which has run for ", done.stdout)
 
@@ -154,6 +182,10 @@ def test_fields_of_extended_options_are_changed_one_by_one() -> None:
 
 
 def test_status_of_a_job(cli: Any, folder: Folder, jobs: Jobs) -> None:
+    def answers() -> list[dict[str, Any]]:
+        found = cli.json("status", "config")["processes"]
+        return found if all(item["answered"] for item in found) else []
+
     start(jobs, folder, "--ranks", 3, "--stuck", 1, stepping=2, known=3)
     folder.edit(start_step=10**6, active=5, warmup=2)
     until(lambda: [item.state for item in folder.processes()] == ["ready", "waiting", "ready"], folder.describe)
@@ -162,7 +194,7 @@ def test_status_of_a_job(cli: Any, folder: Folder, jobs: Jobs) -> None:
     assert re.search(r"\n +1 +\d+ +- +- +waiting +no: step\(\) was never called", text)
     assert re.search(r"rank 0 pid \d+: will record steps 1000002 to 1000006, step \d+ runs", text)
     assert re.search(r"rank 1 pid \d+: seen, but step\(\) was never called", text)
-    found = cli.json("status", "config")["processes"]
+    found = until(answers, "for every process to answer in time, which a busy machine may keep it from")
     assert [(item["eligible"], item["answered"], item["progress"]) for item in found] == [
         (True, True, None),
         (False, True, None),
