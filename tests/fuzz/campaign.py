@@ -83,13 +83,13 @@ class Worker:
         assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(case).encode() + b"\n")
-            line = _line(process.stdout, HANG)
+            line, ended = _line(process.stdout, HANG)
         except BrokenPipeError:
-            line = b""
+            line, ended = b"", True
         if line.endswith(b"\n"):
             result: dict[str, Any] = json.loads(line)
             return result
-        hangs = process.poll() is None and line is not None and not self._ended(process)
+        hangs = not (ended and self._ended(process))
         self.close()
         tail = self._errors.read_bytes()[-3000:].decode("utf-8", "replace")
         what = f"no answer within {HANG:.0f} s" if hangs else f"the process died ({process.returncode})"
@@ -97,8 +97,9 @@ class Worker:
 
     @staticmethod
     def _ended(process: subprocess.Popen[bytes]) -> bool:
+        """Whether a process that closed its output has ended; on a busy machine that takes a moment longer."""
         try:
-            process.wait(timeout=2)
+            process.wait(timeout=HANG)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -111,8 +112,8 @@ class Worker:
             self._process = None
 
 
-def _line(stream: IO[bytes], seconds: float) -> bytes:
-    """One line, or what there is of it when the time is over or the stream ends."""
+def _line(stream: IO[bytes], seconds: float) -> tuple[bytes, bool]:
+    """One line, or what there is of it when the time is over or the stream ends; and whether the stream has ended."""
     end, data = time.monotonic() + seconds, b""
     while not data.endswith(b"\n"):
         ready, _, _ = select.select([stream], [], [], max(end - time.monotonic(), 0))
@@ -120,9 +121,9 @@ def _line(stream: IO[bytes], seconds: float) -> bytes:
             break
         part = os.read(stream.fileno(), 1 << 16)
         if not part:
-            break
+            return data, True
         data += part
-    return data
+    return data, False
 
 
 def place(failure: str) -> str:

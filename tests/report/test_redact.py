@@ -252,10 +252,17 @@ PIECES = ("x", "::", "Backward", "autograd::engine::evaluate_function: ", "threa
 @pytest.mark.parametrize("piece", PIECES)
 def test_long_names_take_a_time_that_grows_as_they_do(kind: str, piece: str) -> None:
     """A tenfold length may take ten times as long and not a hundred times, and no name is nested too deeply."""
-    taken = []
-    for length in (30_000, 300_000):
+
+    def cost_s(length: int) -> float:
         text = piece * (length // len(piece))
-        begin = time.process_time()
+        begin = time.thread_time()
         getattr(Pseudonyms(), kind)(text)
-        taken.append(time.process_time() - begin)
-    assert taken[1] < 40 * taken[0] + 0.1
+        return time.thread_time() - begin
+
+    # the least of several: a collection of all objects of the tests so far may fall into any of them
+    best = [float("inf")] * 2
+    for _ in range(5):
+        best = [min(least, cost_s(length)) for least, length in zip(best, (30_000, 300_000), strict=True)]
+        if best[1] < 40 * best[0]:
+            break
+    assert best[1] < 40 * best[0]

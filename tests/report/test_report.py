@@ -315,6 +315,6 @@ with Asker(Library([])) as asker:
 
 
 def test_a_question_that_is_interrupted_leaves_no_thread_for_which_the_process_waits() -> None:
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")

@@ -15,6 +15,8 @@ from steplens.server.runs import Library
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
+from .conftest import DEADLINE_S
+
 
 def test_an_answer_is_made_once_whoever_asks() -> None:
     memo = Memo(1000)
@@ -78,12 +80,12 @@ def test_what_takes_long_goes_on_in_the_background() -> None:
     go_on = threading.Event()
 
     def slow() -> str:
-        go_on.wait(60)
+        go_on.wait(DEADLINE_S)
         return "done"
 
     assert library.soon(shown, ("slow",), slow, 0.01) is None
     go_on.set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE_S
     while library.soon(shown, ("slow",), slow, 1) is None:
         assert time.monotonic() < deadline
     assert library.soon(shown, ("slow",), lambda: "again", 1) == "done"
