@@ -38,7 +38,7 @@ def test_a_lane_is_held_at_the_top_and_the_address_keeps_it(site: Site) -> None:
     assert site.script("return document.activeElement.getAttribute('aria-pressed')") == "true", "the pin keeps the focus"
     site.until("return /[?&]pin=0\\.0/.test(location.hash)", "the address keeps the lane")
     site.script("document.querySelector('.timeline-scroll').scrollTop = 400")
-    site.until(scripts.TILES_THERE, "the tiles are there")
+    site.settle()
     top, scroller = site.script(
         "return ['.timeline-held', '.timeline-scroll'].map(one => document.querySelector(one).getBoundingClientRect().top)"
     )
@@ -64,6 +64,7 @@ def test_the_window_can_be_had_as_a_file(site: Site) -> None:
     for _ in range(4):
         site.script(scripts.PRESS, "w")
     site.until("return /[?&]start=\\d+/.test(location.hash)", "the address keeps the window")
+    site.settle()
     window = dict(re.findall(r"(start|end)=(\d+)", site.script("return location.hash")))
     link = "document.querySelector('.controls a[download]')"
     site.script(f"{link}.dispatchEvent(new PointerEvent('pointerdown'))")
@@ -99,3 +100,14 @@ def test_keys_move_the_window(site: Site) -> None:
     site.until(scripts.STATUS_CHANGED, "a moves back", before)
     site.script(scripts.PRESS, "0")
     site.until("return document.querySelector('.timeline-status').innerText === arguments[0]", "all of it is shown", whole)
+
+
+#: the page remembers something after the address has changed, and before the browser says so
+LEAVE_AND_REMEMBER = "location.hash = arguments[0]; document.querySelector('.lane-pin').click()"
+
+
+def test_what_a_page_remembers_late_does_not_bring_it_back(site: Site) -> None:
+    shown(site, "#/0/timeline?rank=0")
+    site.script(LEAVE_AND_REMEMBER, "#/0/operators?rank=0")
+    site.until("return document.body.dataset.ready === '#/0/operators?rank=0'", "the other page is there")
+    assert site.console() == []

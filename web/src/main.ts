@@ -24,6 +24,8 @@ class App {
   private session: Session | null = null;
   private leaving = new AbortController();
   private shown = "";
+  /** the address that the shown page is of; the browser may already have another one, and be about to say so */
+  private address = "";
   private timer = 0;
   private polls = 0;
 
@@ -67,6 +69,7 @@ class App {
     const page = PAGES.find((one) => one.id === route.page) ?? PAGES[0]!;
     this.leaving.abort();
     this.leaving = new AbortController();
+    this.address = location.hash;
     this.shell.frame(found, run?.run ?? 0, page.id);
     document.title = `${t(page.title)} · ${run?.name ?? ""} · steplens`;
     if (!run) {
@@ -88,8 +91,11 @@ class App {
     const { signal } = this.leaving;
     const context = new Context(id, found.runs[route.run]!, found, route.params, new RunApi(route.run, signal), signal, (hash, kind) => {
       if (signal.aborted) return;
-      if (kind === "note") history.replaceState(null, "", hash);
-      else location.hash = hash;
+      if (kind === "visit") return void (location.hash = hash);
+      // what a page remembers late must not bring back a page that is being left
+      if (location.hash !== this.address) return;
+      history.replaceState(null, "", hash);
+      this.address = location.hash;
     });
     const heading = h("h1", { tabindex: -1 }, t(page.title));
     const waiting = window.setTimeout(() => {
