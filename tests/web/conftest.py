@@ -36,7 +36,7 @@ _FLAGS = (
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
 )  # fmt: skip
 #: a busy machine may take long for a page
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 def _missing() -> str | None:
@@ -82,13 +82,14 @@ class Site:
         return answer
 
     def settle(self) -> None:
-        """Wait until the page is as it stays: answers and tiles are there, nothing is added any more."""
+        """Wait until the page is as it stays: answers and tiles are there, it waits to do nothing more, and is painted."""
         deadline = time.monotonic() + DEADLINE_S
         before: object = None
         while (now := self.script(scripts.STATE)) != before or now is None:
             assert time.monotonic() < deadline, f"the page does not settle: {self.text('main')[:500]}"
             before = now
-            time.sleep(0.15)
+            time.sleep(0.1)
+            self.driver.execute_async_script(scripts.PAINTED)
 
     def language(self, code: str) -> None:
         """Choose a language in the header, and wait until the page is shown in it."""
@@ -138,6 +139,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options.add_argument("--lang=en")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     made = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    # what runs in a page may take as long as the page itself
+    made.set_script_timeout(DEADLINE_S)
     made.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": scripts.COUNT_ANSWERS})
     yield made
     made.quit()
@@ -177,6 +180,8 @@ def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
         return site
 
     yield show
+    # a page that still asks would tell the next test's console that its server is gone
+    driver.get("about:blank")
     for server, thread in servers:
         server.should_exit = True
         thread.join(timeout=10)

@@ -11,17 +11,41 @@ return fetch('./api/session').then(one => one.json())
 #: the first name in a cell or heading that holds the text
 NAME_WITH = """
 return [...document.querySelectorAll('main td, main h2')].map(one => one.textContent).find(one => one.includes(arguments[0]))"""
-#: put into every document before its own scripts: counts the answers that are on their way
+#: put into every document before its own scripts: counts the answers that are on their way, and what the page will do soon
 COUNT_ANSWERS = """
-window.unanswered = 0;
-const ask = window.fetch;
-window.fetch = (...asked) => {
-  window.unanswered++;
-  return ask(...asked).finally(() => setTimeout(() => window.unanswered--, 30));
+{
+  const SOON_MS = 500;
+  const [later, never] = [window.setTimeout.bind(window), window.clearTimeout.bind(window)];
+  window.soon = new Set();
+  window.setTimeout = (what, after = 0, ...given) => {
+    const number = later((...told) => { window.soon.delete(number); what(...told); }, after, ...given);
+    if (after <= SOON_MS) window.soon.add(number);
+    return number;
+  };
+  window.clearTimeout = number => { window.soon.delete(number); never(number); };
+  window.unanswered = 0;
+  const ask = window.fetch;
+  // an answer is there with its last byte; then the page needs a moment to show it
+  window.fetch = async (...asked) => {
+    window.unanswered++;
+    const come = () => later(() => window.unanswered--, 30);
+    try {
+      const answer = await ask(...asked);
+      answer.clone().arrayBuffer().then(come, come);
+      return answer;
+    } catch (error) {
+      come();
+      throw error;
+    }
+  }
 }"""
+#: waits until what was asked for is painted, however long the next pictures of the screen take
+PAINTED = """
+const done = arguments[arguments.length - 1];
+requestAnimationFrame(() => requestAnimationFrame(() => done(true)))"""
 #: what changes while a page is being filled; null while something is on its way
 STATE = """
-if (document.body.dataset.ready === undefined || window.unanswered) return null;
+if (document.body.dataset.ready === undefined || window.unanswered || window.soon.size) return null;
 if (document.querySelector('.timeline-view[data-waiting="true"]')) return null;
 const main = document.querySelector('main');
 if ([...main.querySelectorAll('.grid-table td')].some(one => one.innerText === '…')) return null;

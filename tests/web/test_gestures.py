@@ -143,6 +143,7 @@ def test_a_point_of_a_single_run_shows_its_shapes(site: Site) -> None:
         if site.script(before):
             break
         mouse.click(site, picture, (70 / size["width"], height / size["height"]))
+        site.settle()
     row = site.until("return document.querySelector('main [aria-live] tbody tr')?.innerText", "the shapes of a run")
     assert row.split("\t")[0] == str(min(steps))
     assert once in row
@@ -157,6 +158,7 @@ def test_a_window_is_dragged_over_the_timeline(site: Site) -> None:
     assert site.count(".timeline-panel tbody tr") > 0
     site.driver.switch_to.active_element.send_keys("f")
     site.until("return /[?&]start=\\d+/.test(location.hash)", "the selection fills the window")
+    site.settle()
     one = window(site)
     whole = site.script(scripts.ASK, "timeline?trace=0")
     assert (one[1] - one[0]) / (whole["end_ns"] - whole["start_ns"]) == pytest.approx(0.4, abs=0.05)
@@ -164,11 +166,14 @@ def test_a_window_is_dragged_over_the_timeline(site: Site) -> None:
 
     mouse.drag(site, canvas, (0.7, 0.1), (0.4, 0.1), key=Keys.SHIFT)
     site.until(f"return !location.hash.includes('start={one[0]}')", "shift and the mouse move it")
+    # the address may be told of a drag that takes its time before it has ended
+    site.settle()
     moved = window(site)
     assert moved[0] > one[0]
     assert moved[1] - moved[0] == pytest.approx(one[1] - one[0], rel=0.01)
     mouse.drag(site, ".timeline-ruler", (0.4, 0.8), (0.6, 0.8))
     site.until(f"return !location.hash.includes('start={moved[0]}')", "the ruler is dragged along")
+    site.settle()
     assert window(site)[0] < moved[0]
     assert site.console() == []
 
@@ -358,6 +363,7 @@ def test_a_bar_of_the_queues_chooses_its_operation(browse: Callable[[Sequence[Pa
     # the fullest is the uppermost; its bar begins where the names end
     for across_ in (0.2, 0.15, 0.25, 0.3):
         mouse.click(site, bars, (across_, (4 + (size["height"] - 28) / shown / 2) / size["height"]))
+        site.settle()
         if "op" in parameters(site):
             break
     assert parameters(site)["op"] == str(fullest["id"])

@@ -203,6 +203,7 @@ def test_a_chart_fills_the_screen(site: Site) -> None:
         pytest.skip("this browser has no full screen")
     from selenium.webdriver.common.by import By
 
+    site.settle()
     site.driver.find_element(By.CSS_SELECTOR, "main .full-screen").click()
     site.until("return document.fullscreenElement !== null", "the chart fills the screen")
     site.until("return document.querySelector(':fullscreen canvas').clientHeight > 400", "and is drawn again")
