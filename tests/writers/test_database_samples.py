@@ -113,7 +113,7 @@ def test_events_of_the_graph_engine_are_those_of_the_capture(tmp_path: Path) -> 
 
 def test_samples_of_this_machine_are_the_same_in_both_forms(tmp_path: Path) -> None:
     """Recorded on a machine without an NPU: the tracks of the timeline, and the tables of CANN for the host."""
-    pytest.importorskip("psutil")
+    psutil = pytest.importorskip("psutil")
     torch = pytest.importorskip("torch")
     systems = [steplens.HostSystem.CPU, steplens.HostSystem.MEM, steplens.HostSystem.DISK, steplens.HostSystem.NETWORK]
     with steplens.profile(
@@ -121,9 +121,17 @@ def test_samples_of_this_machine_are_the_same_in_both_forms(tmp_path: Path) -> N
         on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path / "runs"), analyse_flag=False),
         experimental_config=steplens._ExperimentalConfig(host_sys=systems, export_type=["text", "db"]),
     ) as profiler:
-        for _ in range(5):
+        for step in range(5):
+            if step == 1:
+                # recording has begun; a busy machine may take longer to start what samples than the steps are long
+                (own,) = [one for one in psutil.Process().children() if "steplens.collect.host_sampling" in one.cmdline()]
+                sampler = profiler._session.window.beside._sampler._process
+                assert sampler.pid == own.pid and sampler.stdout.readline() == b"ready\n"
+                enough = own.num_ctx_switches().voluntary + 10
             until = time.monotonic() + 0.15
-            while time.monotonic() < until:
+            # it waits once before every sample
+            while time.monotonic() < until or (step == 4 and own.num_ctx_switches().voluntary < enough):
+                assert time.monotonic() < until + 60, "nothing is sampled"
                 torch.randn(64, 64) @ torch.randn(64, 64)
             profiler.step()
     (done,) = steplens.analyse(tmp_path / "runs")
