@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+
+import steplens
+from steplens.trace.schema import SCOPE_MODULE
 
 pytestmark = pytest.mark.slow
 
@@ -233,6 +238,57 @@ def test_optimizers_that_step_inside_of_backward(cli: Any) -> None:
     assert calls["CheckpointFunction"] == calls["CheckpointFunctionBackward"] == 3
 
 
+PREDICT = """
+    import sys, torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(32, 32)
+            self.rest = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(32, 4))
+
+        def forward(self, values):
+            return self.rest(self.first(values))
+
+    model = Net().eval()
+    found = []
+    with torch.inference_mode():
+        for _ in range(int(sys.argv[1])):
+            found += model(torch.randn(8, 32)).argmax(1).tolist()
+    print("predicted", len(found))
+"""
+
+
+def test_steps_of_a_script_that_trains_nothing(cli: Any) -> None:
+    cli.write("predict.py", PREDICT)
+    done = cli.run("run", "--step-on", "forward", "--with-modules", "predict.py", "8")
+    assert done.stdout == "predicted 64\n"
+    (directory,) = cli.run_directories()
+    found = cli.json("summary", "result", "--top", "1000")
+    assert [row["step"] for row in found["steps"]] == [2, 3, 4]
+    assert all(row["complete"] and row["forward_ns"] > 0 and row["backward_ns"] == 0 for row in found["steps"])
+    calls = {row["name"]: row["calls"] for row in found["operators"]}
+    assert (calls["aten::addmm"], calls["aten::argmax"]) == (6, 3)
+    assert all("overlap" not in row["check"] for row in found["health"])
+    modules = {row["name"]: row["calls"] for row in cli.json("summary", "result", "--by", "module")["operators"]}
+    assert modules["Net"] == modules["Net.first"] == modules["Net.rest.1"] == 3
+    # every call of the model lies in one step
+    trace = steplens.open(directory).traces[0]
+    steps = trace.required("steps").collect().to_dicts()
+    ranges = trace.required("ops").filter(pl.col("module").cast(pl.String) == "Net", pl.col("scope") == SCOPE_MODULE).collect()
+    assert ranges.height == 3
+    for one, step in zip(ranges.sort("start_ns").to_dicts(), steps, strict=True):
+        assert step["start_ns"] <= one["start_ns"] <= one["end_ns"] <= step["end_ns"]
+
+
+def test_other_processes_that_train_nothing(cli: Any) -> None:
+    cli.write("predict.py", PREDICT)
+    cli.run("run", "--step-on", "forward", "--", sys.executable, "predict.py", "8")
+    assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
+    cli.write("short.py", PREDICT)
+    assert "took 2 steps from one call of the model to the next" in cli.run("run", "--step-on", "forward", "short.py", "3").stderr
+
+
 def test_nothing_heavy_is_imported_before_the_script(cli: Any) -> None:
     cli.write("script.py", "import sys; print([name for name in ('torch', 'polars', 'numpy', 'msgspec') if name in sys.modules])")
     assert cli.run("run", "script.py").stdout == "[]\n"
@@ -240,7 +296,10 @@ def test_nothing_heavy_is_imported_before_the_script(cli: Any) -> None:
 
 def test_says_why_nothing_was_recorded(cli: Any) -> None:
     cli.write("quiet.py", "print('no optimizer')")
-    assert "torch.optim.Optimizer.step was never called" in cli.run("run", "quiet.py").stderr
+    said = cli.run("run", "quiet.py").stderr
+    assert "torch.optim.Optimizer.step was never called" in said
+    assert "steplens run --step-on forward" in said
+    assert "no torch.nn.Module was called twice" in cli.run("run", "--step-on", "forward", "quiet.py").stderr
     cli.write("short.py", SHORT)
     assert "took 1 optimizer steps" in cli.run("run", "short.py").stderr
     assert cli.run_directories() == []

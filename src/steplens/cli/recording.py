@@ -17,6 +17,16 @@ from steplens.collect import landing, launched
 from steplens.collect.black_box_event import EVENT_FILE
 from steplens.collect.health import ERROR
 
+#: how steps are called, and why there are none
+_STEPS = {launched.OPTIMIZER: "optimizer steps", launched.FORWARD: "steps from one call of the model to the next"}
+_NO_STEP = {
+    launched.OPTIMIZER: (
+        "torch.optim.Optimizer.step was never called; where nothing is trained use steplens run --step-on forward, and "
+        "steplens.profile where a step is something else, see the README"
+    ),
+    launched.FORWARD: "no torch.nn.Module was called twice; where a step is something else use steplens.profile, see the README",
+}
+
 
 def say(message: str) -> None:
     """One line on stderr; stdout belongs to the script."""
@@ -116,14 +126,14 @@ def _why_lost(directory: Path) -> str:
         return "its process was killed while it recorded, or the data could not be saved"
 
 
-def report(recorded: Recorded, needed: int, *, command: bool, black_box: bool = False) -> None:
+def report(recorded: Recorded, needed: int, order: launched.Order, *, command: bool) -> None:
     """Say what was recorded, or why nothing was.
 
     Args:
         recorded: what was found.
         needed: how many steps pass before the first one is recorded.
+        order: what was to be recorded.
         command: a command was run, and not a script in this process.
-        black_box: only events were to be recorded.
     """
     for folder, message in recorded.events:
         say(f"{message}: {folder}")
@@ -141,16 +151,13 @@ def report(recorded: Recorded, needed: int, *, command: bool, black_box: bool = 
             "steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
     elif recorded.steps == 0:
-        say(
-            "nothing was recorded, because torch.optim.Optimizer.step was never called; "
-            "in a script without an optimizer use steplens.profile, see the README"
-        )
-    elif black_box:
-        say(f"nothing was recorded: nothing happened in {recorded.steps} optimizer steps")
+        say(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
+    elif order.black_box is not None:
+        say(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
     else:
         say(
-            f"nothing was recorded: the script took {recorded.steps} optimizer steps and recording begins after {needed}; "
-            "let it run longer or lower --wait and --warmup"
+            f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
+            f"{needed}; let it run longer or lower --wait and --warmup"
         )
 
 

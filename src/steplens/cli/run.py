@@ -42,6 +42,13 @@ class _BlackBox(str, enum.Enum):
     numbers = launched.NUMBERS
 
 
+class _StepOn(str, enum.Enum):
+    """What ends a step, for ``--step-on``."""
+
+    optimizer = launched.OPTIMIZER
+    forward = launched.FORWARD
+
+
 class _RunCommand(TyperCommand):
     """Everything after ``-m MODULE`` belongs to the module, as with ``python -m``."""
 
@@ -97,6 +104,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             experimental=_chosen(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
             black_box=values.get("black_box"),
+            step_on=values.get("step_on", launched.OPTIMIZER),
         )
         recorded = recording.Recorded(local, answers)
         ending: BaseException | None = None
@@ -109,7 +117,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             code = _end(ending)
         recorded.collect()
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
-        recording.report(recorded, max(before, 1), command=command, black_box=order.black_box is not None)
+        recording.report(recorded, max(before, 1), order, command=command)
         if recorded.directories or recorded.events:
             # what is to be moved has to be complete
             wait = target is not None or not values.get("async_mode", False)
@@ -187,6 +195,17 @@ def _command() -> Any:
             ),
         )
     )
+    parameters.append(
+        flags.parameter(
+            "step_on",
+            _StepOn,
+            typer.Option(
+                _StepOn.optimizer,
+                help="What ends a step: Optimizer.step, or the next call of the model where nothing is trained.",
+                rich_help_panel="When to record",
+            ),
+        )
+    )
     own = {"dir_name"}  # --out
     parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
 
@@ -200,7 +219,8 @@ def _command() -> Any:
 
     Or a command, with the processes that it starts: steplens run -- torchrun --nproc-per-node 2 train.py
 
-    A step ends when torch.optim.Optimizer.step returns; with several optimizers the first one counts.
+    A step ends when torch.optim.Optimizer.step returns; with several optimizers the first one counts. For a script that trains
+    nothing: steplens run --step-on forward predict.py
     """
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -25,6 +25,8 @@ VARIABLE = "STEPLENS_RUN"
 
 #: what a black box keeps of every step
 OPERATORS, NUMBERS = "operators", "numbers"
+#: what ends a step
+OPTIMIZER, FORWARD = "optimizer", "forward"
 
 _RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
@@ -47,6 +49,7 @@ class Order:
         worker_name: first part of the run directories' names.
         black_box: write only when something happens, see :class:`~steplens.collect.black_box.BlackBox`: ``operators`` or
             ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
+        step_on: what ends a step: ``optimizer``, the end of an optimizer step, or ``forward``, the next call of the model.
     """
 
     out: str
@@ -56,6 +59,7 @@ class Order:
     experimental: Mapping[str, Any]
     worker_name: str | None = None
     black_box: str | None = None
+    step_on: str = OPTIMIZER
 
     def text(self) -> str:
         """As it stands in the environment."""
@@ -77,7 +81,7 @@ class Order:
 class StepRecording:
     """Profiles a process from its first step on. Nothing it does raises into the training.
 
-    Step 0 is everything up to the end of the first optimizer step. It cannot be recorded, so it counts as the first
+    Step 0 is everything up to the end of the first step. It cannot be recorded, so it counts as the first
     step of ``wait``; with ``wait`` 0 steps are counted from the next one.
 
     Args:
@@ -191,21 +195,23 @@ def on_torch_import() -> None:
 
 
 class Watcher:
-    """Waits for optimizer steps and records them.
+    """Waits for steps and records them.
 
     Args:
         order: what to record.
     """
 
     def __init__(self, order: Order) -> None:
+        from steplens.collect.dynamic.forward_steps import ForwardSteps
         from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
 
         self._order = order
-        self._steps = OptimizerSteps(self._on_step, lambda: self._recording.prepare())
+        steps = ForwardSteps if order.step_on == FORWARD else OptimizerSteps
+        self._steps = steps(self._on_step, lambda: self._recording.prepare())
         self._recording = StepRecording(order, log.error)
 
     def install(self) -> None:
-        """Watch for optimizers, and say that this process exists."""
+        """Watch for steps, and say that this process exists."""
         self._steps.install()
         os.register_at_fork(after_in_child=self._forked)
         self._answer()

@@ -15,17 +15,15 @@ script sets before that still count.
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from steplens.collect import backward, closures, other_profilers
+from steplens.collect.dynamic.after_import import after_import
 
 OPTIMIZER_MODULE = "torch.optim.optimizer"
 
@@ -53,11 +51,7 @@ class OptimizerSteps:
 
     def install(self) -> None:
         """Watch optimizers from now on, or from the moment PyTorch is imported."""
-        module = sys.modules.get(OPTIMIZER_MODULE)
-        if module is not None:
-            self._extend(module)
-        else:
-            sys.meta_path.insert(0, _AfterImport(OPTIMIZER_MODULE, self._extend))
+        after_import(OPTIMIZER_MODULE, self._extend)
 
     def follow_fork(self) -> None:
         """Count in the calling process, a forked child of the one that counted so far."""
@@ -117,35 +111,3 @@ class _Calls(threading.local):
     """The calls of ``Optimizer.step`` that are open; of each thread, since several may train."""
 
     depth = 0
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls ``action`` with a module as soon as it has been imported, once."""
-
-    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._action = action
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Let the other finders find the module, and follow its execution with the action."""
-        if fullname != self._name:
-            return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                self._follow(spec.loader)
-                return spec
-        return None
-
-    def _follow(self, loader: Any) -> None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            loader.exec_module = execute
-            execute(module)
-            self._action(module)
-
-        loader.exec_module = exec_module
