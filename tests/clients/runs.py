@@ -15,7 +15,7 @@ from steplens import offline
 
 JOBS = Path(__file__).with_name("jobs")
 
-_LIMIT_S = 300
+_LIMIT_S = 600
 
 
 def steps_of(ranks: int) -> list[int]:
