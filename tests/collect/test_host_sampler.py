@@ -1,6 +1,7 @@
 """Samples of the host, against what the program itself measures."""
 
 import json
+import operator
 import os
 import select
 import shutil
@@ -71,7 +72,7 @@ def series(content, name):
 def total(content, name, start_ns):
     """A rate per second added up from a time on, in the rate's unit times seconds."""
     times, values = series(content, name)
-    edges = [start_ns, *times]
+    edges = [min(start_ns, times[0]), *times]
     return sum(value * (edges[index + 1] - edges[index]) / 1e9 for index, value in enumerate(values))
 
 
@@ -86,9 +87,9 @@ def test_processor_time(look):
         awake(prof)
         before = time.process_time_ns()
         prof.step()
-        begin = time.process_time_ns()
-        end = time.monotonic() + 0.4
-        while time.monotonic() < end:
+        begin, begin_ns = time.process_time_ns(), time.time_ns()
+        # by processor time: on a busy machine 0.4 s may pass without any
+        while time.process_time_ns() - begin < 400_000_000:
             pass
         time.sleep(0.2)
         used, end_ns = time.process_time_ns() - begin, time.time_ns()
@@ -99,10 +100,14 @@ def test_processor_time(look):
     start = json.loads(next(run.glob("profiler_info*.json")).read_bytes())["start_info"]["collectionTimeStart"]
     times, values = series(content, "CPU Usage")
     assert start <= times[0] and times == sorted(times) and end_ns <= times[-1] <= after_ns
-    assert all(0 <= value < 100 * (os.cpu_count() or 1) + 50 for value in values)
-    # percent of a processor times seconds, over the window: what the program used in it, and what opening and closing it took
-    share = total(content, "CPU Usage", start) / 100
-    assert used / 1e9 - 0.02 < share < (after - before) / 1e9 + 0.02
+    # no more than all processors, to the 0.1 ms by which a time and a running time may be apart
+    for value, length in zip(values, map(operator.sub, times, [start, *times]), strict=False):
+        assert 0 <= value / 100 * length <= (os.cpu_count() or 1) * length + 100_000
+    # percent of a processor times seconds, over the window: what the program used in it, and what opening and closing it took;
+    # the first sample reaches back to a moment between the beginning of the window and the end of its opening
+    least, most = (total(content, "CPU Usage", edge) / 100 for edge in (begin_ns, start))
+    assert used / 1e9 - 0.02 < most
+    assert least < (after - before) / 1e9 + 0.02
     # The same once more, told apart by processor.
     processors = [item["name"] for item in content["series"] if item["name"].startswith("CPU ") and item["name"][4:].isdigit()]
     assert 1 <= len(processors) <= (os.cpu_count() or 1)
@@ -117,10 +122,9 @@ def test_short_windows_have_a_sample_as_well(look):
         used = time.process_time_ns() - begin
     (run,) = look.runs("out")
     content = look.raw(run, "host_samples.json")
-    _, (value,) = series(content, "CPU Usage")
-    info = json.loads(next(run.glob("profiler_info*.json")).read_bytes())
-    window = info["end_info"]["collectionTimeEnd"] - info["start_info"]["collectionTimeStart"]
-    assert value / 100 * window > used * 0.8
+    start = json.loads(next(run.glob("profiler_info*.json")).read_bytes())["start_info"]["collectionTimeStart"]
+    # one sample, or several where the machine left the program waiting while the sampler got up
+    assert total(content, "CPU Usage", start) / 100 * 1e9 > used * 0.8
     assert series(content, "Memory Usage")
 
 
@@ -142,12 +146,14 @@ def test_memory():
 
 
 def test_disk():
-    written: list[tuple[int, int]] = []
+    written: list[int] = []
 
     def look_at_counter():
-        written.append((time.time_ns(), psutil.Process().io_counters().write_bytes))
+        written.append(psutil.Process().io_counters().write_bytes)
 
-    def work(_):
+    def work(sampler):
+        # what goes before its first look at the counters is not seen
+        samples(sampler, 1)
         look_at_counter()
         with open("written", "wb") as file:
             for _ in range(20):
@@ -158,17 +164,13 @@ def test_disk():
                 time.sleep(0.03)
 
     run, content = recorded(work, ["disk"])
-    if written[-1][1] == written[0][1]:
+    if written[-1] == written[0]:
         pytest.skip(f"what is written to {os.getcwd()} goes to no storage that the system counts")
     start = json.loads(next(run.glob("profiler_info*.json")).read_bytes())["start_info"]["collectionTimeStart"]
     start += content["late_ns"]
-    # sampling may begin between two looks at the counter, on a busy machine after the first writes
-    end = written[-1][1]
-    least = end - next((count for at, count in written if at >= start), end)
-    most = end - next((count for at, count in reversed(written) if at <= start), written[0][1])
-    assert most > 0
+    counted = written[-1] - written[0]
     slack = 1 << 17
-    assert 0.9 * least - slack <= total(content, "Disk/Write", start) * 1024 <= 1.1 * most + slack
+    assert 0.9 * counted - slack <= total(content, "Disk/Write", start) * 1024 <= 1.1 * counted + slack
 
 
 def test_network():
@@ -316,7 +318,7 @@ sampler = HostSampler([HostSystem(name) for name in sys.argv[1].split(",")], Pat
 sampler._process.stdout.readline()
 sampler.start()
 print(sampler._process.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
@@ -344,14 +346,14 @@ def test_a_killed_training_leaves_no_process(training):
     process, sampler, helpers = training
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs([sampler, *helpers], timeout=30)
+    _, alive = psutil.wait_procs([sampler, *helpers], timeout=60)
     assert not alive
 
 
 def test_a_killed_sampler_lets_the_training_go(training):
     process, sampler, helpers = training
     sampler.kill()
-    _, alive = psutil.wait_procs(helpers, timeout=30)
+    _, alive = psutil.wait_procs(helpers, timeout=60)
     assert not alive
     assert process.poll() is None
     assert "TracerPid:\t0" in Path(f"/proc/{process.pid}/status").read_text()
@@ -368,7 +370,7 @@ def test_system_calls(look):
         return "TracerPid:\t0" not in Path("/proc/self/status").read_text()
 
     def work(_):
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not traced() and time.monotonic() < until:
             time.sleep(0.01)
         counts["traced"] = traced()
@@ -412,14 +414,14 @@ def test_strace_that_may_not_trace_says_so(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     calls = osrt.SystemCalls(os.getpid(), tmp_path)
-    calls._process.wait(10)
+    calls._process.wait(60)
     assert "Operation not permitted" in calls.check()
     assert "Operation not permitted" in calls.stop() or calls._process.returncode == 1
 
 
 def test_the_file_of_strace_is_bounded(tmp_path, monkeypatch):
     program = tmp_path / "strace"
-    lines = ("#!/bin/sh", 'while [ "$1" != --output ]; do shift; done', 'head -c 5000 /dev/zero > "$2"', "exec sleep 60")
+    lines = ("#!/bin/sh", 'while [ "$1" != --output ]; do shift; done', 'head -c 5000 /dev/zero > "$2"', "exec sleep 600")
     program.write_text("\n".join(lines))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")

@@ -20,8 +20,8 @@ _LOOPBACK = "lo"
 #: kind of the clock of a process's running time, in the number of the clock
 _RUNNING_TIME = 2
 #: the time and a running time are of one moment when they are read within so long; else they are read again, so many times
-_AT_ONCE_NS = 10_000
-_TRIES = 20
+_AT_ONCE_NS = 20_000
+_TRIES = 5
 
 #: a look at every thread may take this part of the time until the next one
 _SHARE_OF_TIME = 0.02
