@@ -34,17 +34,14 @@ def client(serve: Start, path: Path) -> Client:
 
 @contextlib.contextmanager
 def nothing_left_behind() -> Iterator[None]:
-    """Waits at its end until every folder that was made within it is gone."""
-
-    def found() -> set[Path]:
-        return set(Path(tempfile.gettempdir()).glob("steplens-view-*"))
-
-    before = found()
-    yield
-    deadline = time.monotonic() + DEADLINE_S
-    while found() - before:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    """Waits at its end until every folder that was made within it is gone; those of other tests are none of its business."""
+    with tempfile.TemporaryDirectory() as own, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", own)
+        yield
+        deadline = time.monotonic() + DEADLINE_S
+        while left := list(Path(own).iterdir()):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.02)
 
 
 def test_the_timeline_is_a_file_for_perfetto_and_leaves_nothing_behind(client: Client, path: Path) -> None:
