@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[2] / "src"
 FAKE_JOB = HERE / "fake_job.py"
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def until(condition: Callable[[], Any], what: str | Callable[[], str] = "", patience_s: float = PATIENCE_S) -> Any:
@@ -50,7 +50,10 @@ class Folder:
         """Save the documented defaults with some fields changed; captures begin at the next step, unless told otherwise."""
         given = {"start_step": -1, "prof_dir": str(self.results), **fields}
         self.path.mkdir(exist_ok=True)
-        self.file.write_text(json.dumps({**configuration.TEMPLATE, **given}))
+        # in one piece: a busy machine may leave more time between emptying a file and writing it than a save takes to settle
+        written = self.path / "edited"
+        written.write_text(json.dumps({**configuration.TEMPLATE, **given}))
+        written.replace(self.file)
 
     def processes(self) -> list[Participant]:
         return client.participants(self.path)

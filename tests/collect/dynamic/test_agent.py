@@ -19,6 +19,7 @@ from steplens.collect.dynamic.board import STEP, Board
 from steplens.collect.dynamic.plan import EDIT, Plan
 
 from . import fake_job
+from .jobs import PATIENCE_S, until
 
 
 class Run:
@@ -36,7 +37,7 @@ class Run:
             self.step_number += 1
 
     def steps_until(self, condition: Callable[[], Any]) -> None:
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < limit
             self.steps()
@@ -50,7 +51,7 @@ class Run:
 
     def see(self, count: int) -> None:
         """Wait until the watching thread has seen so many requests, without a step."""
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + PATIENCE_S
         while len(self.requests()) < count:
             assert time.monotonic() < limit, self.requests()
             time.sleep(0.005)
@@ -308,14 +309,14 @@ def test_a_program_that_captured_nothing_leaves_nothing_to_meet_at(folder: Any, 
     job.agent.close()
     assert folder.processes() == []
     assert list(job.agent.place.iterdir()) == []
-    assert not any(thread.name == "steplens dynamic" for thread in threading.enumerate())
+    until(lambda: not any(thread.name == "steplens dynamic" for thread in threading.enumerate()), "for the thread to end")
 
 
 def test_a_bad_file_is_a_problem_until_it_is_a_good_one(folder: Any, run: Any, capfd: Any) -> None:
     job = run()
     folder.file.write_text("{")
     job.steps_until(lambda: job.agent.record()["problem"])
-    assert "profiler_config.json is not valid JSON" in folder.processes()[0].problem
+    until(lambda: "profiler_config.json is not valid JSON" in folder.processes()[0].problem, folder.describe)
     job.steps(5)
     folder.edit()
     job.see(1)
@@ -397,12 +398,11 @@ def test_questions_that_make_no_sense_are_survived(folder: Any, run: Any) -> Non
             connection.connect(address)
             connection.sendall(question)
             connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(5)
+            connection.settimeout(PATIENCE_S)
             with contextlib.suppress(ConnectionResetError):  # of a question that is too long the rest is not read
                 while connection.recv(1 << 16):
                     pass
-    (participant,) = folder.processes()
-    assert participant.answered
+    until(lambda: [item.answered for item in folder.processes()] == [True], folder.describe)
 
 
 def test_a_forked_child_does_not_answer_for_its_parent(folder: Any, run: Any) -> None:
@@ -418,8 +418,9 @@ def test_a_forked_child_does_not_answer_for_its_parent(folder: Any, run: Any) ->
         except BaseException:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
+    until(lambda: [item.answered for item in folder.processes()] == [True], folder.describe)
     (participant,) = folder.processes()
-    assert participant.answered and participant.alive and participant.step == 1
+    assert participant.alive and participant.step == 1
     folder.edit()
     job.see(1)
     job.steps(3)

@@ -227,7 +227,7 @@ def test_the_environment_variable_alone_is_enough(tmp_path: Path, jobs: Jobs) ->
 
 
 def test_a_process_that_builds_no_optimizer_is_shown_as_such(tmp_path: Path, jobs: Jobs) -> None:
-    script = "import torch, time; time.sleep(60)"
+    script = "import torch, time; time.sleep(600)"
     job = jobs.start(sys.executable, "-c", script, env={"PROF_CONFIG_PATH": str(tmp_path / "config")})
     (participant,) = until(lambda: client.participants(tmp_path / "config"), "for the process")
     assert (participant.alive, participant.step, participant.why_not) == (True, None, "it has built no torch.optim.Optimizer")
@@ -335,12 +335,12 @@ dp.init("config")
 dp.step()
 idle = os.fork()
 if idle == 0:
-    time.sleep(60)
+    time.sleep(600)
 child = os.fork()
 for step in range(3 if child else 7):
     dp.step()
 print(child, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     jobs.start(sys.executable, "-c", script)
     folder = Folder(tmp_path / "config")
