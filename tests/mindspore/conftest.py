@@ -27,7 +27,7 @@ def run_program(folder: Path, text: str, *arguments: str, code: int = 0, **envir
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MS_", "RANK", "PROFILING"))}
     made = subprocess.run(
         [str(INTERPRETER), str(program), *arguments], cwd=folder, env={**clean, "GLOG_v": "3", **environment},
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert made.returncode == code, f"code {made.returncode}\n{made.stdout}\n{made.stderr}"
     return made

@@ -49,6 +49,18 @@ def stepper():
     return nn.TrainOneStepCell(nn.WithLossCell(net, loss), optimizer)
 """
 
+#: how a training waits for what those that watch ``dyn_cfg`` have noticed, however long a busy machine takes for that
+WAITING = """
+import pathlib
+from steplens.collect.dynamic.client import participants
+
+def wait_for(noticed):
+    limit = time.monotonic() + 120
+    while not noticed(found := participants(pathlib.Path("dyn_cfg").resolve())):
+        assert time.monotonic() < limit, found
+        time.sleep(0.02)
+"""
+
 #: windows of steps 3 to 7 and 10 to 11
 RECORDING = """
 from steplens.mindspore import Profiler

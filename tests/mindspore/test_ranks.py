@@ -12,7 +12,7 @@ import pytest
 import steplens
 
 from .conftest import INTERPRETER, run_program
-from .programs import NETWORK
+from .programs import NETWORK, WAITING
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def run_ranks(folder: Path, text: str, count: int = 2) -> list[str]:
         )
         for rank in range(count)
     ]  # fmt: skip
-    outputs = [process.communicate(timeout=300)[0] for process in running]
+    outputs = [process.communicate(timeout=600)[0] for process in running]
     assert [process.returncode for process in running] == [0] * count, outputs
     return outputs
 
@@ -67,14 +67,21 @@ def test_ranks_capture_the_same_steps(tmp_path: Path) -> None:
         """
 from steplens.mindspore import DynamicProfilerMonitor
 mode("graph")
-
+"""
+        + WAITING
+        + """
 class Slow(ms.Callback):
     def on_train_step_end(self, run_context):
-        time.sleep(0.01 + 0.01 * int(os.environ["RANK_ID"]))
-        if run_context.original_args().cur_step_num == 40 and os.environ["RANK_ID"] == "0":
+        number = run_context.original_args().cur_step_num
+        time.sleep(0.002 + 0.002 * int(os.environ["RANK_ID"]))
+        if number == 40 and os.environ["RANK_ID"] == "0":
+            # either may take any time to start
+            wait_for(lambda ranks: len(ranks) == 2 and all(rank.step for rank in ranks))
             text = json.loads(open("dyn_cfg/profiler_config.json").read())
             text.update(start_step=150, stop_step=152, analyse_mode=0)
             open("dyn_cfg/profiler_config.json", "w").write(json.dumps(text))
+        if number == 120:
+            wait_for(lambda ranks: len(ranks) == 2 and all(rank.requests for rank in ranks))
 
 monitor = DynamicProfilerMonitor("dyn_cfg", "dynprof_data")
 model().train(1, pipeline(160), callbacks=[monitor, Slow()], dataset_sink_mode=False)

@@ -16,6 +16,7 @@ import steplens
 from steplens.cli.main import app
 
 from .conftest import Run, run_program
+from .programs import WAITING
 
 pytestmark = pytest.mark.slow
 
@@ -240,12 +241,12 @@ def test_dynamic_monitor_captures(tmp_path: Path, start: int, stop: int) -> None
 
 def test_dynamic_monitor_in_a_loop_follows_an_edit(run: Run, tmp_path: Path) -> None:
     """The file is edited while the training runs; every rank of a job would begin at the same step."""
-    program = """
+    program = f"""
 from steplens.mindspore import DynamicProfilerMonitor
 mode("pynative")
+{WAITING}
 monitor = DynamicProfilerMonitor("dyn_cfg", "dynprof_data")
 step = stepper()
-asked = None
 for number, batch in enumerate(pipeline(2000).create_dict_iterator(num_epochs=1), 1):
     step(batch["data"], batch["label"])
     monitor.step()
@@ -253,8 +254,8 @@ for number, batch in enumerate(pipeline(2000).create_dict_iterator(num_epochs=1)
         text = json.loads(open("dyn_cfg/profiler_config.json").read())
         text.update(start_step=120, stop_step=123, analyse_mode="sync")
         open("dyn_cfg/profiler_config.json", "w").write(json.dumps(text))
-    if number > 20:
-        time.sleep(0.02)
+    if number == 100:
+        wait_for(lambda found: found[0].requests)
     if number == 130:
         break
 """
