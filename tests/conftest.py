@@ -33,6 +33,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cluster") / "run"
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4"]
     script = Path(__file__).with_name("server") / "cluster_job.py"
-    done = subprocess.run([*launch, str(script), str(folder)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*launch, str(script), str(folder)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder

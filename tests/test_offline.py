@@ -375,7 +375,7 @@ def test_a_script_without_a_main_guard_still_gets_its_results(make_run: Callable
         env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout.strip() == "[True, True]", done.stderr

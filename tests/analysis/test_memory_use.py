@@ -286,7 +286,7 @@ def test_a_real_run_of_three_windows(tmp_path: Path, leak: bool) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     command = [sys.executable, str(script), "leak" if leak else "healthy"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=600)
     run = steplens.open(tmp_path / "out")
     assert len(run.traces) == 3
     for trace in run.traces:
@@ -338,7 +338,7 @@ def test_categories_at_the_peak_like_the_points_of_the_timeline(tmp_path: Path) 
     """The exported points end every microsecond, so their highest is at most the peak, and the same categories are there."""
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(CATEGORISED)
-    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, capture_output=True, timeout=600)
     found = steplens.open(tmp_path / "out").memory_categories()
     _, sizes = json.loads((tmp_path / "points.json").read_text())
     highest = max(sizes, key=sum)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-TIMEOUT_S = 180
+TIMEOUT_S = 600
 
 TRAIN = """
     import sys
