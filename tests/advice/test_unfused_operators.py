@@ -158,6 +158,10 @@ def test_optimizers() -> None:
     assert list(unfused_operators.judge(facts([task("k", 0, 1000)], operators=optimizer("Adam", "npu_apply_adam")))) == []
 
 
+#: so often a program is recorded, at most
+ATTEMPTS = 5
+
+
 def recorded(program: Callable[[], object], folder: Path) -> dict[str, Finding]:
     """What is said of a program on a CPU, three steps of it."""
     threads = torch.get_num_threads()
@@ -175,13 +179,22 @@ def recorded(program: Callable[[], object], folder: Path) -> dict[str, Finding]:
     return {one.subject: one for one in judged}
 
 
+def found_once(program: Callable[[], object], folder: Path, subject: str) -> Finding:
+    """What is said of a subject, by its share of the time; a product that the machine interrupts leaves the rest hardly any."""
+    for _ in range(ATTEMPTS):
+        found = recorded(program, folder)
+        if subject in found:
+            return found[subject]
+    raise AssertionError(f"{subject} is not found, but {set(found)}")
+
+
 def test_attention_that_was_written_out(tmp_path: Path) -> None:
     query = torch.randn(4, 4, 128, 32)
 
     def written_out() -> torch.Tensor:
         return torch.softmax(query @ query.transpose(-2, -1) / 32**0.5, -1) @ query
 
-    one = recorded(written_out, tmp_path)["attention"]
+    one = found_once(written_out, tmp_path, "attention")
     assert evidence(one)["unfused_sequences"] == 1
     assert 0 < saving(one).high_ns < evidence(one)["in_unfused_sequences"]
 
@@ -194,5 +207,5 @@ def test_attention_that_was_written_out(tmp_path: Path) -> None:
 def test_a_bias_that_is_added(tmp_path: Path) -> None:
     # a large sum after a small product
     left, right, bias = torch.randn(1024, 4), torch.randn(4, 1024), torch.randn(1024)
-    assert "matmul_add" in recorded(lambda: left @ right + bias, tmp_path)
+    found_once(lambda: left @ right + bias, tmp_path, "matmul_add")
     assert recorded(lambda: torch.addmm(bias, left, right), tmp_path) == {}
