@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import socket
 import statistics
 import sys
 import threading
@@ -150,7 +149,7 @@ def main(fault: str, out: str, rank: int, ranks: int) -> dict[str, float]:
     torch.ones(_HEAP // 4)
     distributed = torch.distributed if ranks > 1 else None
     if distributed:
-        distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+        distributed.init_process_group("gloo", init_method=f"file://{meeting_file(out)}", rank=rank, world_size=ranks)
     late = how.get("late", 0.0) if rank == ranks - 1 else 0.0
     model: Any = network(how.get("model", "small"), how.get("work", 0.01), late)
     many = [torch.nn.Parameter(torch.zeros(16)) for _ in range(how.get("small_parameters", 0))]
@@ -283,11 +282,14 @@ def evaluate(model: torch.nn.Module) -> None:
             model(torch.zeros(8, 64))
 
 
+def meeting_file(out: str) -> Path:
+    """Where the ranks find each other: a port that was free a moment ago may be taken."""
+    return Path(out).absolute().with_suffix(".meeting")
+
+
 def answer(fault: str, out: str, ranks: int) -> dict[str, Any]:
     """Train in processes of their own."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listening.getsockname()[1])}
+    meeting_file(out).unlink(missing_ok=True)
     pipes = []
     for rank in range(ranks):
         readable, writable = os.pipe()
@@ -295,7 +297,7 @@ def answer(fault: str, out: str, ranks: int) -> dict[str, Any]:
             said: dict[str, Any] = {"error": ""}
             try:
                 if ranks > 1:
-                    os.environ.update(job, RANK=str(rank), WORLD_SIZE=str(ranks))
+                    os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
                 said["times"] = main(fault, out, rank, ranks)
             except BaseException:
                 said["error"] = traceback.format_exc()

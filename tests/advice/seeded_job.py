@@ -14,7 +14,7 @@ import steplens
 from steplens.advice import Advice, advise
 
 SCRIPT = Path(__file__).with_name("seeded.py")
-_SECONDS = 300
+_SECONDS = 600
 #: a run that waited for a processor for a larger share of its steps shows what else the machine did
 BUSY = 0.1
 #: what the rule about large blocks advises. All runs but its own fault keep freed memory: whether a page has to be asked for

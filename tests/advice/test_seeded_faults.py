@@ -132,9 +132,12 @@ def test_the_slow_rank_is_the_one_that_sleeps(train: Train) -> None:
 
 
 def test_a_leak_is_named_with_what_it_keeps(train: Train) -> None:
-    (finding,) = [one for one in train("leak", 1, 0).advice.findings if one.rule == "memory_growth"]
-    assert finding.evidence[0].value == (1 << 13) * 64 * 4
-    assert "aten::clamp_min" in finding.evidence[0].places
+    def judge(attempt: int) -> None:
+        (finding,) = [one for one in train("leak", 1, attempt).advice.findings if one.rule == "memory_growth"]
+        assert finding.evidence[0].value == (1 << 13) * 64 * 4
+        assert "aten::clamp_min" in finding.evidence[0].places
+
+    attempted(judge, train, ("leak", 1))
 
 
 def test_keeping_large_blocks_helps(train: Train) -> None:
@@ -159,7 +162,7 @@ def test_nothing_is_said_of_a_healthy_run(train: Train, name: str, ranks: int) -
 def comparison(after: Path, before: Path) -> dict[str, Any]:
     """What ``steplens advise AFTER --since BEFORE --json`` says of the two."""
     command = [sys.executable, "-m", "steplens", "advise", str(after), "--since", str(before), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     since: dict[str, Any] = json.loads(done.stdout)["since"]
     return since
 
