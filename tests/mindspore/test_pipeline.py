@@ -209,6 +209,36 @@ def test_windows_share_one_recording_and_are_cut(run: Run, tmp_path: Path) -> No
     assert not problems(tmp_path)
 
 
+def test_its_times_are_right_where_something_else_runs_between_two_looks_at_a_clock(run: Run, tmp_path: Path) -> None:
+    told = run(
+        BEGIN
+        + """
+profiler = recorder()
+data = iterator()
+profiler.start()
+train(data, 5)
+steady, looks = time.monotonic_ns, []
+def disturbed():
+    looks.append(None)
+    if len(looks) in (1, 2, 4):
+        time.sleep(0.05)
+    return steady()
+time.monotonic_ns = disturbed
+profiler.stop()
+profiler.analyse()
+tries = []
+for _ in range(1000):
+    before, unix = steady(), time.time_ns()
+    tries.append((steady() - before, unix - before))
+print(len(looks), min(tries)[1])
+"""
+    )
+    looks, offset_ns = map(int, told.stdout.split()[-2:])
+    assert looks > 4
+    (file,) = (tmp_path / "result" / "profiler" / "FRAMEWORK").glob("pipeline_0_*/pipeline.json")
+    assert json.loads(file.read_text())["clock_offset_ns"] == pytest.approx(offset_ns, abs=1_000_000)
+
+
 def test_what_is_not_recorded_is_said(run: Run, tmp_path: Path) -> None:
     run(BEGIN + SEQUENCES["a profiler made behind its pipeline"])
     assert "made before the profiler" in problems(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 #: Unix time in ns, the clock of every recorded time; the function itself, because loaders read it some ten times per batch
 now_ns = time.time_ns
@@ -18,16 +19,20 @@ _AT_ONCE_NS = 10_000
 _TRIES = 20
 
 
-def both_ns() -> tuple[int, int]:
+def both_ns(steady: Callable[[], int] | None = None) -> tuple[int, int]:
     """Unix time and raw monotonic time of one moment, which align files that hold either.
 
     Where another program takes the processor between the two readings, they are taken again.
+
+    Args:
+        steady: the other clock, ns, where it is not that of :func:`monotonic_ns`.
     """
+    read = steady or monotonic_ns
     readings = []
     for _ in range(_TRIES):
-        before = monotonic_ns()
+        before = read()
         unix = now_ns()
-        apart = monotonic_ns() - before
+        apart = read() - before
         readings.append((apart, unix, before + apart // 2))
         if apart < _AT_ONCE_NS:
             break

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import log
+from steplens.collect import clock, log
 from steplens.mindspore import framework
 
 PIPELINE_FILE = "pipeline.json"
@@ -167,8 +167,9 @@ class Pipeline:
                     self._count += 1
                 rundir.make_directory(folder)
                 manager.save(str(folder))
-                offset_ns = time.time_ns() - time.monotonic_ns()
-                value = {"rank": rank, "pid": os.getpid(), "clock_offset_ns": offset_ns,
+                # the data engine's times are of the steady clock
+                unix_ns, steady_ns = clock.both_ns(time.monotonic_ns)
+                value = {"rank": rank, "pid": os.getpid(), "clock_offset_ns": unix_ns - steady_ns,
                          "begin_ns": self._started_ns, "end_ns": ended_ns}  # fmt: skip
                 rundir.write_json(folder / PIPELINE_FILE, value)
                 for file in folder.iterdir():
