@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import shutil
+import statistics
 from collections import Counter
 from pathlib import Path
 
@@ -145,13 +146,31 @@ def test_phases_of_a_graph(recorded: Path, tmp_path: Path) -> None:
         return
     for row, (_, start, end) in zip(rows.iter_rows(named=True), steps, strict=True):
         inside = [(name, begin, begin + length) for name, begin, length in launches if start <= begin < end]
-        optimizer = {time for name, *span in inside if "/optimizer-" in name for time in range(*span)}
-        gradients = {time for name, *span in inside if name.startswith("Gradients/") for time in range(*span)} - optimizer
-        others = {time for name, *span in inside if name.startswith("Default/") for time in range(*span)} - optimizer - gradients
-        assert row["optimizer_ns"] == len(optimizer) > 0
+        spans = phase_spans(inside)
+        optimizer, gradients, others = (spans[name] for name in ("optimizer", "gradients", "others"))
+        assert row["optimizer_ns"] == length(optimizer) > 0
         # the gaps between two launches of one phase are part of it
-        assert len(gradients) <= row["backward_ns"] <= max(gradients) - min(gradients) + 1
-        assert 0 < len(others) <= row["forward_ns"] <= max(others) - min(others) + 1
+        assert length(gradients) <= row["backward_ns"] <= gradients[-1][1] - gradients[0][0]
+        assert 0 < length(others) <= row["forward_ns"] <= others[-1][1] - others[0][0]
+
+
+def phase_spans(launches: list[tuple[str, int, int]]) -> dict[str, list[tuple[int, int]]]:
+    """When something of each phase runs, in order; a launch of the optimizer takes its time from the others, gradients next."""
+    found: dict[str, list[tuple[int, int]]] = {"optimizer": [], "gradients": [], "others": []}
+    borders = sorted({time for _, *span in launches for time in span})
+    for begin, end in itertools.pairwise(borders):
+        running = [name for name, start, stop in launches if start <= begin and end <= stop]
+        if any("/optimizer-" in name for name in running):
+            found["optimizer"].append((begin, end))
+        elif any(name.startswith("Gradients/") for name in running):
+            found["gradients"].append((begin, end))
+        elif any(name.startswith("Default/") for name in running):
+            found["others"].append((begin, end))
+    return found
+
+
+def length(spans: list[tuple[int, int]]) -> int:
+    return sum(end - begin for begin, end in spans)
 
 
 def test_memory_is_that_of_the_windows(recorded: Path) -> None:
@@ -195,9 +214,16 @@ for batch in pipeline(2).create_dict_iterator(num_epochs=1):
     step(batch["data"], batch["label"])
 profiler = Profiler(output_path="result", data_process=True, data_simplification=False)
 made.clear()
-for batch in pipeline(8, {delay}).create_dict_iterator(num_epochs=1):
+asked, had = [], []
+batches = pipeline(8, {delay}).create_dict_iterator(num_epochs=1)
+while True:
+    asked.append(time.time_ns())
+    batch = next(batches, None)
+    had.append(time.time_ns())
+    if batch is None:
+        break
     step(batch["data"], batch["label"])
-print(json.dumps(made))
+print(json.dumps([asked[:8], had[:8], made]))
 profiler.analyse()
 """
     )
@@ -206,21 +232,31 @@ profiler.analyse()
     waits = trace.required("ops").filter(name.str.starts_with("enumerate(DataLoader)#")).sort("start_ns").collect()
     steps = trace.required("steps").sort("start_ns").collect()
     assert waits.height == steps.height == 8
+    asked, had, made = json.loads(told.stdout)
     # how long each batch really took to make, by the pipeline's own clock: on a busy machine a sleep lasts longer
-    made = json.loads(told.stdout)
-    delays = [later - earlier for earlier, later in itertools.pairwise(made)]
-    assert len(made) == 8 and min(delays) >= delay
-    # the first wait also starts the pipeline; from then on a wait and the work before it last as long as the next batch takes
-    lengths = (waits["end_ns"] - waits["start_ns"]).to_numpy() / 1e9
-    worked = ((steps["end_ns"] - steps["start_ns"]) - (waits["end_ns"] - waits["start_ns"])).to_numpy() / 1e9
-    assert (lengths[1:] + worked[:-1]).mean() == pytest.approx(sum(delays) / len(delays), rel=0.05)
-    # MindSpore's own record of the same batches, in whole ms
+    assert len(made) == 8 and min(later - earlier for earlier, later in itertools.pairwise(made)) >= delay
+    # each wait lies within what the loop itself saw, and ends no sooner than its batch is there
+    lengths = (waits["end_ns"] - waits["start_ns"]).to_list()
+    for begin, end, before, after, ready in zip(waits["start_ns"], waits["end_ns"], asked, had, made, strict=True):
+        # seconds in a double are exact to less than 1 us
+        assert before <= begin < end <= after and end > ready * 1e9 - 1000
+    # between two readings of the clock lie some us of Python, and at a few of them what a busy machine does instead
+    outside = [after - before - took for before, after, took in zip(asked, had, lengths, strict=True)]
+    assert statistics.median(outside) < 0.05 * delay * 1e9
+    # the training takes no time, or on a busy machine less than the pipeline: most batches are asked for before they are made
+    if statistics.median(ready - before / 1e9 for before, ready in zip(asked, made, strict=True)) <= 0:
+        pytest.skip(f"the machine is too busy: batches made every {delay} s wait for the training")
+    # MindSpore's own record of the same batches, in whole ms: within the waits, and most of each
     batches = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == "iterate").sort("batch").collect()
     assert batches.height == 8
-    assert batches["get_ns"].to_numpy()[1:].mean() / 1e9 == pytest.approx(lengths[1:].mean(), rel=0.05)
+    for column in ("get_ns", "total_ns"):
+        less = [took - own for took, own in zip(lengths, batches[column], strict=True)][1:]
+        assert min(less) >= -1_000_000 and statistics.median(less) < 0.05 * delay * 1e9
     summary = json.loads((tmp_path / "result" / "profiler" / "minddata_pipeline_summary_0.json").read_text())
     assert summary["bottleneck_warning"] == [name for name in summary["pipeline_ops"] if name.startswith("Generator")]
-    assert summary["per_batch_time"][0] / 1e3 == pytest.approx(lengths[1:].mean(), rel=0.05)
+    # the first batch also starts the pipeline
+    assert summary["per_pipeline_time"][0] == pytest.approx(batches["get_ns"][1:].mean() / 1e6, abs=1e-3)
+    assert summary["per_batch_time"][0] == pytest.approx(batches["total_ns"][1:].mean() / 1e6, abs=1e-3)
 
 
 def test_step_list_cuts_steps(recorded: Path) -> None:

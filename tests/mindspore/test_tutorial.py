@@ -517,7 +517,7 @@ class Slow(ms.Callback):
             run_context.request_stop()
 
 slow = Slow()
-model().train(1, pipeline(3000), callbacks=[DynamicProfilerMonitor("dyn_cfg", "dynprof_data"), slow], dataset_sink_mode=False)
+model().train(1, pipeline(100_000), callbacks=[DynamicProfilerMonitor("dyn_cfg", "dynprof_data"), slow], dataset_sink_mode=False)
 print("trigger ended with", slow.trigger.wait())
 """
     made = run(program)
