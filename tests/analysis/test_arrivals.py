@@ -132,13 +132,15 @@ def test_groups_apart() -> None:
     assert by_group["23"] is not None and by_group["23"].rank == 3
 
 
+#: steps that the real jobs record; most of them, in which a rank was clearly late; and so often a job is run, at most
+STEPS, MOST, ATTEMPTS = 20, 18, 3
+
 TRAIN = """
 import json, os, sys, time, torch, torch.distributed as dist, steplens
 
 slow, out = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
-arrived = []
 
 class Hold(torch.autograd.Function):
     @staticmethod
@@ -148,8 +150,7 @@ class Hold(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         if dist.get_rank() == slow:
-            time.sleep(0.02)
-        arrived.append(time.time_ns())
+            time.sleep(0.05)
         return gradient
 
 class Net(torch.nn.Module):
@@ -162,18 +163,23 @@ class Net(torch.nn.Module):
 
 model = torch.nn.parallel.DistributedDataParallel(Net())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+# all gradients are reduced together, as soon as the last one is there
+there, arrived = [], []
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(lambda parameter: there.append(time.time_ns()))
 with steplens.profile(
-    schedule=steplens.schedule(wait=1, warmup=1, active=10, repeat=1),
+    schedule=steplens.schedule(wait=1, warmup=1, active=20, repeat=1),
     on_trace_ready=steplens.tensorboard_trace_handler(out, analyse_flag=False),
 ) as prof:
-    for _ in range(13):
+    for _ in range(23):
         # the work between two steps, so that noise of the machine is not all there is
         time.sleep(0.01)
         model(torch.randn(32, 64)).square().mean().backward()
+        arrived.append(there[-1])
         optimizer.step()
         optimizer.zero_grad()
         prof.step()
-with open(f"arrived{dist.get_rank()}.json", "w") as file:
+with open(os.path.join(out, f"arrived{dist.get_rank()}.json"), "w") as file:
     json.dump(arrived, file)
 dist.barrier()
 dist.destroy_process_group()
@@ -182,40 +188,53 @@ os._exit(0)
 """
 
 
+def trained(folder: Path, ranks: int, slow: int) -> tuple[Run, list[list[int]]]:
+    """A real job, and when each rank came to the reduction of each step, by its own clock."""
+    folder.mkdir()
+    script = folder / "train.py"
+    script.write_text(TRAIN)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
+    done = subprocess.run(
+        [*launcher, str(script), str(slow), "out"], cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    own = [json.loads((folder / "out" / f"arrived{rank}.json").read_text()) for rank in range(ranks)]
+    return steplens.open(folder / "out"), own
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 2), (2, -1), (4, -1)])
 def test_a_delay_inside_backward_of_a_real_job(tmp_path: Path, ranks: int, slow: int) -> None:
+    """The rank that sleeps is named, and none of equal ones, unless the ranks' own clocks say that the machine made it so."""
     pytest.importorskip("torch")
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        str(ranks),
-        str(script),
-        str(slow),
-        "out",
-    ]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
-    run = steplens.open(tmp_path / "out")
-    steps = run.steps()
-    found = slow_rank(arrivals(run.traces), float(steps.filter("complete")["duration_ns"].mean()))
-    # who was last by the ranks' own clocks, and by how much: a busy machine may hold up a rank that does nothing for it
-    own = [json.loads((tmp_path / f"arrived{rank}.json").read_text()) for rank in range(ranks)]
-    last = []
-    for step in sorted(set(steps.filter("complete")["step"])):
-        second, latest = sorted((own[rank][step], rank) for rank in range(ranks))[-2:]
-        last.append((latest[1], latest[0] - second[0]))
-    assert len(last) == 10
-    if slow >= 0 and sum(rank == slow for rank, _ in last) < 9:
-        pytest.skip(f"the machine is too busy: rank {slow} sleeps, and the last ones were {last}")
-    if found is not None:
-        held_up = [late if rank == found.rank else 0 for rank, late in last]
-        assert sum(map(bool, held_up)) >= 7
-        assert found.hold_up_ns == pytest.approx(statistics.median(held_up), rel=0.25, abs=MS)
-    if slow < 0 and found is not None:
-        pytest.skip(f"the machine is too busy: it made one rank of equal ones late, {last}")
-    assert (None if found is None else found.rank) == (slow if slow >= 0 else None)
+    last: list[tuple[int, int]] = []
+    for attempt in range(ATTEMPTS):
+        run, own = trained(tmp_path / str(attempt), ranks, slow)
+        steps = run.steps().filter("complete")
+        rows = arrivals(run.traces)
+        assert rows.height == STEPS * ranks and set(rows["number"]) == {0}
+        # where the machine does nothing else between the two clocks, some us lie there
+        apart = [abs(row["start_ns"] - own[row["rank"]][row["step"]]) for row in rows.iter_rows(named=True)]
+        assert statistics.quantiles(apart, n=4)[0] < MS
+        # who was last in each step, and by how much
+        last = []
+        found = slow_rank(rows, float(steps["duration_ns"].mean()))
+        for step in sorted(set(steps["step"])):
+            second, latest = sorted((own[rank][step], rank) for rank in range(ranks))[-2:]
+            last.append((latest[1], latest[0] - second[0]))
+        assert len(last) == STEPS
+        if found is None and slow < 0:
+            return
+        if statistics.median(apart) > MS:
+            continue
+        if found is not None:
+            held_up = [late if rank == found.rank else 0 for rank, late in last]
+            assert sum(map(bool, held_up)) >= 0.6 * STEPS
+            assert found.hold_up_ns == pytest.approx(statistics.median(held_up), rel=0.25, abs=MS)
+        if (None if found is None else found.rank) == (slow if slow >= 0 else None):
+            return
+        # it has to be named where it was last nearly always, and by more than the share of a step that counts
+        share = 0.03 * float(steps["duration_ns"].mean())
+        clear = sum(rank == slow and late > 2 * share + MS for rank, late in last)
+        assert clear < MOST, (found, last)
+    pytest.skip(f"the machine is too busy: rank {slow} sleeps, if any, and the last ones were {last}")
