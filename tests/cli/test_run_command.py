@@ -192,13 +192,14 @@ def test_a_url_that_does_not_take_results(cli: Any) -> None:
     assert [row["step"] for row in cli.json("summary", str(directory))["steps"]] == [2, 3, 4]
 
 
+# fewer steps than the black box wants to know before it calls one slow, which a busy machine may make of any
 FAILING = """
     import torch, time
     parameter = torch.nn.Parameter(torch.zeros(4))
     optimizer = torch.optim.SGD([parameter], lr=0.1)
     for step in range(20):
         (parameter * 2).sum().backward()
-        if step == 15:
+        if step == 9:
             raise ValueError("mine")
         optimizer.step()
 """
@@ -210,12 +211,12 @@ def test_black_box(cli: Any, command: list[str]) -> None:
     done = cli.run("run", "--black-box", "operators", *command, "train.py", expect=1)
     (folder,) = [path for path in (cli.folder / "result").iterdir() if path.name.endswith("_exception")]
     event = json.loads((folder / "black_box.json").read_text())
-    assert event["message"] == "step 14 ended with ValueError: mine"
+    assert event["message"] == "step 8 ended with ValueError: mine"
     assert f"steplens: {event['message']}: {folder}" in done.stderr
     # step n follows the n-th optimizer step; all run directories of the event are analysed
     steps = [row["step"] for row in cli.json("summary", str(folder))["steps"]]
-    assert steps[-3:] == [12, 13, 14]
-    assert steps == list(range(steps[0], 15))
+    assert steps[-3:] == [6, 7, 8]
+    assert steps == list(range(steps[0], 9))
     assert all((path / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists() for path in folder.glob("*_ascend_pt"))
 
 
