@@ -75,7 +75,7 @@ def python(code, *arguments, cwd, **options):
     """Run a Python program that can import steplens."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), **options.pop("env", {})}
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
     )
 
 

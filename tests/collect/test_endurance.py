@@ -111,7 +111,7 @@ def test_kill_leaves_closed_windows_and_no_process(tmp_path, seed):
     process.wait()
     process.stdout.close()
     # an analysis ends with its training
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while processes_of(tmp_path) and time.monotonic() < until:
         time.sleep(0.1)
     assert processes_of(tmp_path) == []

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from steplens.collect import handler
 pytestmark = pytest.mark.slow
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
+SOURCE = Path(handler.__file__).resolve().parents[2]
 
 
 def test_analysis_is_done_when_the_window_is(train, look, capfd):
@@ -28,7 +30,7 @@ def test_analysis_is_done_when_the_window_is(train, look, capfd):
 #: an analysis that begins when the training is over, however long the training takes
 LATER = """
 import os, sys, time
-until = time.monotonic() + 60
+until = time.monotonic() + 300
 while not os.path.exists("over") and time.monotonic() < until:
     time.sleep(0.01)
 os.execv(sys.argv[1], sys.argv[1:])
@@ -50,21 +52,30 @@ def test_training_does_not_wait_with_async_mode(train, look, tmp_path, monkeypat
     assert all((run / OUTPUT / "analyse.done").is_file() for run in found)
 
 
+#: its analyses begin when somebody has read that it waits for them
 ASYNC = """
-import torch, steplens
+import sys, torch, steplens
+from steplens.collect import handler
+command = handler.offline_command
+handler.offline_command = lambda *arguments: [sys.executable, "-c", sys.argv[1], *command(*arguments)]
 ready = steplens.tensorboard_trace_handler("out", async_mode=True)
 with steplens.profile(schedule=steplens.schedule(wait=0, warmup=1, active=1, repeat=3), on_trace_ready=ready) as prof:
     for _ in range(7):
         torch.ones(3).cumsum(0)
         prof.step()
-print("training done", flush=True)
 """
 
 
 def test_program_waits_for_its_analyses(look, tmp_path):
-    done = look.python(ASYNC, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Waiting for 3 analyses" in done.stderr
+    said = []
+    command, environment = [sys.executable, "-c", ASYNC, LATER], {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            said.append(line)
+            if "Waiting for" in line:
+                (tmp_path / "over").touch()
+    assert process.returncode == 0, said
+    assert "Waiting for 3 analyses" in "".join(said)
     found = look.runs(tmp_path / "out")
     assert len(found) == 3
     assert all((run / OUTPUT / "analyse.done").is_file() for run in found)

@@ -229,7 +229,7 @@ def test_the_training_does_not_wait(tmp_path):
 
         def put_file(self, lpath, rpath, *args, **kwargs):
             begun.set()
-            assert go.wait(30)
+            assert go.wait(120)
             super().put_file(lpath, rpath, *args, **kwargs)
 
     fsspec.register_implementation("slow", Slow, clobber=True)
@@ -238,7 +238,7 @@ def test_the_training_does_not_wait(tmp_path):
         torch.ones(2)
         prof.step()
         # the window is closed and on its way, and the loop is here
-        assert begun.wait(30)
+        assert begun.wait(120)
         assert not go.is_set()
         go.set()
     landing.wait()

@@ -332,7 +332,7 @@ OWNER_RETURNS = "prof.start()\ntrain(2)\nin_thread(3)\ntrain(1)\nprof.stop()"
 def in_threads(program, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
     command = [sys.executable, "-c", THREADS + program]
-    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
 
 
 def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorded(look, tmp_path):
@@ -363,7 +363,7 @@ with steplens.profile(
         model(torch.ones(2, 4)).sum().backward()
         prof.step()
     print("second window is open", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
