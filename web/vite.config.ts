@@ -13,5 +13,6 @@ export default defineConfig({
     cssCodeSplit: false,
     rolldownOptions: { output: { codeSplitting: false } },
   },
-  test: { include: ["tests/**/*.test.ts"], environment: "node" },
+  // how long a test takes says how busy the machine is
+  test: { include: ["tests/**/*.test.ts"], environment: "node", testTimeout: 120_000, hookTimeout: 120_000 },
 });

@@ -1,6 +1,7 @@
-import { execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
+import { promisify } from "node:util";
 
 import { describe, expect, test } from "vitest";
 
@@ -9,7 +10,8 @@ import { decode, itemAt } from "../src/timeline/tile";
 const here = import.meta.dirname;
 const own = resolve(here, "../../.venv/bin/python");
 const python = process.env["STEPLENS_PYTHON"] ?? (existsSync(own) ? own : "python3");
-const output = execFileSync(python, [resolve(here, "tile_of_server.py")], { encoding: "utf8", maxBuffer: 1 << 28 });
+// not the one that blocks: Vitest hears nothing of this file then, and waits a minute for an answer, no longer
+const { stdout: output } = await promisify(execFile)(python, [resolve(here, "tile_of_server.py")], { encoding: "utf8", maxBuffer: 1 << 28 });
 const { document, bytes } = JSON.parse(output) as { document: Record<string, never>; bytes: string };
 const buffer = Uint8Array.from(Buffer.from(bytes, "base64")).buffer;
 
