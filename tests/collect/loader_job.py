@@ -67,7 +67,7 @@ class Samples(Dataset[torch.Tensor]):
         if fault == "exit" and at:
             os._exit(7)
         if fault == "hang" and at:
-            time.sleep(60)
+            time.sleep(600)
         sample = torch.full((2,), float(index))
         self.log.write("fetch", begin, time.time_ns())
         return self.transform(sample) if self.transform is not None else sample
@@ -167,6 +167,9 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
                 batch = next(iterator)
             except StopIteration:
                 return
+            except Exception:
+                found["seconds"] = (time.time_ns() - begin) / 1e9
+                raise
             found["waits"].append([begin, time.time_ns()])
             found["batches"].append(float(batch.sum()))
             wait(job.get("step", 0.0))
@@ -175,7 +178,6 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
 
     for _ in range(job.get("before", 0)):
         epoch()
-    begin = time.time_ns()
     try:
         if not job.get("out"):
             for _ in range(job.get("epochs", 1) * job.get("windows", 1)):
@@ -190,7 +192,6 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         found["error"] = [type(error).__name__, str(error)]
         found["ours"] = sum("/steplens/" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
-        found["seconds"] = (time.time_ns() - begin) / 1e9
     base = vars(torch.utils.data.dataloader._BaseDataLoaderIter)
     single = vars(torch.utils.data.dataloader._SingleProcessDataLoaderIter)
     fetcher = vars(torch.utils.data._utils.fetch._BaseDatasetFetcher)

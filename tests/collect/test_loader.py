@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import json
 import os
 import pickle
@@ -36,7 +37,7 @@ def run(**job):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -47,14 +48,42 @@ def traces(folder="out"):
     return [steplens.open(path).traces[0] for path in sorted(Path(folder).glob("*_ascend_pt"))]
 
 
-def logged(path):
-    """What the job wrote down itself: name -> (begin, end) ns."""
+def made(path):
+    """What the job wrote down itself: process -> what it did for each of its batches, in order, name -> (begin, end) ns."""
     found = {}
     for file in Path(path).parent.glob(f"{Path(path).name}.*"):
+        batches = found.setdefault(int(file.name.rpartition(".")[2]), [{}])
         for line in file.read_text().splitlines():
             name, begin, end = line.split()
-            found.setdefault(name, []).append((int(begin), int(end)))
+            batches[-1].setdefault(name, []).append((int(begin), int(end)))
+            if name == "collate":
+                batches.append({})
+        batches.pop()
     return found
+
+
+def tasks_with_truth(tasks, path):
+    """Rows of ``pipeline_tasks``, each with what the process that made the batch wrote down for it."""
+    truth = made(path)
+    for (pid,), rows in tasks.sort("start_ns").partition_by("pid", as_dict=True).items():
+        # the loop itself makes batches too
+        (own,) = [truth[pid]] if pid in truth else truth.values()
+        yield from zip(rows.iter_rows(named=True), own, strict=True)
+
+
+def spent(intervals):
+    return sum(end - begin for begin, end in intervals)
+
+
+def nearly_all(measured, injected, share=0.05):
+    """What is measured holds what was injected, and little else.
+
+    Another program may take the processor between our look at the clock and the job's, and keep it for any time: so the
+    lower bound holds for each, and the upper one for the batch in the middle.
+    """
+    more = [ours - theirs for ours, theirs in zip(measured, injected, strict=True)]
+    assert min(more) >= 0
+    assert statistics.median(more) <= share * statistics.mean(injected)
 
 
 def checks(trace):
@@ -68,16 +97,29 @@ DELAYS = {"fetch": 0.005, "transform": 0.005, "collate": 0.02}
 def test_stages_take_what_was_injected(tmp_path, workers, method):
     found = run(out=str(tmp_path / "out"), workers=workers, method=method, log=str(tmp_path / "log"), step=0.002, **DELAYS)
     (trace,) = traces(tmp_path / "out")
-    truth = logged(tmp_path / "log")
-    measured = {row["stage"]: row for row in loaders.stages(trace).iter_rows(named=True)}
-    for stage in DELAYS:
-        lengths = [end - begin for begin, end in truth[stage]]
-        assert measured[stage]["batches"] == 8
-        assert measured[stage]["mean_ns"] == pytest.approx(sum(lengths) / 8, rel=0.05), stage
     tasks = trace.required("pipeline_tasks").collect()
+    measured = {row["stage"]: row for row in loaders.stages(trace).iter_rows(named=True)}
+    pairs = list(tasks_with_truth(tasks, tmp_path / "log"))
+    assert len(pairs) == 8
+    for row, truth in pairs:
+        # the borders of the stages lie between what the job did
+        assert row["start_ns"] <= truth["fetch"][0][0] and truth["transform"][-1][1] <= row["collate_ns"]
+        assert row["collate_ns"] <= truth["collate"][0][0] and truth["collate"][0][1] <= row["end_ns"]
+    times = {
+        "fetch": [row["collate_ns"] - row["start_ns"] - row["transform_ns"] for row, _ in pairs],
+        "transform": [row["transform_ns"] for row, _ in pairs],
+        "collate": [row["end_ns"] - row["collate_ns"] for row, _ in pairs],
+    }
+    for stage in DELAYS:
+        assert measured[stage]["batches"] == 8
+        assert measured[stage]["mean_ns"] == pytest.approx(statistics.mean(times[stage]))
+        nearly_all(times[stage], [spent(truth[stage]) for _, truth in pairs])
     assert tasks["transforms"].to_list() == [loader_job.BATCH] * 8
-    nexts = (tasks["next_end_ns"] - tasks["next_start_ns"]).sum()
-    assert nexts == pytest.approx(sum(end - begin for begin, end in found["waits"][:8]), rel=0.05)
+    waits = tasks.sort("batch").select("next_start_ns", "next_end_ns").rows()
+    assert all(outer[0] <= inner[0] and inner[1] <= outer[1] for inner, outer in zip(waits, found["waits"], strict=True))
+    assert statistics.median(spent([outer]) - spent([inner]) for inner, outer in zip(waits, found["waits"], strict=True)) <= (
+        0.05 * spent(found["waits"]) / 8
+    )
     description = trace.required("pipeline_loaders").collect().row(0, named=True)
     assert (description["dataset"], description["workers"], description["transform"]) == ("Samples", workers, True)
     assert found["left"] == []
@@ -88,10 +130,12 @@ def test_stages_take_what_was_injected(tmp_path, workers, method):
         first = found["waits"][0]
         # starting workers is part of the delay, and was over when the loop asked for the first batch
         assert epoch["start_ns"] < epoch["workers_ns"] <= first[0]
-        assert epoch["first_batch_ns"] == pytest.approx(first[1], abs=20_000_000)
+        (made_first,) = [truth for row, truth in pairs if row["batch"] == 0]
+        assert made_first["collate"][0][1] <= epoch["first_batch_ns"] <= first[1]
         busy = loaders.workers(trace)
-        made = sum(end - begin for name in DELAYS for begin, end in truth[name])
-        assert busy["busy_ns"].sum() == pytest.approx(made, rel=0.05)
+        lengths = [row["end_ns"] - row["start_ns"] for row, _ in pairs]
+        assert busy["busy_ns"].sum() == sum(lengths)
+        nearly_all(lengths, [sum(spent(truth[name]) for name in DELAYS) for _, truth in pairs])
         assert set(busy["worker"]) == set(range(workers))
 
 
@@ -101,14 +145,19 @@ def test_the_depth_of_the_queue_is_what_lies_in_it(tmp_path):
     )
     (trace,) = traces(tmp_path / "out")
     ready = loaders.queue_depths(trace)["ready"].to_list()
-    ends = sorted(end for _, end in logged(tmp_path / "log")["collate"])
-    compared = 0
-    for number, ((asked, _), seen) in enumerate(zip(found["waits"], ready, strict=False)):
+    batches = [own for process in made(tmp_path / "log").values() for own in itertools.pairwise([*process, None])]
+    # When a batch's collation has ended it may lie in the queue; when its worker has begun the next one it does.
+    ends = sorted(one["collate"][0][1] for one, _ in batches)
+    certain = [following["fetch"][0][0] for _, following in batches if following is not None]
+    alike = []
+    for number, ((asked, got), seen) in enumerate(zip(found["waits"], ready, strict=False)):
+        assert sum(at < asked for at in certain) - number <= seen <= sum(end < got for end in ends) - number
         # a batch that was finished while the loop asked may count or not
         if min(abs(end - asked) for end in ends) > 3_000_000:
-            compared += 1
-            assert seen == sum(end < asked for end in ends) - number
-    assert compared >= 10
+            alike.append(seen == sum(end < asked for end in ends) - number)
+    assert len(alike) >= 10
+    # on a busy machine a worker may wait for a processor between the end of collating and the queue
+    assert sum(alike) >= 0.8 * len(alike)
     assert loaders.queue_depths(trace)["capacity"].unique().to_list() == [4]
 
 
@@ -130,7 +179,7 @@ def without_pids(text):
         {"fault": "collate"},
         {"fault": "kill", "workers": 2},
         {"fault": "exit", "workers": 2, "persistent": True, "before": 0},
-        {"fault": "hang", "workers": 2, "options": {"timeout": 3}},
+        {"fault": "hang", "workers": 2, "options": {"timeout": 6}},
     ],
     ids=lambda job: "-".join(map(str, job.values())),
 )
@@ -144,6 +193,8 @@ def test_what_fails_fails_as_it_always_does(tmp_path, job):
     assert observed["batches"][:least] == bare["batches"][:least]
     assert observed["left"] == []
     if job.get("fault") == "hang":
+        # of the batch that hangs, for ten minutes: both give up after the loader's timeout
+        assert min(observed["seconds"], bare["seconds"]) >= job["options"]["timeout"]
         assert observed["seconds"] == pytest.approx(bare["seconds"], abs=2)
     if job.get("workers") or job["fault"] != "transform":
         assert observed["ours"] == 0
@@ -200,10 +251,10 @@ def test_every_kind_of_loader(tmp_path, job):
     assert tasks.drop_nulls("next_start_ns").height == len(observed["batches"])
     assert tasks.drop_nulls("end_ns").height == len(observed["batches"])
     assert not tasks["failed"].any()
-    truth = logged(tmp_path / "log")["collate"]
-    measured = tasks["end_ns"] - tasks["collate_ns"]
-    # the median, because another process may run between our clock and the job's
-    assert measured.median() == pytest.approx(statistics.median(end - begin for begin, end in truth), rel=0.1)
+    pairs = list(tasks_with_truth(tasks, tmp_path / "log"))
+    assert all(row["collate_ns"] <= truth["collate"][0][0] and truth["collate"][0][1] <= row["end_ns"] for row, truth in pairs)
+    measured = [row["end_ns"] - row["collate_ns"] for row, _ in pairs]
+    nearly_all(measured, [spent(truth["collate"]) for _, truth in pairs], 0.1)
     assert observed["left"] == []
     assert checks(trace) == []
 
@@ -243,6 +294,10 @@ def test_queues_go_with_their_iterator(tmp_path):
             before = len(os.listdir("/proc/self/fd"))
             for _ in range(5):
                 list(data)
+            # the thread that feeds a queue closes its end of it, when it gets to run
+            until = time.monotonic() + 60
+            while len(os.listdir("/proc/self/fd")) > before + 2 and time.monotonic() < until:
+                time.sleep(0.01)
             assert len(os.listdir("/proc/self/fd")) <= before + 2
         finally:
             gc.enable()
@@ -341,7 +396,10 @@ def test_a_function_that_is_timed_pickles_as_itself():
     assert "__call__" not in vars(type("Plain", (), {}))
 
 
-def test_short_transforms_are_timed_in_one_batch_of_sixteen(tmp_path):
+def test_short_transforms_are_timed_in_one_batch_of_sixteen(tmp_path, monkeypatch):
+    # however long the machine keeps one of them waiting
+    monkeypatch.setattr(loader_transforms, "_SHORT_NS", 60 * 10**9)
+
     class Fast:
         def __call__(self, sample):
             return sample
@@ -379,12 +437,12 @@ def test_pinning_takes_what_was_injected(tmp_path, monkeypatch, workers):
     """There is no accelerator here: what pins is PyTorch's own thread, but its copy is replaced by a sleep."""
     if not hasattr(torch, "accelerator"):
         pytest.skip("this PyTorch asks for accelerators in other ways")
-    lengths = []
+    pins = []
 
     def pin(data, device=None):
         begin = time.time_ns()
         time.sleep(0.01)
-        lengths.append(time.time_ns() - begin)
+        pins.append((begin, time.time_ns()))
         return data
 
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
@@ -400,7 +458,12 @@ def test_pinning_takes_what_was_injected(tmp_path, monkeypatch, workers):
     (pinning,) = loaders.stages(trace).filter(pl.col("stage") == "pin").iter_rows(named=True)
     # the thread may have been waiting inside the queue before it was watched, so that its first batch is not seen
     assert pinning["batches"] >= 9
-    assert pinning["mean_ns"] == pytest.approx(sum(lengths) / 10, rel=0.05)
+    tasks = trace.required("pipeline_tasks").drop_nulls("pin_end_ns").sort("batch").collect()
+    pinned = list(zip(tasks["receive_end_ns" if workers else "end_ns"], tasks["pin_end_ns"], strict=True))
+    seen = pins[-len(pinned) :]
+    assert all(outer[0] <= inner[0] and inner[1] <= outer[1] for inner, outer in zip(seen, pinned, strict=True))
+    assert pinning["mean_ns"] == pytest.approx(statistics.mean(end - begin for begin, end in pinned))
+    nearly_all([spent([one]) for one in pinned], [spent([one]) for one in seen])
     (verdict,) = loaders.verdicts(trace)
     assert verdict.stage == "pin"
     assert trace.required("pipeline_loaders").collect()["pin_memory"].to_list() == [True]
