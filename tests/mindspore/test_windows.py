@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,84 @@ with profile(on_trace_ready=tensorboard_trace_handler("result")):
     assert made.stdout.splitlines()[-1] == str(there[-1])
     assert [steplens.open(path).steps()["step"].to_list() for path in there] == [[1], [3]]
     assert made.stderr.count("nothing was launched in the last window") == 2
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_step_does_not_last_over_what_follows_its_loop(run: Run, tmp_path: Path, mode: str) -> None:
+    """``break`` leaves an iterator without another turn, whether it lives on or not."""
+    made = run(
+        """
+from steplens.mindspore import Profiler
+mode(sys.argv[1])
+step = stepper()
+def iterator(batches):
+    return pipeline(batches).create_dict_iterator(num_epochs=1)
+def loop(batches, turns=0):
+    for turn, batch in enumerate(batches, 1):
+        step(batch["data"], batch["label"]).asnumpy()
+        if turn == turns:
+            break
+    left.append(time.time_ns())
+def dropped():
+    loop(iterator(5), 3)
+    time.sleep(0.3)
+def kept():
+    there = iterator(5)
+    loop(there, 3)
+    time.sleep(0.3)
+def another_loop():
+    there = iterator(5)
+    loop(there, 3)
+    time.sleep(0.3)
+    loop(iterator(2))
+def another_loop_behind_one_dropped():
+    loop(iterator(5), 3)
+    time.sleep(0.3)
+    loop(iterator(2))
+def evaluated():
+    there = iterator(3)
+    for turn, batch in enumerate(there, 1):
+        step(batch["data"], batch["label"]).asnumpy()
+        if turn == 2:
+            loop(iterator(2))
+def called():
+    there = iterator(5)
+    for turn in range(3):
+        batch = next(there)
+        step(batch["data"], batch["label"]).asnumpy()
+    time.sleep(0.3)
+def model_behind():
+    there = iterator(5)
+    loop(there, 3)
+    time.sleep(0.3)
+    model().train(1, pipeline(2), dataset_sink_mode=False)
+for work in (dropped, kept, another_loop, another_loop_behind_one_dropped, evaluated, called, model_behind):
+    left = []
+    profiler = Profiler(output_path=work.__name__)
+    work()
+    profiler.stop()
+    if work is kept:
+        # the results have to tell it, too, when the raw data is gone
+        profiler.analyse()
+    print(json.dumps([work.__name__, left]))
+""",
+        mode,
+    )
+    expected = {"dropped": (3, [3]), "kept": (3, [3]), "another_loop": (5, [3]), "another_loop_behind_one_dropped": (5, [3]),
+                "evaluated": (3, []), "called": (3, [3]), "model_behind": (5, [3])}  # fmt: skip
+    told = [json.loads(line) for line in made.stdout.splitlines() if line.startswith("[")]
+    assert [name for name, _ in told] == list(expected)
+    for name, left in told:
+        opened = steplens.open(tmp_path / name)
+        rows = opened.steps().sort("start_ns")
+        count, unended = expected[name]
+        assert rows.height == count, name
+        health = opened.health()
+        inside, before = (health.filter(check=check) for check in ("stopped_inside_step", "incomplete_steps"))
+        # the last step alone can be left out of the averages
+        assert (inside.height, before.height) == ((1, 0) if unended == [count] else (0, len(unended))), name
+        if inside.height:
+            assert not rows["complete"][-1], name
+        for place in unended if left else []:
+            row = rows.row(place - 1, named=True)
+            assert row["start_ns"] + row["duration_ns"] <= left[0], name

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import steplens
 from steplens.cli.main import app
 from steplens.errors import InputError
-from steplens.readers import detect
+from steplens.readers import detect, mindspore_windows
 from steplens.readers.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find
 
 from .mindspore_data import shared
@@ -164,6 +164,26 @@ def test_a_cut_step_without_launches_is_none(tmp_path: Path) -> None:
     state = {**STATE, "steps": steps, "partial_steps": [1, 3]}
     window(tmp_path, 0, state, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
     assert find(tmp_path)[0].read().required("steps").collect()["id"].to_list() == [2]
+
+
+def test_a_step_without_a_known_end_counts_up_to_its_last_launch(tmp_path: Path) -> None:
+    """Of two windows each ends inside a step: the last step of all is not complete, the other one is named."""
+    for number in (0, 1):
+        begin = BASE + number * 50_000
+        steps = [[2 * number + 1, begin, begin + 4000], [2 * number + 2, begin + 4000, begin + 9000]]
+        unended = [2 * number + 2]
+        state = {**STATE, "begin_ns": begin, "end_ns": begin + 9000, "steps": steps, "partial_steps": unended,
+                 "unended_steps": [*unended, 1 << 70]}  # fmt: skip
+        window(tmp_path, number, state, f"Default/Add-op0;HostCpuOps;{begin + 1},0.001,0 {begin + 5000},0.0005,0 \n")
+    opened = steplens.open(tmp_path)
+    steps = opened.steps()
+    assert steps.select("step", "duration_ns", "complete").rows() == [
+        (1, 4000, True), (2, 1500, True), (3, 4000, True), (4, 1500, False)]  # fmt: skip
+    told = dict(opened.health().select("check", "message").iter_rows())
+    assert "inside them: 2;" in told["incomplete_steps"] and "the last recorded step (4)" in told["stopped_inside_step"]
+    (first,) = find(tmp_path)
+    cut = mindspore_windows.read_trace(first.path, 0, [1])
+    assert cut.health is None or not {"incomplete_steps", "stopped_inside_step"} & set(cut.health["check"])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ while a window is open, so that every launch lies in the step that made it.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import sys
 import threading
@@ -31,6 +32,7 @@ class Steps:
         recorded: rows of number, start and end (Unix ns) of the window's finished steps.
         waits: rows of number, start and end (Unix ns): the loop waited for the data of that step.
         partial: numbers of the window's steps that it holds a part of.
+        unended: those of them whose end is not known: their loop was left, or recording ended inside them.
         trainer: which of MindSpore's managers of callbacks began the last step of ``Model.train``.
         loop_begins: called when the script itself asks an iterator for a batch, until it is None.
     """
@@ -42,6 +44,7 @@ class Steps:
         self.recorded: list[list[int]] = []
         self.waits: list[list[int]] = []
         self.partial: list[int] = []
+        self.unended: list[int] = []
         self.trainer = 0
         self.loop_begins: Callable[[], None] | None = None
         self._open = False
@@ -50,13 +53,20 @@ class Steps:
         self._window_ns = 0
         self._asked_ns = 0
         self._main: weakref.ref[Any] | None = None
+        # of the iterator that makes the steps: whether a ``for`` asked it last, and how many references it had then
+        self._by_for = False
+        self._held = 0
+        # when it died, or, while its step runs, when another iterator was asked first; 0 otherwise
+        self._left_ns = 0
         self._training = threading.local()
 
     # --- the window
 
     def open_window(self, begin_ns: int) -> None:
         """A window opens; a step that runs is in it from here on."""
-        self.recorded, self.waits, self.partial = [], [], []
+        self.recorded, self.waits, self.partial, self.unended = [], [], [], []
+        if self.source == ITERATOR and not self._in_loop():
+            self._running = False
         self.tid = threading.get_native_id()
         self._open, self._window_ns = True, begin_ns
         if self._running:
@@ -66,10 +76,15 @@ class Steps:
 
     def close_window(self) -> None:
         """The window closes; a step that runs ends in it. Eager work has been waited for."""
+        if self.source == ITERATOR and not self._in_loop():
+            self._leave()
         if self._running:
             self._record(time.time_ns())
-            if not getattr(self._training, "ending", False) and self.number not in self.partial:
-                self.partial.append(self.number)
+            if not getattr(self._training, "ending", False):
+                if self.number not in self.partial:
+                    self.partial.append(self.number)
+                if self.source == ITERATOR:
+                    self.unended.append(self.number)
             # the same step may go on into another window, from there on
             self._start_ns = time.time_ns()
         self._open = False
@@ -88,6 +103,29 @@ class Steps:
             self._running = False
         return now
 
+    def _leave(self) -> None:
+        """The loop of an iterator was left, nobody knows when: by now, and before another iterator was asked."""
+        if self._running:
+            now = time.time_ns()
+            self.unended.append(self.number)
+            if self.number not in self.partial:
+                self.partial.append(self.number)
+            self._record(max(min(self._left_ns or now, now), self._start_ns))
+            self._running = False
+
+    def _in_loop(self) -> bool:
+        """Whether the loop over the iterator that makes the steps may still go on.
+
+        A ``for`` holds its iterator: it was left when the iterator died, or when it has fewer references than at its last turn.
+        """
+        main = self._main() if self._main is not None else None
+        return main is not None and not (self._by_for and references(main) < self._held)
+
+    def _died(self, reference: weakref.ref[Any]) -> None:
+        """The iterator that makes the steps was destroyed: without another turn when its loop is left by ``break``."""
+        if self._main is reference and not self._left_ns:
+            self._left_ns = time.time_ns()
+
     # --- step()
 
     def manual(self, number: int) -> None:
@@ -98,6 +136,7 @@ class Steps:
                 # what the iterator or Model told so far lies within this first step
                 self.recorded.clear()
                 self.partial.clear()
+                self.unended.clear()
                 self._start_ns, self._running = self._window_ns, True
             self.number = number - 1
         now = self._end()
@@ -124,9 +163,13 @@ class Steps:
         if self.source == MANUAL:
             return
         if self.source != MODEL:
+            if self.source == ITERATOR and self._asked_ns:
+                # not the iterator that makes the steps was asked for this batch
+                self._leave()
+                self._start_ns = self._asked_ns
             self.source = MODEL
             if not self._running:
-                self._start_ns = time.time_ns()
+                self._start_ns = self._asked_ns or time.time_ns()
         elif not self._running:
             self._start_ns = self._asked_ns or time.time_ns()
         self.number, self._running, self._asked_ns = number, True, 0
@@ -164,20 +207,25 @@ class Steps:
                 self._asked_ns = now
             return now
         main = self._main() if self._main is not None else None
-        if main is None:
-            self._main = weakref.ref(iterator)
-        elif main is not iterator:
-            return time.time_ns()
+        if main is not iterator and main is not None and self._in_loop():
+            # within a step, as an evaluation does, unless the loop never goes on
+            now = time.time_ns()
+            self._left_ns, self._asked_ns = self._left_ns or now, now
+            return now
+        if main is not iterator:
+            self._leave()
+            self._main = weakref.ref(iterator, self._died)
+        self._left_ns = self._asked_ns = 0
         return self._end()
 
-    def has(self, iterator: Any, asked_ns: int) -> None:
-        """The loop has its batch."""
+    def has(self, iterator: Any, asked_ns: int, by_for: bool, held: int) -> None:
+        """The loop has its batch; whether a ``for`` asked for it, and the iterator's ``references`` at this moment."""
         now = time.time_ns()
         if self.source != MANUAL and self.source != MODEL:
             main = self._main() if self._main is not None else None
             if main is not iterator:
                 return
-            self.source = ITERATOR
+            self.source, self._by_for, self._held = ITERATOR, by_for, held
             self.number += 1
             self._start_ns, self._running = asked_ns, True
         if self._open:
@@ -197,6 +245,7 @@ class Steps:
 
 
 steps = Steps()
+_FOR_ITER = dis.opmap["FOR_ITER"]
 _hooked = False
 
 
@@ -233,7 +282,7 @@ def _hook_iterators() -> None:
         except StopIteration:
             steps.exhausted(self)
             raise
-        steps.has(self, asked_ns)
+        steps.has(self, asked_ns, _is_for(sys._getframe(1)), references(self))
         return batch
 
     @functools.wraps(stop)
@@ -242,6 +291,18 @@ def _hook_iterators() -> None:
         stop(self)
 
     iterator.__init__, iterator.__next__, iterator.stop = __init__, __next__, stop_
+
+
+def references(iterator: Any) -> int:
+    """References to an iterator; comparable where the caller holds one itself."""
+    return sys.getrefcount(iterator)
+
+
+def _is_for(frame: Any) -> bool:
+    """Whether a frame is at the turn of a ``for``, also over what wraps the iterator, and not at a call of ``next``."""
+    code: bytes = frame.f_code.co_code
+    at: int = frame.f_lasti
+    return 0 <= at < len(code) and code[at] == _FOR_ITER
 
 
 def _is_mindspore(frame: Any) -> bool:

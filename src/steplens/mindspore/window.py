@@ -160,6 +160,7 @@ class Window:
             step_source=steps.source,
             steps=steps.recorded,
             partial_steps=steps.partial,
+            unended_steps=steps.unended,
             waits=steps.waits,
             marks=self._marks,
             empty=self._is_empty(),

@@ -29,6 +29,7 @@ from steplens.trace.health import (
     INFO,
     MEMORY,
     OPERATOR_CALLS,
+    STEP_AVERAGES,
     STEP_PHASES,
     STEP_TIMES,
     USER_MARKS,
@@ -43,7 +44,13 @@ WINDOW_FILE = "window.json"
 PIPELINE_FILE = "pipeline.json"
 _WINDOW = re.compile(r"^window_(\d{1,9})_(\d{1,9})$")
 _PIPELINE = re.compile(r"^pipeline_(\d{1,9})_(\d{1,9})$")
+#: the finding by which ``analysis.steps`` knows that the last step is not complete
+STOPPED_INSIDE = "stopped_inside_step"
 _LATEST_NS = 1 << 62
+_SPAN = {"start_ns": pl.Int64, "end_ns": pl.Int64}
+_UP_TO = "up to their last launch is counted"
+#: so many steps are named in a message
+_NAMED = 10
 #: ids of processes and threads lie below
 _IDENTIFIERS = 1 << 32
 #: findings that only the windows show
@@ -55,6 +62,8 @@ _OF_RECORDING = (
     "damaged_side_file",
     "renumbered_steps",
     "not_collected",
+    STOPPED_INSIDE,
+    "incomplete_steps",
 )
 #: of window.json, what becomes of it in ``meta``
 _META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "config", "world_size", "user_metadata")
@@ -106,6 +115,8 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
         tables["ops"] = pl.concat([tables["ops"], ranges], how="diagonal_relaxed") if "ops" in tables else ranges
     if step_list is not None:
         tables = _only(tables, step_list, path)
+    if "steps" in tables:
+        tables["steps"] = _report_unended(tables["steps"], health)
     tables["meta"] = meta_frame(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
@@ -194,16 +205,45 @@ def _add_steps(
 ) -> None:
     rows, lost = _rows(state.get("steps"), 3)
     # of a step that the window cuts, the part without any launch is no step: the script stopped behind it, or began before it
-    partial = state.get("partial_steps")
-    cut = set(partial) if isinstance(partial, list) and all(type(item) is int for item in partial) else set()
-    starts = launches["start_ns"] if launches.height else pl.Series(dtype=pl.Int64)
-    rows = [row for row in rows if row[0] not in cut or starts.is_between(row[1], row[2]).any()]
+    cut = _numbers(state.get("partial_steps"))
+    unended = _numbers(state.get("unended_steps"))
+    launches = launches.select("start_ns", "end_ns") if launches.height else pl.DataFrame(schema=_SPAN)
+    rows = [_recorded_part(row, launches, row[0] in unended) if row[0] in cut else row for row in rows]
+    rows = [row for row in rows if row]
     if lost:
         health.add("damaged_side_file", WARNING, lost, f"steps in {WINDOW_FILE} are damaged", STEP_TIMES)
     if rows:
         frame = pl.DataFrame(rows, schema={"id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
         tid = _identifier(state, "tid", 0)
-        parts.setdefault("steps", []).append(frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64)))
+        ended = pl.Series([row[0] not in unended for row in rows])
+        frame = frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64), ended=ended)
+        parts.setdefault("steps", []).append(frame)
+
+
+def _recorded_part(row: list[int], launches: pl.DataFrame, unended: bool) -> list[int]:
+    """A step that a window cuts, without a known end up to its last launch; nothing where nothing was launched in it."""
+    inside = launches.filter(pl.col("start_ns").is_between(row[1], row[2]))
+    if not inside.height:
+        return []
+    return [*row[:2], min(int(inside["end_ns"].max()), row[2])] if unended else row  # type: ignore[arg-type]
+
+
+def _numbers(value: Any) -> set[int]:
+    return set(value) if isinstance(value, list) and all(type(item) is int for item in value) else set()
+
+
+def _report_unended(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """Say which steps have no known end; gives the steps without the column that tells."""
+    ordered = steps.sort("start_ns")
+    numbers = ordered.filter(~pl.col("ended"))["id"].to_list()
+    if numbers and numbers[-1] == ordered["id"][-1]:
+        message = f"the last recorded step ({numbers.pop()}) has no known end: recording or its loop ended inside it; {_UP_TO}"
+        health.add(STOPPED_INSIDE, WARNING, 1, message, STEP_AVERAGES)
+    if numbers:
+        named = ", ".join(map(str, numbers[:_NAMED])) + (" ..." if len(numbers) > _NAMED else "")
+        message = f"steps have no known end, since recording or their loops ended inside them: {named}; {_UP_TO}"
+        health.add("incomplete_steps", WARNING, len(numbers), message, (STEP_TIMES, STEP_AVERAGES))
+    return steps.drop("ended")
 
 
 def _add_waits(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
