@@ -286,7 +286,7 @@ def test_other_processes_that_train_nothing(cli: Any) -> None:
     cli.run("run", "--step-on", "forward", "--", sys.executable, "predict.py", "8")
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
     cli.write("short.py", PREDICT)
-    assert "took 2 steps from one call of the model to the next" in cli.run("run", "--step-on", "forward", "short.py", "3").stderr
+    assert "took 1 steps from one call of the model to the next" in cli.run("run", "--step-on", "forward", "short.py", "2").stderr
 
 
 def test_nothing_heavy_is_imported_before_the_script(cli: Any) -> None:
