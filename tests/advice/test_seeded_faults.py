@@ -76,6 +76,13 @@ def among_the_first(trained: Trained, fault: Fault) -> Finding:
     return first[0]
 
 
+def only(trained: Trained, rule: str) -> Finding:
+    """The one finding of a rule; none, or several, fail an attempt and not the test."""
+    found = [finding for finding in trained.advice.findings if finding.rule == rule]
+    assert len(found) == 1, [finding.id for finding in trained.advice.findings]
+    return found[0]
+
+
 def only_on(fault: Fault) -> None:
     """Skip a fault that is none on this machine."""
     if fault.name == "float32" and not torch.cpu._is_avx512_bf16_supported():
@@ -124,7 +131,7 @@ def test_the_slow_rank_is_the_one_that_sleeps(train: Train) -> None:
     for ranks in (2, 4):
 
         def judge(attempt: int, ranks: int = ranks) -> None:
-            (slow,) = [one for one in train("straggler", ranks, attempt).advice.findings if one.rule == "slow_rank"]
+            slow = only(train("straggler", ranks, attempt), "slow_rank")
             assert slow.subject == f"rank{ranks - 1}"
             assert "more_backward" in [evidence.what for evidence in slow.evidence]
 
@@ -133,7 +140,7 @@ def test_the_slow_rank_is_the_one_that_sleeps(train: Train) -> None:
 
 def test_a_leak_is_named_with_what_it_keeps(train: Train) -> None:
     def judge(attempt: int) -> None:
-        (finding,) = [one for one in train("leak", 1, attempt).advice.findings if one.rule == "memory_growth"]
+        finding = only(train("leak", 1, attempt), "memory_growth")
         assert finding.evidence[0].value == (1 << 13) * 64 * 4
         assert "aten::clamp_min" in finding.evidence[0].places
 
