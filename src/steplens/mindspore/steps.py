@@ -282,7 +282,9 @@ def _hook_iterators() -> None:
         except StopIteration:
             steps.exhausted(self)
             raise
-        steps.has(self, asked_ns, _is_for(sys._getframe(1)), references(self))
+        # on a line of its own, as where it is compared with: the arguments of a call are references, too
+        held = references(self)
+        steps.has(self, asked_ns, _is_for(sys._getframe(1)), held)
         return batch
 
     @functools.wraps(stop)
@@ -294,7 +296,7 @@ def _hook_iterators() -> None:
 
 
 def references(iterator: Any) -> int:
-    """References to an iterator; comparable where the caller holds one itself."""
+    """References to an iterator; comparable between callers that hold it in one variable and call nothing else meanwhile."""
     return sys.getrefcount(iterator)
 
 
