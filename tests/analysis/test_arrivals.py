@@ -150,7 +150,7 @@ class Hold(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         if dist.get_rank() == slow:
-            time.sleep(0.05)
+            time.sleep(0.02)
         return gradient
 
 class Net(torch.nn.Module):
