@@ -261,6 +261,7 @@ def run(folder: Path, job: dict[str, Any]) -> tuple[list[int], list[int], list[F
 def test_a_finding_is_worth_what_the_cure_gives(tmp_path: Path, rule: str, faulty: dict[str, Any], cure: dict[str, Any]) -> None:
     """What the same run would not have waited, had it got its batches as the cured one usually gets them."""
     pytest.importorskip("torch")
+    wrong: list[tuple[float, float]] = []
     for attempt in range(ATTEMPTS):
         waited, starts, findings = run(tmp_path / f"slow{attempt}", faulty)
         left, _, healthy = run(tmp_path / f"fast{attempt}", {**faulty, **cure})
@@ -268,14 +269,17 @@ def test_a_finding_is_worth_what_the_cure_gives(tmp_path: Path, rule: str, fault
         assert len(found) == 1 and found[0].saving is not None, [finding.id for finding in findings]
         cured = starts if rule == "loader_slow_start" else waited
         # with the cure a batch is usually there, unless the machine has no time for the workers: then nobody knows what it gives
-        if statistics.median(left) > 0.1 * sum(cured) / len(waited):
+        if statistics.median(left) > 0.1 * statistics.mean(cured):
             continue
         gained = sum(wait - statistics.median(left) for wait in cured) / len(waited)
-        assert found[0].saving.likely_ns == pytest.approx(gained, rel=0.3)
+        if found[0].saving.likely_ns != pytest.approx(gained, rel=0.3):
+            wrong.append((found[0].saving.likely_ns, gained))
+            continue
         again = [finding for finding in healthy if finding.rule == rule and finding.level != "low"]
         if not again:
             return
         # a busy machine holds up workers of any kind: then the loop has waited for them, and as long as it is told
         assert again[0].saving is not None
         assert again[0].saving.likely_ns == pytest.approx(statistics.mean(left), rel=0.3, abs=MS)
+    assert not wrong, f"priced at one figure and worth another (ns of a step): {wrong}"
     pytest.skip(f"the machine is too busy: with the cure the loop still waited {left} ns")
