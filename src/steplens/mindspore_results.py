@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import msgspec
+
 from steplens import mindspore_results_host, parent, rundir
 from steplens.errors import InputError, SteplensError
 from steplens.readers import mindspore_find, mindspore_windows
@@ -222,8 +224,10 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     found = {"health": mindspore_windows.recorded_findings(trace)}
     more = {**_recorded(path, rank), **times, **found, **(_written(listed) if options.step_list is None else {})}
     info = mindspore_result.profiler_info(trace, rank, outputs, more)
+    # a long run has a wait per step: indented by Python itself they would take longer than some of the results
+    text = msgspec.json.format(json.dumps(info, ensure_ascii=False).encode(), indent=4)
     for folder in {path, run}:
-        rundir.write_json(folder / f"{rundir.INFO_PREFIX}_{rank}.json", info, indent=4)
+        rundir.write_bytes(folder / f"{rundir.INFO_PREFIX}_{rank}.json", text)
     if flat and (path / rundir.METADATA_FILE).is_file():
         own = read_json(run / rundir.METADATA_FILE)
         rundir.write_json(run / rundir.METADATA_FILE, {**own, **read_json(path / rundir.METADATA_FILE)}, indent=4)

@@ -18,7 +18,7 @@ from steplens.trace.schema import SCOPE_MODULE
 from steplens.trace.trace import Trace
 from steplens.writers import trace_view
 from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output, time_base_ns
-from steplens.writers.text import ROWS_PER_CHUNK
+from steplens.writers.rows import ROWS_PER_CHUNK
 
 from .builder import BACKWARD, BASE_NS, MAIN, PID, build, frame, kernel, op, synthetic, training_step
 

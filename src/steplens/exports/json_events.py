@@ -8,10 +8,8 @@ from typing import IO, Any
 
 import polars as pl
 
-from steplens.writers.text import render_distinct, write_rows
-
-#: rows whose text is in memory at a time
-ROWS_PER_CHUNK = 100_000
+from steplens.writers.rows import ROWS_PER_CHUNK, Cell, write_rows
+from steplens.writers.text import render_distinct
 
 
 def quoted(text: str) -> str:
@@ -24,8 +22,8 @@ def chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield from frame.iter_slices(ROWS_PER_CHUNK)
 
 
-def write(handle: IO[bytes], frame: pl.DataFrame, *cells: str | pl.Expr | pl.Series) -> None:
-    """Write the cells of each row one after the other; see ``writers.text.write_rows``."""
+def write(handle: IO[bytes], frame: pl.DataFrame, *cells: Cell) -> None:
+    """Write the cells of each row one after the other; see ``writers.rows.write_rows``."""
     write_rows(handle, frame, cells)
 
 

@@ -12,7 +12,8 @@ from typing import IO, Any
 import polars as pl
 
 from steplens.writers.output import TIME_BASE_KEY, TIME_BASE_UNIT_NS, NothingToWriteError
-from steplens.writers.text import microseconds, names, render_distinct, write_csv, write_rows
+from steplens.writers.rows import shared, write_rows
+from steplens.writers.text import microseconds, names, write_csv
 from steplens.writers.trace_events import metadata, quoted
 
 #: the module whose ranges ``dataset_<rank>.csv`` adds up
@@ -69,9 +70,9 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
             ',{"ph":',
             pl.format('"{}"', "kind"),
             ',"name":',
-            render_distinct(named, quoted),
+            shared(named, quoted),
             ',"cat":',
-            render_distinct(events["module"], quoted),
+            shared(events["module"], quoted),
             ',"pid":',
             pl.col("pid"),
             ',"tid":',
@@ -84,7 +85,7 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
             ',"parent_pid":',
             pl.col("parent_pid"),
             ',"custom_info":',
-            render_distinct(events["custom_info"], quoted),
+            shared(events["custom_info"], quoted),
             "}}",
         ),
     )

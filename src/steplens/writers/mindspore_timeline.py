@@ -13,7 +13,8 @@ import polars as pl
 
 from steplens.writers.mindspore_operators import launches
 from steplens.writers.output import TIME_BASE_KEY, Output
-from steplens.writers.text import distinct_texts, microseconds, render_distinct, write_json, write_rows
+from steplens.writers.rows import shared, write_rows
+from steplens.writers.text import distinct_texts, microseconds, write_json
 from steplens.writers.trace_events import quoted
 
 #: lanes, as MindSpore numbers them
@@ -26,7 +27,7 @@ _FIXED_BYTES = 140
 _HEAD_BYTES = 2000
 
 #: events: name and arguments as JSON text, ns
-_EVENTS = {"name": pl.String, "lane": pl.Int64, "start_ns": pl.Int64, "length": pl.Int64, "args": pl.String}
+_EVENTS = {"name": pl.Categorical, "lane": pl.Int64, "start_ns": pl.Int64, "length": pl.Int64, "args": pl.Categorical}
 
 
 def writer(limit_mb: int | None = None) -> Any:
@@ -93,7 +94,7 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
 
 def _within(events: pl.DataFrame, room: int) -> pl.DataFrame:
     """The first events that surely fit into so many bytes."""
-    size = pl.col("name").str.len_bytes() + pl.col("args").str.len_bytes() + _FIXED_BYTES
+    size = pl.col("name").cat.len_bytes() + pl.col("args").cat.len_bytes() + _FIXED_BYTES
     return events.filter(size.cast(pl.Int64).cum_sum() <= room)
 
 
@@ -108,8 +109,9 @@ def _metadata(workers: list[int], base_ns: int, dropped: int) -> Iterator[dict[s
 
 
 def _launches(rows: pl.DataFrame) -> pl.DataFrame:
-    args = render_distinct(rows["name"], lambda name: f',"args":{{"type":"HostCpuOps","fullname":{quoted(name)}}}}}')
-    return rows.select("start_ns", "length", name=render_distinct(rows["short"], quoted), lane="worker", args=args)
+    args = shared(rows["name"], lambda name: f',"args":{{"type":"HostCpuOps","fullname":{quoted(name)}}}}}')
+    name = shared(rows["short"], quoted)
+    return rows.select("start_ns", "length", name=name.column(pl.Categorical), lane="worker", args=args.column(pl.Categorical))
 
 
 def _steps(borders: pl.DataFrame) -> pl.DataFrame:
@@ -149,13 +151,13 @@ def _scopes(rows: pl.DataFrame, borders: npt.NDArray[np.int64]) -> pl.DataFrame:
                     "scope": scope[first],
                     "start_ns": starts[launched[first]],
                     "end_ns": np.maximum.reduceat(ends[launched], first),
-                    "args": [f',"args":{{"scope_level":{level}}}}}'] * len(first),
+                    "args": pl.repeat(f',"args":{{"scope_level":{level}}}}}', len(first), dtype=pl.Categorical, eager=True),
                 }
             )
         )
     if not events:
         return pl.DataFrame(schema=_EVENTS)
-    texts = pl.Series([quoted(part) for _, part in scopes], dtype=pl.String)
+    texts = pl.Series([quoted(part) for _, part in scopes], dtype=pl.Categorical)
     table = pl.concat(events)
     return table.select(
         "start_ns", "args", name=texts.gather(table["scope"]), lane=pl.lit(_SCOPES), length=pl.col("end_ns") - pl.col("start_ns")

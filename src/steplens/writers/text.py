@@ -7,19 +7,16 @@ goes through a float; names are rendered once per distinct value, because a run 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 NOT_AVAILABLE = "N/A"
-
-#: rows per ``write_csv`` call of a JSON writer; keeps the text that is being built in memory below about 60 MB
-ROWS_PER_CHUNK = 100_000
 
 #: a spreadsheet treats a cell that starts with one of these as a formula
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -106,27 +103,3 @@ def write_plain_csv(frame: pl.DataFrame, path: Path, **conventions: Any) -> None
 def write_json(value: Any, path: Path) -> None:
     """Write ``value`` on one line."""
     path.write_bytes(json.dumps(value, ensure_ascii=False).encode())
-
-
-def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[str | pl.Expr | pl.Series]) -> None:
-    """Write the cells of every row of ``frame`` in order, with a space between any two and no line ends.
-
-    A JSON object may hold spaces between its parts, so the CSV serialiser (which prints integers, decimals and text
-    without a Python object per row) writes JSON here: text cells hold the braces, keys and quoted strings.
-
-    Args:
-        handle: open binary file.
-        frame: what the expressions refer to.
-        cells: literal text, an expression, or a column as long as ``frame``; null numbers become ``null``.
-    """
-    if frame.is_empty():
-        return
-    columns = []
-    for number, cell in enumerate(cell for cell in cells if not isinstance(cell, str) or cell):
-        expression = pl.lit(cell) if isinstance(cell, (str, pl.Series)) else cell
-        columns.append(expression.alias(str(number)))
-    rows = frame.select(columns)
-    for start in range(0, rows.height, ROWS_PER_CHUNK):
-        rows.slice(start, ROWS_PER_CHUNK).write_csv(
-            handle, include_header=False, separator=" ", line_terminator="", quote_style="never", null_value="null"
-        )

@@ -8,7 +8,7 @@ from steplens.writers.asynchronous import side_by_side
 from steplens.writers.communication_names import named_communication
 from steplens.writers.links import inner_tasks
 from steplens.writers.output import NPU, device_kind
-from steplens.writers.text import render_distinct
+from steplens.writers.rows import shared
 from steplens.writers.trace_events import DURATION, View, head, list_argument, number_argument, process, quoted, thread
 
 COMMUNICATION_SORT = 16
@@ -73,7 +73,7 @@ def write_communication(view: View) -> None:
         view.ts("start_ns"),
         ',"dur":',
         DURATION,
-        render_distinct(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
+        shared(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
         list_argument("recorded as", recorded),
         list_argument("group", calls["group"]),
         list_argument("data_type", calls["dtype"]),

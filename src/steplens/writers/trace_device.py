@@ -17,7 +17,8 @@ from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.links import hardware_tasks
 from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
-from steplens.writers.text import render_distinct
+from steplens.writers.rows import shared
+from steplens.writers.text import NOT_AVAILABLE
 from steplens.writers.trace_communication import COMMUNICATION_SORT, with_lanes, write_communication
 from steplens.writers.trace_events import (
     DURATION,
@@ -118,7 +119,7 @@ def _write_calls(view: View, calls: pl.DataFrame, name: str, sort: int) -> int:
     prefix = pl.col("layer").cast(pl.String).replace_strict(_CALL_PREFIXES, default="", return_dtype=pl.String)
     names = calls.select(pl.concat_str(prefix, pl.col("name").cast(pl.String).fill_null(""))).to_series()
     start = ',"args":{'
-    layer = render_distinct(calls["layer"], lambda layer: f'{start}"level":{quoted(layer)},"Thread Id":', f'{start}"Thread Id":')
+    layer = shared(calls["layer"], lambda layer: f'{start}"level":{quoted(layer)},"Thread Id":', f'{start}"Thread Id":')
     view.rows(
         calls,
         head(names),
@@ -147,7 +148,7 @@ def _device_tasks(view: View) -> None:
     for device, stream in lanes.iter_rows():
         view.metadata(thread(view.device_pid(_HARDWARE_SORT, device), stream, f"Stream {stream}"))
     types = kernels.select(_task_type()).to_series()
-    core = render_distinct(types, lambda core: f',"args":{{"Task Type":{quoted(core)},"Physic Stream Id":')
+    core = shared(types.fill_null(NOT_AVAILABLE), lambda core: f',"args":{{"Task Type":{quoted(core)},"Physic Stream Id":')
     view.rows(
         kernels,
         head(kernels["name"]),
@@ -158,7 +159,7 @@ def _device_tasks(view: View) -> None:
         view.ts("start_ns"),
         ',"dur":',
         DURATION,
-        core.fill_null(',"args":{"Task Type":"N/A","Physic Stream Id":'),
+        core,
         _STREAM,
         ',"Task Id":',
         pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
@@ -273,9 +274,9 @@ def _counters(view: View) -> None:
         view.metadata(process(pids[-1], group, f"{kind} {device}", 36 if sort is None else sort))
         view.metadata(thread(pids[-1], 0, group))
     samples = samples.join(groups.with_columns(counter_pid=pl.Series(pids)), on=["group", "device"], maintain_order="left")
-    names = render_distinct(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')
+    names = shared(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')
     keys = samples.select(pl.concat_str("name", pl.lit("\0"), "unit")).to_series()
-    members = render_distinct(keys, lambda key: f',"args":{{{quoted(_member(*key.rsplit(chr(0), 1)))}:')
+    members = shared(keys, lambda key: f',"args":{{{quoted(_member(*key.rsplit(chr(0), 1)))}:')
     view.rows(
         samples,
         names,

@@ -14,7 +14,8 @@ import polars as pl
 
 from steplens.trace.trace import Trace
 from steplens.writers.output import Output
-from steplens.writers.text import joined, microseconds, render_distinct, write_rows
+from steplens.writers.rows import Cell, Shared, shared, write_rows
+from steplens.writers.text import joined, microseconds
 from steplens.writers.trace_parts import LAYER_BITS, Part
 
 #: device field of a process id that belongs to the host
@@ -48,8 +49,8 @@ class View:
         """A column of times as µs after the time base."""
         return microseconds(pl.col(column) - self.output.base_ns)
 
-    def rows(self, frame: pl.DataFrame, *cells: str | pl.Expr | pl.Series) -> None:
-        """One event per row of ``frame``; see ``text.write_rows``."""
+    def rows(self, frame: pl.DataFrame, *cells: Cell) -> None:
+        """One event per row of ``frame``; see ``rows.write_rows``."""
         write_rows(self.handle, frame, cells)
 
     def metadata(self, events: Iterable[dict[str, Any]]) -> None:
@@ -89,18 +90,18 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def head(names: pl.Series, category: str = "", prefix: str = "") -> pl.Series:
+def head(names: pl.Series, category: str = "") -> Shared:
     """Start of a complete event up to its pid; one text per distinct name."""
     middle = f',"cat":"{category}","pid":' if category else ',"pid":'
     start = ', {"ph":"X","name":'
-    return render_distinct(names, lambda name: start + quoted(prefix + name) + middle, f"{start}{quoted(prefix)}{middle}")
+    return shared(names, lambda name: start + quoted(name) + middle, f'{start}""{middle}')
 
 
-def list_argument(key: str, values: pl.Series) -> pl.Series | str:
+def list_argument(key: str, values: pl.Series) -> Shared | str:
     """`,"key":"..."` for rows that know the value, nothing for the others."""
     if values.null_count() == len(values):
         return ""
-    return render_distinct(values, lambda text: f',"{key}":{quoted(joined(text))}' if text else "", "")
+    return shared(values, lambda text: f',"{key}":{quoted(joined(text))}' if text else "", "")
 
 
 def number_argument(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:

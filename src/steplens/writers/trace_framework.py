@@ -11,6 +11,7 @@ from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
 from steplens.writers.asynchronous import asynchronous_lanes
 from steplens.writers.links import forward_backward
 from steplens.writers.output import used_devices
+from steplens.writers.rows import Shared, shared
 from steplens.writers.text import render_distinct
 from steplens.writers.trace_events import (
     DURATION,
@@ -110,9 +111,8 @@ def _task_queue(view: View) -> None:
     arrows(view, pairs, "enqueue_to_dequeue", "async_task_queue", to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
 
 
-def _queue_head(names: pl.Series, side: str, category: str) -> pl.Series:
-    named = head(names, category, f"{side}@")
-    return named.set(names.is_null() | (names.cast(pl.String) == ""), head(pl.Series([""]), category, side)[0])
+def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
+    return head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), category)
 
 
 def _forward_backward(view: View) -> None:
@@ -197,7 +197,7 @@ def _marks(view: View) -> None:
         view.ts("start_ns"),
         ',"dur":',
         DURATION,
-        render_distinct(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
+        shared(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
         pl.format('"event_type":"{}"', _kind_of_mark()),
         number_argument("Stream Id", "stream", marks),
         number_argument("connection_id", "correlation", marks),

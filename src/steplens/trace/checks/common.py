@@ -42,6 +42,8 @@ def device_tasks(tables: Tables) -> pl.DataFrame | None:
     cores = kernels["core"].unique().cast(pl.String).fill_null("")
     if CORE_CPU not in cores.to_list():
         return kernels
+    if len(cores) == 1:
+        return None
     tasks = kernels.filter(pl.col("core").cast(pl.String).fill_null("") != CORE_CPU)
     return tasks if tasks.height else None
 
