@@ -96,6 +96,8 @@ def main() -> None:
         for number in range(ROUNDS):
             copy = Path(folder) / f"copy{number}"
             shutil.copytree(out, copy)
+            # what was written before is not to be part of it
+            os.sync()
             seconds, peak = _timed(
                 [str(INTERPRETER), "-m", "steplens.mindspore_results", "analyse", str(copy), "--keep-raw"], environment
             )

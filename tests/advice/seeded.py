@@ -168,7 +168,7 @@ def main(fault: str, out: str, rank: int, ranks: int) -> dict[str, float]:
     scale = torch.compile(lambda x: (x * 2).relu().sum(), backend="eager", dynamic=False) if how.get("compiled") else None
     if scale is not None:
         torch._dynamo.config.recompile_limit = 64
-    state = [torch.zeros(1 << 18) for _ in range(40 if "checkpoint_every" in how else 0)]
+    state = [torch.zeros(1 << 18) for _ in range(4 if "checkpoint_every" in how else 0)]
     checkpoint = checkpoints(state, Path(out).with_suffix(".pt"), how.get("background", False))
     large = torch.zeros(how.get("large", 0) // 4)
     delayed = 0
@@ -240,10 +240,22 @@ def main(fault: str, out: str, rank: int, ranks: int) -> dict[str, float]:
     return {"median": statistics.median(lengths), "mean": statistics.fmean(lengths), "delayed": delayed / sum(lengths)}
 
 
+class Distant:
+    """Makes saving wait, as for a store on another machine: what a disk takes differs from machine to machine."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[type, tuple[float]]:
+        time.sleep(self.seconds)
+        return Distant, (self.seconds,)
+
+
 def checkpoints(state: list[torch.Tensor], path: Path, background: bool) -> Callable[[], None]:
     """Writes the state: at once, or a copy of it in a thread, which has ended before the next one starts."""
+    distant = Distant(0.04)
     if not background:
-        return lambda: torch.save(state, path)
+        return lambda: torch.save((state, distant), path)
     copies = [torch.zeros_like(tensor) for tensor in state]
     writers: list[threading.Thread] = []
 
@@ -252,7 +264,7 @@ def checkpoints(state: list[torch.Tensor], path: Path, background: bool) -> Call
             writers.pop().join()
         for copy, tensor in zip(copies, state, strict=True):
             copy.copy_(tensor)
-        writers.append(threading.Thread(target=torch.save, args=(copies, path)))
+        writers.append(threading.Thread(target=torch.save, args=((copies, distant), path)))
         writers[0].start()
 
     return write

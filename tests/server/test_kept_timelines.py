@@ -15,12 +15,14 @@ import pytest
 
 import steplens
 from steplens import partial
-from steplens.server.origins import origins
 from steplens.server.runs import Library
-from steplens.server.timeline import kept, tile_format
-from steplens.server.timeline.pyramid import Pyramid
+from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import tile
-from steplens.server.timeline.timeline import build
+from steplens.timeline import kept
+from steplens.timeline.ahead import lay_out
+from steplens.timeline.layout import build
+from steplens.timeline.origins import origins
+from steplens.timeline.pyramid import Pyramid
 from steplens.trace.trace import Kept, Trace
 
 from .conftest import DEADLINE_S
@@ -95,9 +97,60 @@ def test_what_is_kept_gives_the_same_answers_without_taking_memory(path: Path) -
         assert answers[0] == answers[1]
 
 
-def test_other_tables_and_another_origin_have_files_of_their_own(path: Path) -> None:
-    _, place, origin, _ = saved(path)
+@pytest.mark.parametrize("earlier", [0, 1, 12_345_678, 10**15, -3])
+def test_among_other_ranks_the_times_are_moved(path: Path, earlier: int) -> None:
+    trace, _, origin = opened(path)
+    _, place, _, file = saved(path)
+    built, found = Pyramid(build(trace, origin - earlier)), kept.load(place, origin - earlier)
+    assert found is not None
+    assert found.timeline.lanes == built.timeline.lanes
+    assert found.timeline.origin_ns == origin - earlier
+    assert found.timeline.bounds == built.timeline.bounds
+    rows = range(len(built.timeline.offsets) - 1)
+    low, high = built.timeline.bounds
+    for start, end, pixels in ((low, high, 3), (low, high, 700), (low, low + 20_000, 20_000), (high // 3, high // 2, 200)):
+        answers = [tile_format.encode(tile(one, rows, start, end, pixels), one.timeline) for one in (built, found)]
+        assert answers[0] == answers[1]
+    assert found.size_bytes == 0 if not earlier else 0 < found.size_bytes < built.size_bytes
+    # from then on there is a file for these times as well
+    again = kept.save(found, place)
+    assert again is not None and (again == file) == (not earlier)
+    own = kept.load(place, origin - earlier)
+    assert own is not None and own.size_bytes == 0
+
+
+def test_a_file_of_another_origin_is_trusted_no_more_than_any(path: Path) -> None:
+    _, place, origin, file = saved(path)
+    (place.folder / "timeline_x.bin").write_bytes(b"nothing")
+    (place.folder / f"timeline_{origin + 5}.bin").write_bytes(file.read_bytes())
+    assert kept.load(place, origin + 1) is not None
+    file.unlink()
+    # its name says another origin than its header
     assert kept.load(place, origin + 1) is None
+    assert kept.load(place, origin + 5) is None
+
+
+def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from steplens.offline import analyse
+
+    (result,) = analyse(path, output=path.parent / "results")
+    assert result.ok
+    trace, place, origin = opened(path)
+    found = kept.load(place, origin)
+    assert found is not None and found.size_bytes == 0
+    assert len(found.timeline.start) == len(build(trace, origin).start)
+    # it is there
+    assert lay_out(trace) is None
+    for file in place.folder.glob("timeline_*"):
+        file.unlink()
+    # the time to lay so few out is not noticed
+    monkeypatch.setattr(kept, "LEAST_EVENTS", 1 << 20)
+    assert lay_out(trace) is None
+    assert not list(place.folder.glob("timeline_*"))
+
+
+def test_other_tables_have_files_of_their_own(path: Path) -> None:
+    _, place, origin, _ = saved(path)
     assert kept.load(Kept(place.folder, "0" * 64), origin) is None
     before = path.stat().st_mtime_ns
     write(path, names=5)

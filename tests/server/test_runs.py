@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from steplens.server.memo import Memo
-from steplens.server.origins import origins
 from steplens.server.runs import Library
+from steplens.timeline.origins import origins
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 

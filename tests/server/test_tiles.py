@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.server.timeline import items, search, tile_format, window
-from steplens.server.timeline import pyramid as pyramid_module
-from steplens.server.timeline.pyramid import Pyramid
-from steplens.server.timeline.rows import MOST_ROWS, first_free, placed, walked
+from steplens.server.timeline import search, tile_format, window
 from steplens.server.timeline.tiles import shift_of, tile
-from steplens.server.timeline.timeline import Timeline, build
+from steplens.timeline import items
+from steplens.timeline import pyramid as pyramid_module
+from steplens.timeline.layout import Timeline, build
+from steplens.timeline.pyramid import Pyramid
+from steplens.timeline.rows import MOST_ROWS, first_free, placed, walked
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 

@@ -19,7 +19,9 @@ from steplens.readers import contents, detect, run_directory
 from steplens.readers.msprof_command import find_msprof
 from steplens.recompute import compare
 from steplens.simplify import simplify
+from steplens.timeline.ahead import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
+from steplens.trace.trace import Trace
 from steplens.writers.result import TEXT, Settings, complete, output_directory, write_result, write_status
 
 #: folder of recomputed results in the current directory
@@ -146,6 +148,7 @@ def _analyse_run(
     ok = complete(statuses) and not missing
     if ok and (into == found.path or _is_simplified(found)):
         _simplify(found.path, logger)
+    _lay_out(trace, logger)
     return RunResult(found.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
 
 
@@ -161,6 +164,18 @@ def _simplify(path: Path, logger: logging.Logger) -> None:
         logger.info("data simplification removed %s", name)
     for sentence in done.kept:
         logger.warning("data simplification kept %s", sentence)
+
+
+def _lay_out(trace: Trace, logger: logging.Logger) -> None:
+    """Keep the timeline of a large trace, so that ``view`` shows it at once; without it that takes longer, and nothing else."""
+    begin = time.perf_counter()
+    try:
+        file = lay_out(trace)
+    except (Exception, polars_panic()):
+        logger.exception("the timeline could not be laid out")
+        return
+    if file is not None:
+        logger.info("%s: laid out (%d bytes, %.3f s)", file.name, file.stat().st_size, time.perf_counter() - begin)
 
 
 def _give_memory_back() -> None:

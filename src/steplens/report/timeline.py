@@ -15,10 +15,10 @@ from steplens.report.window import Window
 from steplens.server import columns
 from steplens.server.runs import Library, Shown
 from steplens.server.timeline import details, tile_format, tiles
-from steplens.server.timeline.pyramid import Pyramid
-from steplens.server.timeline.rows import Int64Array
 from steplens.server.timeline.tiles import Tile
-from steplens.server.timeline.timeline import Timeline
+from steplens.timeline.layout import Timeline
+from steplens.timeline.pyramid import Pyramid
+from steplens.timeline.rows import Int64Array
 
 #: width of the coarse tile of the whole run
 _PIXELS = 4096

@@ -19,10 +19,10 @@ from steplens.server import errors, live
 from steplens.server.errors import Problem, Refusal, path_text
 from steplens.server.live import Files
 from steplens.server.memo import Memo
-from steplens.server.origins import origins
-from steplens.server.timeline import kept
-from steplens.server.timeline.pyramid import Pyramid
-from steplens.server.timeline.timeline import build
+from steplens.timeline import kept
+from steplens.timeline.layout import build
+from steplens.timeline.origins import origins
+from steplens.timeline.pyramid import Pyramid
 from steplens.trace.run import Run, open_run
 from steplens.trace.trace import Trace
 

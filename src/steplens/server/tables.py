@@ -28,7 +28,7 @@ from steplens.analysis.queue import launch_statistics, launches, queue_summary
 from steplens.analysis.steps import step_times
 from steplens.server.errors import Refusal
 from steplens.server.runs import Library, Shown
-from steplens.server.timeline.timeline import SAME_CLOCK_NS
+from steplens.timeline.layout import SAME_CLOCK_NS
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens.server.timeline.rows import Int64Array
 from steplens.server.timeline.search import brief
-from steplens.server.timeline.timeline import Timeline
+from steplens.timeline.layout import Timeline
+from steplens.timeline.rows import Int64Array
 from steplens.trace.trace import Trace
 
 #: links of one kind that are listed; the number of all is given beside them

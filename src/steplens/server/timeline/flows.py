@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.server.timeline.timeline import Timeline
 from steplens.server.timeline.window import overlapping
+from steplens.timeline.layout import Timeline
 from steplens.trace.trace import Trace
 
 LAUNCH = "launch"

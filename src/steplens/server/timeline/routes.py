@@ -31,7 +31,7 @@ from steplens.server.timeline.models import (
     TileShown,
     TimelineShown,
 )
-from steplens.server.timeline.timeline import Lane, Timeline
+from steplens.timeline.layout import Lane, Timeline
 
 router = APIRouter(prefix="/api/runs/{run}/timeline", tags=["timeline"], responses=PROBLEMS)
 

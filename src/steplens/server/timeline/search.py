@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steplens.server.timeline.rows import Int64Array
-from steplens.server.timeline.timeline import Lane, Timeline
+from steplens.timeline.layout import Lane, Timeline
+from steplens.timeline.rows import Int64Array
 
 
 def matching(timeline: Timeline, text: str, *, whole: bool) -> Int64Array:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steplens.server.timeline.tiles import Tile
-from steplens.server.timeline.timeline import Timeline
+from steplens.timeline.layout import Timeline
 
 MAGIC = b"SLT1"
 MEDIA_TYPE = "application/vnd.steplens.tile"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steplens.server.timeline.items import Items, events, merged
-from steplens.server.timeline.pyramid import LAST_SHIFT, Level, Pyramid
-from steplens.server.timeline.rows import Int64Array
+from steplens.timeline.items import Items, events, merged
+from steplens.timeline.pyramid import LAST_SHIFT, Level, Pyramid
+from steplens.timeline.rows import Int64Array
 
 #: an answer has no more items than this; a window that would need more is answered more coarsely
 MOST_ITEMS = 400_000

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens.server.timeline.rows import Int64Array
-from steplens.server.timeline.timeline import Lane, Timeline
+from steplens.timeline.layout import Lane, Timeline
+from steplens.timeline.rows import Int64Array
 
 #: events that are added up at a time, and what that gives
 _PIECE = 1 << 19

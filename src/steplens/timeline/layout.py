@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.server.timeline.rows import MOST_ROWS, PIECE, WORKERS, Int64Array, IntArray, placed
-from steplens.server.timeline.sources import SOURCES, Labels, LaneSource
+from steplens.timeline.rows import MOST_ROWS, PIECE, WORKERS, Int64Array, IntArray, placed
+from steplens.timeline.sources import SOURCES, Labels, LaneSource
 from steplens.trace.trace import Trace
 
 #: events of one job begin less than this apart, 100 days; what is further away counts on another clock

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steplens.server.timeline.rows import Int64Array
-from steplens.server.timeline.timeline import Timeline
+from steplens.timeline.layout import Timeline
+from steplens.timeline.rows import Int64Array
 
 BoolArray = npt.NDArray[np.bool_]
 UInt32Array = npt.NDArray[np.uint32]

@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from steplens import partial, rundir
-from steplens.server.timeline.items import TYPES, Items
-from steplens.server.timeline.pyramid import Level, Pyramid
-from steplens.server.timeline.rows import WORKERS
-from steplens.server.timeline.sources import SOURCES
-from steplens.server.timeline.timeline import Lane, Timeline
+from steplens.timeline.items import TYPES, Items
+from steplens.timeline.layout import Lane, Timeline
+from steplens.timeline.pyramid import Level, Pyramid
+from steplens.timeline.rows import WORKERS
+from steplens.timeline.sources import SOURCES
 from steplens.trace.trace import Kept
 
 MAGIC = b"SLTLINE1"
+_NAME = "timeline_"
 #: fewer events are laid out sooner than somebody notices
 LEAST_EVENTS = 200_000
 #: files of one trace: it has another origin alone than among other ranks
@@ -70,7 +72,7 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
         path = _path(kept, timeline.origin_ns)
         with rundir.atomic_path(path) as temporary:
             _write(temporary, _header(pyramid, kept), columns)
-        files = sorted(kept.folder.glob("timeline_*.bin"), key=lambda file: file.stat().st_mtime_ns)
+        files = sorted(kept.folder.glob(f"{_NAME}*.bin"), key=lambda file: file.stat().st_mtime_ns)
         for old in files[:-_MOST_FILES]:
             old.unlink()
         return path
@@ -80,7 +82,18 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
 
 
 def load(kept: Kept, origin_ns: int) -> Pyramid | None:
-    """The timeline that was made of these tables for an origin; None where there is none that can be trusted."""
+    """The timeline that was made of these tables, with times from an origin; None where there is none that can be trusted.
+
+    A trace has another origin alone than among other ranks: where its file has another one, the times of that are moved.
+    """
+    found = _load(kept, origin_ns)
+    for other in _origins(kept) if found is None else ():
+        if (its := _load(kept, other)) is not None:
+            return Pyramid(_moved(its.timeline, other - origin_ns))
+    return found
+
+
+def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
     path = _path(kept, origin_ns)
     try:
         if not _is_place(kept.folder) or path.is_symlink() or not path.is_file():
@@ -100,7 +113,24 @@ def _is_place(folder: Path) -> bool:
 
 
 def _path(kept: Kept, origin_ns: int) -> Path:
-    return kept.folder / f"timeline_{origin_ns}.bin"
+    return kept.folder / f"{_NAME}{origin_ns}.bin"
+
+
+def _origins(kept: Kept) -> list[int]:
+    """The origins that there are files for, as their names say."""
+    texts = [path.stem.removeprefix(_NAME) for path in sorted(kept.folder.glob(f"{_NAME}*.bin"))]
+    return [int(text) for text in texts if text.isascii() and text.removeprefix("-").isdigit()]
+
+
+def _moved(timeline: Timeline, by_ns: int) -> Timeline:
+    """The same with all times later; its resolutions are of no use then, since their buckets begin elsewhere."""
+    return replace(
+        timeline,
+        origin_ns=timeline.origin_ns - by_ns,
+        lanes=tuple(replace(lane, start_ns=lane.start_ns + by_ns, end_ns=lane.end_ns + by_ns) for lane in timeline.lanes),
+        start=timeline.start + by_ns,
+        end=timeline.end + by_ns,
+    )
 
 
 def _key(kept: Kept, origin_ns: int) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steplens.server.timeline.items import Items, events, heads, merged
-from steplens.server.timeline.rows import WORKERS, Int64Array
-from steplens.server.timeline.timeline import Timeline
+from steplens.timeline.items import Items, events, heads, merged
+from steplens.timeline.layout import Timeline
+from steplens.timeline.rows import WORKERS, Int64Array
 
 #: a resolution is kept when it has this many times fewer items than the last one that was kept
 _FEWER = 4

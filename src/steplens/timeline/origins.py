@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.server.timeline.timeline import SAME_CLOCK_NS
+from steplens.timeline.layout import SAME_CLOCK_NS
 from steplens.trace.trace import Trace
 
 #: when the first event of each table begins

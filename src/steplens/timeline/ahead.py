@@ -1,0 +1,37 @@
+"""Laying out the timeline of a trace when it is analysed, so that the first look at it is as quick as every other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.timeline import kept
+from steplens.timeline.layout import build
+from steplens.timeline.origins import origins
+from steplens.timeline.pyramid import Pyramid
+from steplens.timeline.sources import SOURCES
+from steplens.trace.trace import Trace
+
+
+def lay_out(trace: Trace) -> Path | None:
+    """Keep the timeline of a trace beside its tables.
+
+    Args:
+        trace: one rank.
+
+    Returns:
+        the file; None where it is there already, cannot be written, or where laying out takes no noticeable time.
+    """
+    if trace.kept is None or _events(trace) < kept.LEAST_EVENTS:
+        return None
+    (origin,) = origins([trace])
+    if kept.load(trace.kept, origin) is not None:
+        return None
+    return kept.save(Pyramid(build(trace, origin)), trace.kept)
+
+
+def _events(trace: Trace) -> int:
+    """Rows of the tables that become lanes."""
+    tables = {source.table for source in SOURCES} - {""}
+    return sum(trace.required(table).select(pl.len()).collect().item() for table in tables if table in trace)
