@@ -149,6 +149,19 @@ def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.Monke
     assert not list(place.folder.glob("timeline_*"))
 
 
+def test_an_analysis_does_without_a_timeline(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from steplens.offline import analyse, one_run
+
+    def fails(trace: Trace) -> None:
+        raise MemoryError("too many events")
+
+    monkeypatch.setattr(one_run, "lay_out", fails)
+    (result,) = analyse(path, output=path.parent / "results")
+    assert result.ok
+    (log,) = (path.parent / "results").rglob("*.log")
+    assert "the timeline could not be laid out" in log.read_text()
+
+
 def test_other_tables_have_files_of_their_own(path: Path) -> None:
     _, place, origin, _ = saved(path)
     assert kept.load(Kept(place.folder, "0" * 64), origin) is None
