@@ -123,7 +123,9 @@ def _upload(run: Path, url: str) -> str:
     destination = f"{root.rstrip('/')}/{run.name}"
     if filesystem.exists(destination):
         raise FileExistsError(f"{shown(destination)} exists")
-    files = sorted((path for path in run.rglob("*") if path.is_file()), key=lambda path: (path.name in _MARKERS, path))
+    # the cache is told by the times of the files it is of, which a URL does not keep
+    there = [path for path in run.rglob("*") if path.is_file() and rundir.CACHE_DIRECTORY not in path.relative_to(run).parts]
+    files = sorted(there, key=lambda path: (path.name in _MARKERS, path))
     try:
         for path in files:
             remote = f"{destination}/{path.relative_to(run).as_posix()}"
