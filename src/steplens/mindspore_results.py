@@ -9,6 +9,7 @@ python -m steplens.mindspore_results operators PATH -- Conv2D MatMul
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -225,7 +226,10 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     more = {**_recorded(path, rank), **times, **found, **(_written(listed) if options.step_list is None else {})}
     info = mindspore_result.profiler_info(trace, rank, outputs, more)
     # a long run has a wait per step: indented by Python itself they would take longer than some of the results
-    text = msgspec.json.format(json.dumps(info, ensure_ascii=False).encode(), indent=4)
+    text = json.dumps(info, ensure_ascii=False).encode()
+    # what a damaged window.json holds may be JSON to Python alone
+    with contextlib.suppress(msgspec.DecodeError):
+        text = msgspec.json.format(text, indent=4)
     for folder in {path, run}:
         rundir.write_bytes(folder / f"{rundir.INFO_PREFIX}_{rank}.json", text)
     if flat and (path / rundir.METADATA_FILE).is_file():

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from steplens.server.timeline import tile_format
-from steplens.server.timeline.pyramid import Pyramid
 from steplens.server.timeline.tiles import tile
-from steplens.server.timeline.timeline import build
+from steplens.timeline.layout import build
+from steplens.timeline.pyramid import Pyramid
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
