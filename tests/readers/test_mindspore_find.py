@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
+from steplens import mindspore_results
 from steplens.cli.main import app
 from steplens.errors import InputError
 from steplens.readers import detect, mindspore_windows
@@ -167,7 +168,7 @@ def test_a_cut_step_without_launches_is_none(tmp_path: Path) -> None:
 
 
 def test_a_step_without_a_known_end_counts_up_to_its_last_launch(tmp_path: Path) -> None:
-    """Of two windows each ends inside a step: the last step of all is not complete, the other one is named."""
+    """Of two windows each ends inside a step: neither is complete, and both are named."""
     for number in (0, 1):
         begin = BASE + number * 50_000
         steps = [[2 * number + 1, begin, begin + 4000], [2 * number + 2, begin + 4000, begin + 9000]]
@@ -178,12 +179,48 @@ def test_a_step_without_a_known_end_counts_up_to_its_last_launch(tmp_path: Path)
     opened = steplens.open(tmp_path)
     steps = opened.steps()
     assert steps.select("step", "duration_ns", "complete").rows() == [
-        (1, 4000, True), (2, 1500, True), (3, 4000, True), (4, 1500, False)]  # fmt: skip
+        (1, 4000, True), (2, 1500, False), (3, 4000, True), (4, 1500, False)]  # fmt: skip
     told = dict(opened.health().select("check", "message").iter_rows())
     assert "inside them: 2;" in told["incomplete_steps"] and "the last recorded step (4)" in told["stopped_inside_step"]
     (first,) = find(tmp_path)
     cut = mindspore_windows.read_trace(first.path, 0, [1])
     assert cut.health is None or not {"incomplete_steps", "stopped_inside_step"} & set(cut.health["check"])
+
+
+def cut_window(folder: Path, partial: list[int] | None, contract: str) -> None:
+    """Four steps, the last of them short, with a launch in each."""
+    ends = [0, 4000, 8000, 12_000, 12_100]
+    steps = [[number, BASE + ends[number - 1], BASE + ends[number]] for number in (1, 2, 3, 4)]
+    told = {"config": {"contract": contract}, **({} if partial is None else {"partial_steps": partial})}
+    launches = " ".join(f"{BASE + end + 20},0.001,0" for end in ends[:-1])
+    state = {**STATE, "begin_ns": BASE, "end_ns": BASE + 13_000, "steps": steps, **told}
+    window(folder, 0, state, f"Default/Add-op0;HostCpuOps;{launches} \n")
+
+
+@pytest.mark.parametrize("contract", ["r2.4", "r2.7"])
+@pytest.mark.parametrize(("partial", "complete"), [([], [1, 2, 3, 4]), ([1], [2, 3, 4]), ([1, 4], [2, 3]), (None, [1, 2, 3])])
+def test_the_recorder_knows_which_steps_are_cut(
+    tmp_path: Path, partial: list[int] | None, complete: list[int], contract: str
+) -> None:
+    """A short step is a short step where the recorder says that it is whole; its results say the same as its windows."""
+    cut_window(tmp_path, partial, contract)
+
+    def of(run: steplens.Run) -> tuple[list[int], list[str]]:
+        checks = [check for check in run.health()["check"] if "incomplete" in check]
+        return run.steps().filter("complete")["step"].to_list(), checks
+
+    whole, checks = of(steplens.open(tmp_path))
+    assert whole == complete
+    assert checks == ["incomplete_last_step"] * (partial is None) + ["incomplete_steps"] * bool(partial)
+    (source,) = find(tmp_path)
+    made = mindspore_results.analyse_source(source, mindspore_results.Options(data_simplification=False))
+    assert not made.failed and made.written_to is not None
+    written = tmp_path / "written"
+    shutil.copytree(made.written_to, written, ignore=shutil.ignore_patterns("FRAMEWORK", ".steplens"))
+    results = [folder.parent for folder in written.rglob("ASCEND_PROFILER_OUTPUT")]
+    assert len(results) == 1
+    for folder in {written, *results}:
+        assert of(steplens.open(folder)) == (whole, checks)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
@@ -89,15 +88,13 @@ def step_trace(trace: Trace, *, forward_point: str | None = None, backward_point
         forward_point: full name of the first forward operator, or its last parts (``conv1-Conv2d/Conv2D-op3``).
         backward_point: the same of the last backward operator.
     """
-    if forward_point is not None or backward_point is not None:
-        return _step_trace(trace, forward_point, backward_point)
-    if trace not in _step_trace_of:
-        _step_trace_of[trace] = _step_trace(trace, None, None)
-    return _step_trace_of[trace]
+    if forward_point is None and backward_point is None:
+        return trace.once(_unnamed)
+    return _step_trace(trace, forward_point, backward_point)
 
 
-#: several files and pages are made of it
-_step_trace_of: WeakKeyDictionary[Trace, pl.DataFrame] = WeakKeyDictionary()
+def _unnamed(trace: Trace) -> pl.DataFrame:
+    return _step_trace(trace, None, None)
 
 
 def _step_trace(trace: Trace, forward_point: str | None, backward_point: str | None) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from steplens.trace.schema import (
     KIND_COMPUTE,
     OPTIMIZER_CLOSURE,
     OPTIMIZER_STEP_PREFIX,
+    PARTIAL_STEPS,
     RECEIVE,
     SCOPE_BACKWARD,
     SCOPE_FUNCTION,
@@ -80,8 +81,8 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
     threads count, by their full names (``Gradients/``, ``/optimizer-``), and forward ends with the last gradient. Backward and
     forward include the gaps between two of their calls when nothing of another phase lies in the gap.
 
-    ``complete`` is false for a first or last step that recording holds only a part of: it is no part of an average. A step of
-    a schedule that recording was stopped in, and not ended by ``step()``, is one too.
+    ``complete`` is false for a first or last step that recording holds only a part of, and for any of which the recorder says so:
+    it is no part of an average. A step of a schedule that recording was stopped in, and not ended by ``step()``, is one too.
 
     Source: the ``steps``, ``ops``, ``kernels`` and ``communication`` tables. Unsafe when health reports lost or
     overlapping calls. A trace without steps gives no rows.
@@ -113,6 +114,8 @@ def _times(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
 def _complete(trace: Trace, steps: pl.DataFrame) -> pl.Series:
     tables = {name: frame for name in ("steps", "kernels", "meta") if (frame := trace.table(name)) is not None}
     parts = [part.step for part in parts_of_steps(tables)]
+    told = trace.meta_values().get(PARTIAL_STEPS)
+    parts += [step for step in told if type(step) is int] if isinstance(told, list) else []
     stopped = trace.required("health").filter(pl.col("check").cast(pl.String) == STOPPED_INSIDE).select(pl.len()).collect().item()
     if stopped:
         # the last one lasted until somebody stopped recording, and not until the step was done

@@ -43,7 +43,7 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import CORE_CPU, NAME
+from steplens.trace.schema import CORE_CPU, NAME, PARTIAL_STEPS
 from steplens.trace.trace import Trace
 
 TIMELINE = "trace_view.json"
@@ -62,6 +62,17 @@ _HANDED_ON = {
 }
 #: any of these makes a folder a result
 _FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY, _COMMUNICATION, _MATRIX, *_HANDED_ON)
+#: of profiler_info, what becomes of it in ``meta``
+_OF_INFO = (
+    "config",
+    "start_info",
+    "end_info",
+    "cann_version",
+    "torch_npu_version",
+    "torch_version",
+    "steplens_version",
+    PARTIAL_STEPS,
+)
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d{{1,9}}))?\.json$")
 _FORMAT = {"source_format": "ascend_text"}
 _BASE_KEY = "base_time_ns"
@@ -244,7 +255,8 @@ def _description(run_directory: Path, health: HealthLog) -> tuple[dict[str, Any]
         health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
     if info.get("writer") == "steplens":
         mindspore_windows.add_findings(info, health)
-    for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version", "torch_version", "steplens_version"):
+    values.pop(PARTIAL_STEPS, None)
+    for key in _OF_INFO:
         if key in info:
             values[key] = info[key]
     named = _INFO_NAME.match(files[0].name) if files else None

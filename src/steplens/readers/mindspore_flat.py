@@ -41,13 +41,15 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
+from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.trace import Trace
 
 _UNIX_FROM_NS = 1_000_000_000_000_000_000
 _LIMIT = 1 << 31
 #: of profiler_info, what becomes of it in ``meta``
 _INFO = ("context_mode", "ms_version", "parallel_mode", "stage_num", "rank_size", "is_heterogeneous", "graph_ids", "jit_level",
-         "profiling_start_time", "profiling_stop_time", "profiling_options", "diff_time", "steplens_version")  # fmt: skip
+         "profiling_start_time", "profiling_stop_time", "profiling_options", "diff_time", "steplens_version",
+         PARTIAL_STEPS)  # fmt: skip
 
 #: files that are handed on as they are: family -> table
 _KEPT = {

@@ -36,7 +36,7 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER, STEP_PREFIX
+from steplens.trace.schema import DATALOADER_PREFIX, PARTIAL_STEPS, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
 RAW_DIRECTORY = "FRAMEWORK"
@@ -116,7 +116,7 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
     if step_list is not None:
         tables = _only(tables, step_list, path)
     if "steps" in tables:
-        tables["steps"] = _report_unended(tables["steps"], health)
+        tables["steps"] = _report_parts(tables["steps"], meta, health)
     tables["meta"] = meta_frame(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
@@ -205,7 +205,7 @@ def _add_steps(
 ) -> None:
     rows, lost = _rows(state.get("steps"), 3)
     # of a step that the window cuts, the part without any launch is no step: the script stopped behind it, or began before it
-    cut = _numbers(state.get("partial_steps"))
+    told, cut = isinstance(state.get("partial_steps"), list), _numbers(state.get("partial_steps"))
     unended = _numbers(state.get("unended_steps"))
     launches = launches.select("start_ns", "end_ns") if launches.height else pl.DataFrame(schema=_SPAN)
     rows = [_recorded_part(row, launches, row[0] in unended) if row[0] in cut else row for row in rows]
@@ -216,7 +216,9 @@ def _add_steps(
         frame = pl.DataFrame(rows, schema={"id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
         tid = _identifier(state, "tid", 0)
         ended = pl.Series([row[0] not in unended for row in rows])
-        frame = frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64), ended=ended)
+        # MindSpore's own windows do not tell
+        whole = pl.Series([row[0] not in cut | unended if told else None for row in rows], dtype=pl.Boolean)
+        frame = frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64), ended=ended, whole=whole)
         parts.setdefault("steps", []).append(frame)
 
 
@@ -232,18 +234,27 @@ def _numbers(value: Any) -> set[int]:
     return set(value) if isinstance(value, list) and all(type(item) is int for item in value) else set()
 
 
-def _report_unended(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
-    """Say which steps have no known end; gives the steps without the column that tells."""
+def _report_parts(steps: pl.DataFrame, meta: dict[str, Any], health: HealthLog) -> pl.DataFrame:
+    """Say of which steps there is only a part, and which have no known end; gives the steps without the columns that tell."""
     ordered = steps.sort("start_ns")
+    if not ordered["whole"].has_nulls():
+        meta[PARTIAL_STEPS] = ordered.filter(~pl.col("whole"))["id"].to_list()
+    cut = ordered.filter(~pl.col("whole") & pl.col("ended"))["id"].to_list()
+    if cut:
+        message = f"recording began or ended inside steps: {_listed(cut)}; they are no part of averages"
+        health.add("incomplete_steps", WARNING, len(cut), message, STEP_TIMES)
     numbers = ordered.filter(~pl.col("ended"))["id"].to_list()
     if numbers and numbers[-1] == ordered["id"][-1]:
         message = f"the last recorded step ({numbers.pop()}) has no known end: recording or its loop ended inside it; {_UP_TO}"
         health.add(STOPPED_INSIDE, WARNING, 1, message, STEP_AVERAGES)
     if numbers:
-        named = ", ".join(map(str, numbers[:_NAMED])) + (" ..." if len(numbers) > _NAMED else "")
-        message = f"steps have no known end, since recording or their loops ended inside them: {named}; {_UP_TO}"
+        message = f"steps have no known end, since recording or their loops ended inside them: {_listed(numbers)}; {_UP_TO}"
         health.add("incomplete_steps", WARNING, len(numbers), message, (STEP_TIMES, STEP_AVERAGES))
-    return steps.drop("ended")
+    return steps.drop("ended", "whole")
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:_NAMED])) + (" ..." if len(numbers) > _NAMED else "")
 
 
 def _add_waits(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:

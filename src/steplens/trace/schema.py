@@ -36,6 +36,8 @@ OPTIMIZER_CLOSURE = "Optimizer.closure"
 
 #: key of ``meta``: the recorder knows that it began and ended between steps
 WHOLE_STEPS = "whole_steps"
+#: key of ``meta``: numbers of the steps that recording holds a part of, where the recorder knows which
+PARTIAL_STEPS = "partial_steps"
 #: key of ``meta``: mean size of the files that torch.save wrote
 CHECKPOINT_BYTES = "checkpoint_bytes"
 

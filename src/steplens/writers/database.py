@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from steplens.trace import devices
-from steplens.trace.schema import WHOLE_STEPS
+from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 from steplens.writers import database_communication, database_device, database_framework, database_samples
 from steplens.writers.database_file import DatabaseFile
 from steplens.writers.database_layout import ENUMS, PROFILER_TABLES, SCHEMA_VERSION
@@ -28,6 +28,7 @@ from steplens.writers.output import (
 #: what readers put into ``meta`` besides what the run recorded as its metadata
 _NO_METADATA = {
     TIME_BASE_KEY,
+    PARTIAL_STEPS,
     WHOLE_STEPS,
     "cann_version",
     "chip",

@@ -16,6 +16,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.analysis.steps import step_times
+from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.trace import Trace
 from steplens.writers import (
     mindspore_device,
@@ -179,6 +180,7 @@ def profiler_info(trace: Trace, rank: int, statuses: Mapping[str, OutputStatus],
         "steplens_version": meta.get("steplens_version", ""),
         "profiling_options": options,
         "steps": [list(row) for row in steps.iter_rows()],
+        **({PARTIAL_STEPS: meta[PARTIAL_STEPS]} if PARTIAL_STEPS in meta else {}),
         "failed": failed,
         **more,
     }

@@ -19,7 +19,7 @@ from steplens.trace.health import (
     HealthFinding,
     finding,
 )
-from steplens.trace.schema import WHOLE_STEPS
+from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 from steplens.trace.steps import step_of
 
 #: a first step this much longer than the others is still warming up (compiling, allocating, filling caches)
@@ -95,8 +95,8 @@ class PartOfStep(NamedTuple):
 def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
     """The first or last recorded step, where recording began or ended inside it: it holds much less than the others.
 
-    Where the recorder says that it began and ended between steps, a short step is a short step. Device tasks may still be
-    missing; that the launches show where they are known.
+    Where the recorder says that it began and ended between steps, or inside which, a short step is a short step. Device tasks may
+    still be missing; that the launches show where they are known.
 
     Args:
         tables: ``steps``, ``meta`` and, where there are any, ``kernels``.
@@ -134,9 +134,10 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
 
 
 def _whole(tables: Tables) -> bool:
-    """Whether the recorder says that no step was cut."""
+    """Whether the recorder says that no step was cut, or which."""
     meta = tables.get("meta")
-    return meta is not None and meta.filter((pl.col("key") == WHOLE_STEPS) & (pl.col("value") == "true")).height > 0
+    told = ((pl.col("key") == WHOLE_STEPS) & (pl.col("value") == "true")) | (pl.col("key") == PARTIAL_STEPS)
+    return meta is not None and meta.filter(told).height > 0
 
 
 def _tasks_per_step(tables: Tables, steps: pl.DataFrame, *, launches_suffice: bool) -> list[int] | None:
