@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.writers.text import distinct_texts
+from steplens.writers.text import rendered_texts
 
 #: rows that are printed at a time; keeps the text that is being built in memory below about 60 MB
 ROWS_PER_CHUNK = 100_000
@@ -51,9 +51,7 @@ Cell = str | pl.Expr | pl.Series | Shared
 
 def shared(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> Shared:
     """``values`` as text, with ``render`` applied once per distinct value; see ``text.render_distinct``."""
-    distinct, index = distinct_texts(values)
-    # the last text is the one that null rows point at
-    return Shared([*(missing if text is None else text for text in map(render, distinct)), missing], index)
+    return Shared(*rendered_texts(values, render, missing))
 
 
 def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[Cell]) -> None:

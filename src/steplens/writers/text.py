@@ -57,6 +57,15 @@ def distinct_texts(values: pl.Series) -> tuple[list[str], npt.NDArray[np.uint32]
     return distinct.cast(pl.String).to_list(), index
 
 
+def rendered_texts(
+    values: pl.Series, render: Callable[[str], str | None], missing: str | None = None
+) -> tuple[list[str | None], npt.NDArray[np.uint32]]:
+    """The texts that ``render_distinct`` puts into rows, and for each row the place of its own."""
+    distinct, index = distinct_texts(values)
+    # the last text is the one that null rows point at
+    return [*(missing if text is None else text for text in map(render, distinct)), missing], index
+
+
 def render_distinct(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> pl.Series:
     """``values`` as text with ``render`` applied once per distinct value.
 
@@ -65,11 +74,8 @@ def render_distinct(values: pl.Series, render: Callable[[str], str | None], miss
         render: one value to its text; None counts as missing.
         missing: text of null and missing values; None keeps them null.
     """
-    distinct, index = distinct_texts(values)
-    rendered = [missing if text is None else text for text in map(render, distinct)]
-    # The last text is the one that null rows point at.
-    texts = pl.Series(values.name, [*rendered, missing], dtype=pl.String)
-    return texts.gather(pl.Series(index, dtype=pl.UInt32))
+    texts, index = rendered_texts(values, render, missing)
+    return pl.Series(values.name, texts, dtype=pl.String).gather(pl.Series(index, dtype=pl.UInt32))
 
 
 def guard(text: str) -> str | None:
