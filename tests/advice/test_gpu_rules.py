@@ -265,6 +265,43 @@ def test_sequences_against_brute_force() -> None:
         assert 5 < one.count <= walked
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_every_row_that_recurs_is_found(seed: int) -> None:
+    """Which rows occur more than five times, against counting all of them; few names, so that most recur, or many."""
+    generator = np.random.default_rng(seed)
+    count, known = 120, int(generator.choice([2, 3, 6]))
+    pattern = generator.integers(0, known, 7)
+    codes = np.where(generator.random(count) < 0.2, generator.integers(0, known, count), np.resize(pattern, count)).tolist()
+    step, stop = (np.arange(count) // int(generator.integers(20, 60))).tolist(), (generator.random(count) < 0.05).tolist()
+    tasks = pl.DataFrame({"name": [f"k{code}" for code in codes]}, schema={"name": NAME}).with_columns(
+        pl.lit(None, dtype=NAME).alias("input_shapes"),
+        pl.lit(None, dtype=NAME).alias("output_shapes"),
+        pl.Series("step", step),
+        device=0,
+        stream=7,
+        start_ns=pl.int_range(pl.len()) * 10,
+        end_ns=pl.int_range(pl.len()) * 10 + 7,
+        duration_ns=7,
+    )
+    found = sequences(tasks, pl.Series(stop), pl.Series([1.0] * count), 0)
+    assert len({(one.length, tuple(one.names(tasks))) for one in found}) == len(found)
+    expected = {}
+    for length in range(2, 11):
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for first in range(count - length + 1):
+            if len(set(step[first : first + length])) == 1 and not any(stop[first : first + length]):
+                rows.setdefault(tuple(codes[first : first + length]), []).append(first)
+        for row, starts in rows.items():
+            # of a run of overlapping ones those a multiple of the length apart
+            apart, begin = [], -length
+            for before, first in zip([-length, *starts], starts, strict=False):
+                begin = first if first - before >= length else begin
+                apart += [first] if (first - begin) % length == 0 else []
+            if len(apart) > 5:
+                expected[length, tuple(f"k{code}" for code in row)] = apart
+    assert {(one.length, tuple(one.names(tasks))): one.first.tolist() for one in found} == expected
+
+
 def test_products_beside_communication() -> None:
     """Six products of 200 us alone and six of 300 us beside an all-reduce per step."""
     alone = [matmul("ampere_sgemm", 300 * number, 300 * number + 200) for number in range(6)]

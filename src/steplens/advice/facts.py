@@ -13,6 +13,7 @@ from steplens.advice.device_profile import DeviceProfile, device_profile
 from steplens.analysis import names as of_names
 from steplens.analysis.core_utilization import core_utilization
 from steplens.analysis.idle import idle_causes
+from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Intervals, intersect, merge_intervals, merged
 from steplens.analysis.steps import step_times
 from steplens.trace.devices import device_kind
@@ -109,7 +110,7 @@ class Facts:
         """The device tasks of these steps, in order of device, stream and start, with ``duration_ns``; of a CPU, too."""
         tasks = self.trace.required("kernels").select(_OF_A_TASK).filter(pl.col("step").is_in(list(self.numbers)))
         tasks = tasks.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).filter(pl.col("duration_ns") >= 0)
-        return tasks.sort("device", "stream", "start_ns").collect()
+        return in_order(tasks.collect(), "device", "stream", "start_ns")
 
     @cached_property
     def computing(self) -> pl.DataFrame:
@@ -125,7 +126,8 @@ class Facts:
     def runtime(self) -> pl.DataFrame:
         """The runtime calls that began in these steps, by start: name, start_ns, end_ns, pid, tid, step, duration_ns."""
         steps = self.steps.sort("start_ns")
-        calls = self.trace.required("api").select("name", "start_ns", "end_ns", "pid", "tid").sort("start_ns").collect()
+        calls = self.trace.required("api").select("name", "start_ns", "end_ns", "pid", "tid").collect()
+        calls = in_order(calls, "start_ns")
         if steps.is_empty():
             return calls.clear().with_columns(step=pl.lit(None, dtype=pl.Int64), duration_ns=pl.lit(None, dtype=pl.Int64))
         before = np.searchsorted(steps["start_ns"].to_numpy(), calls["start_ns"].to_numpy(), side="right") - 1

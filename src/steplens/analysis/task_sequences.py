@@ -21,6 +21,7 @@ _LONGEST_GAP_NS = 100_000
 _KEY = ("name", "input_shapes", "output_shapes")
 _NONE = (1 << 32) - 1
 _FACTORS = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)))
+_PRIME = np.uint64(0x100000001B3)
 #: how many of the costliest rows of each length are looked at
 _CANDIDATES = 50
 
@@ -96,16 +97,21 @@ def sequences(tasks: pl.DataFrame, breaks: pl.Series, weights: pl.Series, least_
         np.r_[0.0, np.cumsum(tasks["duration_ns"].to_numpy() * weights.to_numpy())],
     )
     found: list[Sequence] = []
-    first = np.arange(tasks.height)
-    hashes = table.code
+    first, hashes = np.arange(tasks.height), table.code
+    recurring = _recurring(pl.DataFrame({"row": hashes}).group_by("row").agg(count=pl.len()), hashes)
     for length in range(2, LONGEST + 1):
-        # rows of this length are those of the length before, and the task behind them
-        inside = first + length - 1 < tasks.height
-        first, hashes = first[inside], hashes[inside]
-        together = table.lane[first] == table.lane[first + length - 1]
-        first, hashes = first[together], hashes[together]
-        hashes = hashes * np.uint64(0x100000001B3) + table.code[first + length - 1]
-        found += table.rows(length, first, hashes, least_ns)
+        # rows of this length are two of the length before, one task apart; those recur at least as often
+        first, hashes = first[recurring], hashes[recurring]
+        known = np.zeros(tasks.height + 1, dtype=bool)
+        known[first] = True
+        both = np.flatnonzero(known[first + 1])
+        both = both[table.lane[first[both]] == table.lane[first[both] + length - 1]]
+        if not len(both):
+            break
+        first = first[both]
+        hashes = hashes[both] * _PRIME + table.code[first + length - 1]
+        rows, recurring = table.rows(length, first, hashes, least_ns)
+        found += rows
     return found
 
 
@@ -141,12 +147,14 @@ class _Table:
     busy: Int64Array
     weight: Float64Array
 
-    def rows(self, length: int, first: Int64Array, hashes: npt.NDArray[np.uint64], least_ns: float) -> list[Sequence]:
-        """The costliest rows of one length, of which the first tasks and hashes are given."""
+    def rows(
+        self, length: int, first: Int64Array, hashes: npt.NDArray[np.uint64], least_ns: float
+    ) -> tuple[list[Sequence], npt.NDArray[np.bool_]]:
+        """The costliest rows of one length, of which the first tasks and hashes are given, and which of all of them recur."""
         frame = pl.DataFrame({"row": hashes, "first": first, "total_ns": self.end[first + length - 1] - self.start[first]})
         sums = frame.group_by("row").agg(pl.col("total_ns").sum(), count=pl.len())
         worth = sums.filter((pl.col("count") > _COUNT) & (pl.col("total_ns") > least_ns)).top_k(_CANDIDATES, by="total_ns")
-        own = frame.filter(pl.col("row").is_in(worth["row"].implode())).sort("row", "first")
+        own = frame.filter(pl.col("row").is_in(worth["row"].implode()))
         found = []
         for part in own.partition_by("row", maintain_order=True):
             at = _not_overlapping(part["first"].to_numpy(), length)
@@ -155,7 +163,16 @@ class _Table:
                 busy = int((self.busy[at + length] - self.busy[at]).sum())
                 weight = float((self.weight[at + length] - self.weight[at]).sum()) / max(busy, 1)
                 found.append(Sequence(length, at, whole, busy, weight))
-        return found
+        return found, _recurring(sums, hashes)
+
+
+def _recurring(counts: pl.DataFrame, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which of the rows occur often enough, overlapping ones counted; ``counts`` has row and count of all of them."""
+    often = counts.filter(pl.col("count") > _COUNT)["row"]
+    if len(often) == counts.height:
+        return np.ones(len(hashes), dtype=bool)
+    recurring: npt.NDArray[np.bool_] = pl.Series(hashes).is_in(often.implode()).to_numpy()
+    return recurring
 
 
 def _not_overlapping(first: Int64Array, length: int) -> Int64Array:

@@ -12,6 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import matching
+from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Int64Array
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_WAITS, RUNTIME_CALLS
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_OTHER
@@ -41,9 +42,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
     Said only where most steps launch the same kernels in the same order, or where there is but one step.
     """
-    tasks = facts.tasks.filter(pl.col("kind") != KIND_OTHER).select(_COLUMNS).sort("device", "start_ns")
+    tasks = facts.tasks.filter(pl.col("kind") != KIND_OTHER).select(_COLUMNS)
     if tasks.height < _LEAST_TASKS or not _steps_are_alike(facts, tasks):
         return
+    tasks = in_order(tasks, "device", "start_ns")
     start, launch = tasks["start_ns"].to_numpy(), tasks["launch_ns"].fill_null(0).to_numpy()
     device = tasks["device"].fill_null(0).to_numpy().astype(np.int64)
     before = _ends_before(device, tasks["end_ns"].to_numpy())
@@ -90,12 +92,13 @@ def _ends_before(device: Int64Array, end: Int64Array) -> Int64Array:
 
 
 def _steps_are_alike(facts: Facts, tasks: pl.DataFrame) -> bool:
-    """Whether at least half of the steps, and two, launch the same kernels in the same order."""
+    """Whether at least half of the steps, and two, launch the same kernels in the same order; ``tasks`` as facts have them."""
     if facts.steps.height < 2:
         return True
-    codes = tasks.select("step", "device", "stream", "start_ns", code=pl.col("name").to_physical())
-    codes = codes.sort("step", "device", "stream", "start_ns")
-    orders = [part["code"].to_numpy().tobytes() for part in codes.partition_by("step")]
+    # within a step they are in order of device, stream and start
+    codes = in_order(tasks.select("step", code=pl.col("name").to_physical()), "step")
+    borders = np.flatnonzero(np.diff(codes["step"].to_numpy())) + 1
+    orders = [part.tobytes() for part in np.split(codes["code"].to_numpy(), borders)]
     most = max(Counter(orders).values())
     return most >= 2 and 2 * most >= len(orders)
 

@@ -22,6 +22,7 @@ from steplens.advice.rules.device.operator_patterns import (
     Pattern,
 )
 from steplens.analysis.names import looked_up
+from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Int64Array
 from steplens.trace.devices import NPU
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_DEVICE_TIMES
@@ -147,7 +148,7 @@ def _outermost(facts: Facts) -> pl.DataFrame:
     within = pl.col("parent").is_in(functions["id"].implode()).fill_null(False)
     outermost = functions.filter(~within & ~pl.col("name").is_in(list(TRANSPARENT)))
     columns = ["name", "step", "pid", "tid", "start_ns", "duration_ns", "device_total_ns", "stack"]
-    return outermost.select(columns).sort("pid", "tid", "start_ns")
+    return in_order(outermost.select(columns), "pid", "tid", "start_ns")
 
 
 def _lines(rows: pl.DataFrame) -> tuple[str, ...]:

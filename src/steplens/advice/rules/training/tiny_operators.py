@@ -12,6 +12,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.training.scalar_reads import READS
 from steplens.analysis.names import containing, with_prefix
+from steplens.analysis.order import in_order
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_TIMES
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
 
@@ -89,7 +90,7 @@ def _outermost(facts: Facts) -> pl.DataFrame:
     kinds = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     functions = calls.filter(kinds & ~name.is_in(READS) & ~name.is_in(handing_over))
     inner = pl.concat([functions["id"], above]).unique()
-    return functions.filter(~parent.is_in(inner.implode()).fill_null(False)).sort("pid", "tid", "start_ns")
+    return in_order(functions.filter(~parent.is_in(inner.implode()).fill_null(False)), "pid", "tid", "start_ns")
 
 
 RULE = Rule("tiny_operators", judge, (OPERATOR_CALLS, OPERATOR_TIMES))
