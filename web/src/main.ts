@@ -7,13 +7,13 @@ import { Refused, RunApi, session } from "./api";
 import { h, replace } from "./dom";
 import { missing, report } from "./embedded";
 import { failedBox, problemBox, progressBox } from "./notices";
-import { Context } from "./page";
+import { Context, type Page } from "./page";
 import { PAGES } from "./pages";
 import { type Route, parseRoute } from "./route";
 import { Shell } from "./shell";
 import * as theme from "./theme";
 import { t } from "./i18n";
-import type { Session } from "./types";
+import type { RunState, Session } from "./types";
 
 /** a run that was read before is open within a second, another one takes longer */
 const POLL_MS = [100, 500] as const;
@@ -77,13 +77,26 @@ class App {
       return;
     }
     if (run.progress.state !== "ready" && run.generation === 0 && !(page.unopened && run.progress.state === "failed")) {
-      replace(this.shell.main, run.progress.problem ? failedBox(run, () => void this.reopen(route.run)) : h("div", { class: "progress", role: "status" }, progressBox(run)));
+      if (run.progress.problem) replace(this.shell.main, failedBox(run, () => void this.reopen(route.run)));
+      else void this.wait(found, run, page);
       return;
     }
     const place = `${route.run}/${page.id}`;
     const scroll = place === this.shown ? scrollY : 0;
     this.shown = place;
     void this.fill(found, route, page.id, scroll, moved && scroll === 0);
+  }
+
+  /** Say how far the opening of a run is, and show what can be seen of it already. */
+  private async wait(found: Session, run: RunState, page: Page): Promise<void> {
+    const { signal } = this.leaving;
+    const progress = h("div", { class: "progress", role: "status" }, progressBox(run));
+    replace(this.shell.main, progress);
+    if (!page.draft || !run.draft) return;
+    const context = new Context(page.id, run, found, {}, new RunApi(run.run, signal), signal, () => undefined);
+    // what cannot be drawn is shown once it is read
+    const drawn = await page.draft(context, run.draft).catch(() => null);
+    if (!signal.aborted) replace(this.shell.main, progress, drawn);
   }
 
   private async fill(found: Session, route: Route, id: string, scroll: number, focus: boolean): Promise<void> {
@@ -134,7 +147,8 @@ class App {
   refresh = (): void => void this.poll();
 }
 
-const outline = (run: Session["runs"][number]): unknown => [run.generation, run.progress.state === "failed", run.progress.problem];
+/** a draft that is no longer of use is no reason to show a page again */
+const outline = (run: RunState): unknown => [run.generation, run.progress.state === "failed", run.progress.problem, run.generation === 0 && run.draft];
 
 // the cookie that came with the page answers for it from now on; the token need not stay in the address or the history
 if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);

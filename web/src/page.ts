@@ -4,7 +4,7 @@ import type { RunApi } from "./api";
 import type { Child } from "./dom";
 import type { Key } from "./i18n";
 import { formatRoute } from "./route";
-import type { RunState, Session } from "./types";
+import type { Draft, RunState, Session } from "./types";
 
 export interface Page {
   /** its name in addresses */
@@ -18,6 +18,8 @@ export interface Page {
   live?: boolean;
   /** whether it is shown for a run that is not open */
   unopened?: boolean;
+  /** what can be shown of some events of a run while all of them are read */
+  draft?: (context: Context, draft: Draft) => Promise<Child>;
 }
 
 /** The place of a page: its run, its address, and how long it is shown. */

@@ -9,7 +9,8 @@ export interface Progress {
   done: number; total: number; what: string; bytes: number; seconds: number; timelines: number;
   problem: Problem | null;
 }
-export interface RunState { run: number; path: string; name: string; origin_ns: string; generation: number; traces: TraceState[]; strategy: boolean; progress: Progress }
+export interface RunState { run: number; path: string; name: string; origin_ns: string; generation: number; traces: TraceState[]; strategy: boolean; progress: Progress; draft: Draft | null }
+export interface Draft { run: number; one_of: number; origin_ns: string }
 export interface TraceState { trace: number; rank: number | null; origin_ns: string }
 export interface Session { version: string; languages: string[]; runs: RunState[] }
 export interface Live { generation: number; changed: boolean; files: number }

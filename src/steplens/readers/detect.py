@@ -32,12 +32,14 @@ class Format:
         read: gives the trace of a folder's contents or a file; the second argument allows running CANN's ``msprof``.
         sources: the files whose change makes a cached trace stale.
         in_place: whether results are made from it, so that they belong into its run directory.
+        timeline: the JSON file that holds nearly all of its events, and what reads such a file alone; None where there is none.
     """
 
     name: str
     read: Callable[[Any, bool], Trace]
     sources: Callable[[Any], list[Path]]
     in_place: bool = False
+    timeline: tuple[Callable[[Any], Path], Callable[[Path], Trace]] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,12 @@ def _output(where: Contents) -> Path:
 
 
 KINETO_RUN = Format(
-    "steplens run", _read_kineto_run, lambda where: _kineto_reader(where).sources(where.path), in_place=True
-)  # fmt: skip
+    "steplens run",
+    _read_kineto_run,
+    lambda where: _kineto_reader(where).sources(where.path),
+    in_place=True,
+    timeline=(lambda where: where.path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, kineto.read),
+)
 ASCEND_RAW = Format(
     "Ascend raw data",
     lambda where, allow_msprof: ascend_raw.read_trace(where.path, allow_msprof=allow_msprof),
@@ -92,9 +98,17 @@ ASCEND_TEXT = Format(
     "Ascend result files",
     lambda where, _: ascend_text.read_trace(_output(where), where.path),
     lambda where: ascend_text.sources(_output(where), where.path),
+    timeline=(lambda where: _output(where) / ascend_text.TIMELINE, ascend_text.read_timeline_trace),
 )
-KINETO_FILE = Format("Kineto trace", lambda path, _: kineto.read(path), lambda path: [path])
-ASCEND_TIMELINE = Format("Ascend timeline", lambda path, _: ascend_text.read_timeline_trace(path), lambda path: [path])
+KINETO_FILE = Format(
+    "Kineto trace", lambda path, _: kineto.read(path), lambda path: [path], timeline=(lambda path: path, kineto.read)
+)
+ASCEND_TIMELINE = Format(
+    "Ascend timeline",
+    lambda path, _: ascend_text.read_timeline_trace(path),
+    lambda path: [path],
+    timeline=(lambda path: path, ascend_text.read_timeline_trace),
+)
 ASCEND_FILE = Format("Ascend database", lambda path, _: ascend_db.read_file_trace(path), lambda path: [path])
 MINDSPORE = {
     mindspore_find.WINDOWS: Format("MindSpore run", lambda where, _: where.read(), lambda where: where.sources()),
@@ -206,9 +220,6 @@ def load(found: Found, *, allow_msprof: bool = False) -> Trace:
         InputError: nothing can be read; the message says why.
     """
     where = found.where
-    inside = found.path.is_dir()
-    cache = (found.path if inside else found.path.parent) / rundir.CACHE_DIRECTORY
-    cache /= f"{found.format.name} {found.part}".strip().replace(" ", "_").lower() if inside else found.path.name
 
     def read() -> Trace:
         trace = found.format.read(where, allow_msprof)
@@ -219,7 +230,18 @@ def load(found: Found, *, allow_msprof: bool = False) -> Trace:
     if allow_msprof and found.format.in_place and isinstance(where, Contents) and where.prof and not where.exported:
         # a cached trace of before the export would hide that there is something to export
         return read()
-    return store.cached(cache, found.format.sources(where), read)
+    return store.cached(_cache(found), found.format.sources(where), read)
+
+
+def is_kept(found: Found) -> bool:
+    """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
+    return store.is_kept(_cache(found), found.format.sources(found.where))
+
+
+def _cache(found: Found) -> Path:
+    inside = found.path.is_dir()
+    cache = (found.path if inside else found.path.parent) / rundir.CACHE_DIRECTORY
+    return cache / (f"{found.format.name} {found.part}".strip().replace(" ", "_").lower() if inside else found.path.name)
 
 
 def sources(found: Found) -> list[Path]:

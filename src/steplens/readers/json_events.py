@@ -31,11 +31,14 @@ _MEMBER_LIMIT = 64
 
 # Kineto writes every event with this line structure, and a JSON string cannot contain a raw line break, so the
 # sequence is a boundary between two events and nothing else.
-_KINETO_BOUNDARY = b"},\n  {"
+#: its last byte begins an event
+KINETO_BOUNDARY = b"},\n  {"
 #: where a file is cut for two processes: the one for the first part also has to start, and gets the longer events
 _SPLIT = 0.42
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = b", \t\r\n"
+#: what may stand in front of a document: a mark of its encoding, and white space
+_BEFORE = b"\xef\xbb\xbf \t\r\n"
 #: where an event seems to begin, inside damage and behind a bracket that closes the list too early
 _NEXT_EVENT = re.compile(rb'[}\]]\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
 _EVENT_FOLLOWS = re.compile(rb'\s*,?\s*\{\s*"')
@@ -102,7 +105,7 @@ class JsonEventFile:
             with _open(self.path) as handle:
                 source: Source = handle if self._to is None else _Limited(handle, self._to)
                 first = self._start(source)
-                line_layout = _KINETO_BOUNDARY in first[: 1 << 20]
+                line_layout = KINETO_BOUNDARY in first[: 1 << 20]
                 if self._from:
                     cast("IO[bytes]", handle).seek(self._from)
                     first = b""
@@ -116,7 +119,7 @@ class JsonEventFile:
         """Read and decode the header; return what was read behind the opening bracket of the events."""
         # with a start offset only the header is wanted here, so a small first read does
         data = handle.read(1 << 20 if self._from else self._piece_bytes)
-        text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        text = data.lstrip(_BEFORE)
         if not text:
             raise InputError(self.path, "is empty", "Record the trace again")
         if text[:1] == b"[":
@@ -144,7 +147,7 @@ class JsonEventFile:
             if not size:
                 break
             buffer += memoryview(chunk)[:size]
-            if line_layout and (found := buffer.rfind(_KINETO_BOUNDARY)) > 0:
+            if line_layout and (found := buffer.rfind(KINETO_BOUNDARY)) > 0:
                 comma = found + 1
                 buffer[comma] = _CLOSING_BRACKET
                 piece = memoryview(buffer)[: comma + 1]
@@ -206,7 +209,7 @@ class JsonEventFile:
             data = data[cut:]
             if not damaged and not last and len(data) <= EVENT_LIMIT_BYTES:
                 return data.lstrip(_BETWEEN), None
-            begin = _next_event(data)
+            begin = next_event(data)
             if begin is None:
                 break
             self.lost_bytes += begin
@@ -261,11 +264,11 @@ def kineto_split(path: Path) -> tuple[int, int] | None:
     if path.suffix == ".gz":
         return None
     with path.open("rb") as handle:
-        if _KINETO_BOUNDARY not in handle.read(1 << 16):
+        if KINETO_BOUNDARY not in handle.read(1 << 16):
             return None
         middle = int(path.stat().st_size * _SPLIT)
         handle.seek(middle)
-        found = handle.read(1 << 20).find(_KINETO_BOUNDARY)
+        found = handle.read(1 << 20).find(KINETO_BOUNDARY)
     return None if found < 0 else (middle + found + 1, middle + found + 2)
 
 
@@ -316,7 +319,7 @@ def events_of(data: bytes) -> Iterator[bytes | None]:
         if not data.strip(_BETWEEN):
             return
         yield None
-        begin = _next_event(data)
+        begin = next_event(data)
         if begin is None:
             return
         data = data[begin:]
@@ -355,11 +358,20 @@ def _unfollowed(data: bytes, ends: npt.NDArray[np.int64]) -> int | None:
 
 def behind_damage(text: bytes) -> bytes | None:
     """What follows the first event of a text that cannot be decoded as one, and so may be many with a quote too few."""
-    begin = _next_event(text)
+    begin = next_event(text)
     return None if begin is None else text[begin:]
 
 
-def _next_event(data: bytes) -> int | None:
+def events_begin(start: bytes) -> int | None:
+    """Where the list of events begins in the first bytes of a file, behind its bracket; None where it is not among them."""
+    text = start.lstrip(_BEFORE)
+    if text[:1] == b"[":
+        return len(start) - len(text) + 1
+    found = _EVENTS_KEY.search(start) if text[:1] == b"{" else None
+    return None if found is None else found.end()
+
+
+def next_event(data: bytes) -> int | None:
     """Where the event after the one that ``data`` begins inside of seems to begin."""
     found = _NEXT_EVENT.search(data, 1)
     return None if found is None else data.rfind(b"{", 0, found.end())

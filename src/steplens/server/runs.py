@@ -23,7 +23,8 @@ from steplens.timeline import kept
 from steplens.timeline.layout import build
 from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
-from steplens.trace.run import Run, open_run
+from steplens.timeline.sources import RECORDED, SOURCES
+from steplens.trace.run import Run, open_draft, open_run
 from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.server")
@@ -35,6 +36,9 @@ State = Literal["waiting", "opening", "ready", "failed"]
 #: memory for answers, and for timelines; one of ten million events takes 0.4 GB until it is in its file
 ANSWER_BYTES = 512 << 20
 TIMELINE_BYTES = 2 << 30
+
+#: events of a draft are painted before reading takes the processors, unless nobody looks within a tenth of what reading will take
+_DRAFT_WAITS_S_PER_BYTE = 1 / (700 << 20)
 
 
 @dataclass
@@ -88,19 +92,25 @@ class Opened:
 
 @dataclass
 class Shown:
-    """One path that the user wants to see.
+    """One path that the user wants to see, or the draft of one.
 
     Attributes:
-        id: its place on the command line, from 0; what the addresses call it.
+        id: its place on the command line, from 0, or behind all of them; what the addresses call it.
         path: what the user gave.
         opening: how far it is.
         opened: what was read last; None before, and where it cannot be read any more.
+        draft: some of its events, to be looked at while it is opened for the first time, where that takes long.
+        one_of: this is a draft, which has one of so many events, about; 1 where it has all.
+        seen: somebody was told what is to be painted of it.
     """
 
     id: int
     path: Path
     opening: Opening = field(default_factory=Opening)
     opened: Opened | None = None
+    draft: Shown | None = None
+    one_of: float = 1.0
+    seen: threading.Event = field(default_factory=threading.Event)
     _openings: int = 0
 
     @property
@@ -146,6 +156,18 @@ class Shown:
         if not 0 <= number < len(traces):
             raise Refusal(404, f"the run has {len(traces)} traces, numbered from 0", "trace", "Leave it out for the first")
         return traces[number]
+
+    def draw(self, number: int) -> None:
+        """Make the draft of a run that takes long to read, under a number of its own, and let it be painted; never raises."""
+        try:
+            drawn = open_draft(self.path)
+        except Exception:  # reading all of it tells what is wrong
+            _LOG.exception("no draft of %s", self.path)
+            return
+        if drawn is not None:
+            opened = Opened(drawn.run, origins(drawn.run.traces), 1, {})
+            self.draft = Shown(number, self.path, Opening(state="ready"), opened, one_of=drawn.of_bytes / drawn.bytes)
+            self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
 
     def open(self) -> None:
         """Read it; never raises."""
@@ -200,7 +222,7 @@ class Library:
     def reopen(self, shown: Shown) -> None:
         """Read a run again, because there is more of it now; what is known stays until then."""
         if shown.opening.state not in ("waiting", "opening"):
-            shown.opening = Opening()
+            shown.opening, shown.draft = Opening(), None
             self._in_background([shown])
 
     def _in_background(self, runs: Sequence[Shown]) -> None:
@@ -210,6 +232,8 @@ class Library:
     def _open(self, runs: Sequence[Shown]) -> None:
         with self._opening:
             for shown in runs:
+                if shown.opened is None:
+                    shown.draw(len(self.runs) + shown.id)
                 shown.open()
             for shown in runs:
                 self._prepare(shown)
@@ -229,11 +253,14 @@ class Library:
                 _LOG.exception("no timeline of trace %d of %s", number, shown.path)
 
     def shown(self, number: int) -> Shown:
-        """A run by its number.
+        """A run by its number, or the draft of one.
 
         Raises:
             Refusal: there is none (404).
         """
+        drafts = {one.id: one for shown in self.runs if (one := shown.draft) is not None}
+        if number in drafts:
+            return drafts[number]
         if not 0 <= number < len(self.runs):
             raise Refusal(404, f"there are {len(self.runs)} runs, numbered from 0", "run", "GET /api/runs lists them")
         return self.runs[number]
@@ -268,7 +295,8 @@ class Library:
 
         def make() -> Pyramid:
             found = kept.load(tables.kept, origin) if tables.kept is not None else None
-            return Pyramid(build(tables, origin)) if found is None else found
+            sources = SOURCES if shown.one_of == 1 else RECORDED
+            return Pyramid(build(tables, origin, sources)) if found is None else found
 
         return self._timelines.get((shown.id, shown.generation, trace), make, lambda pyramid: pyramid.size_bytes)
 

@@ -52,6 +52,20 @@ class TraceState(BaseModel):
     origin_ns: str
 
 
+class Draft(BaseModel):
+    """Some events of the first trace of a run that is being read: its timeline can be looked at, and no figure rests on it.
+
+    Attributes:
+        run: its number, under which the addresses of the timeline know it.
+        one_of: it has one of so many events, about.
+        origin_ns: as that of a run.
+    """
+
+    run: int
+    one_of: float
+    origin_ns: str
+
+
 class RunState(BaseModel):
     """One run of the session.
 
@@ -65,6 +79,7 @@ class RunState(BaseModel):
         traces: what it holds; nothing while it is opened for the first time.
         strategy: whether it says how its network is spread over devices.
         progress: see ``Progress``.
+        draft: what can be looked at until its timeline is laid out, where that takes long; None otherwise.
     """
 
     run: int
@@ -75,6 +90,7 @@ class RunState(BaseModel):
     traces: list[TraceState]
     strategy: bool
     progress: Progress
+    draft: Draft | None
 
 
 class Session(BaseModel):
@@ -153,7 +169,16 @@ def state(chosen: Shown) -> RunState:
             timelines=opening.timelines,
             problem=opening.problem,
         ),
+        draft=_draft(chosen),
     )
+
+
+def _draft(chosen: Shown) -> Draft | None:
+    """Of its first trace, until that is laid out."""
+    drawn = chosen.draft
+    if drawn is None or chosen.opening.timelines or chosen.opening.state == "failed":
+        return None
+    return Draft(run=drawn.id, one_of=drawn.one_of, origin_ns=str(drawn.origin_ns))
 
 
 def _traces(chosen: Shown) -> list[TraceState]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -156,17 +156,18 @@ class _Rows:
         return self.of(column)[column]
 
 
-def build(trace: Trace, origin_ns: int) -> Timeline:
+def build(trace: Trace, origin_ns: int, sources: Sequence[LaneSource] = SOURCES) -> Timeline:
     """Lay out all events of a trace.
 
     Args:
         trace: one rank.
         origin_ns: Unix time from which times count; the same for all ranks of a run.
+        sources: of its lanes.
     """
     labels = Labels(trace)
     with ThreadPoolExecutor(WORKERS) as threads:
-        made = list(threads.map(lambda source: _part(source, trace, labels), SOURCES))
-        unplaced = {source.id: lost for source, (_, lost) in zip(SOURCES, made, strict=True) if lost}
+        made = list(threads.map(lambda source: _part(source, trace, labels), sources))
+        unplaced = {source.id: lost for source, (_, lost) in zip(sources, made, strict=True) if lost}
         parts = [part for part, _ in made if part is not None]
         del made
         ends = np.cumsum([0, *(len(part.order) for part in parts)])

@@ -241,3 +241,6 @@ SOURCES: tuple[LaneSource, ...] = (
         lambda key, labels: f"communication, group {_or(key['group'], '?')}",
     ),
 )
+
+#: those whose events were recorded, not worked out of all others: what a draft of some events can show
+RECORDED: tuple[LaneSource, ...] = tuple(source for source in SOURCES if source.table)

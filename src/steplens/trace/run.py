@@ -404,3 +404,36 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
             raise unreadable[0]
         raise InputError(top, f"holds {len(unreadable)} runs and none can be read; the first: {unreadable[0].problem}")
     return Run(top, traces, unreadable)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Some of the events of a path that takes long to open: for looking at, not for figures.
+
+    Attributes:
+        run: its first trace, with a few events that lie evenly in its file.
+        bytes: of these events in the file.
+        of_bytes: of the whole file.
+    """
+
+    run: Run
+    bytes: int
+    of_bytes: int
+
+
+def open_draft(path: str | os.PathLike[str]) -> Draft | None:
+    """A draft of a path, within a moment.
+
+    Args:
+        path: as for ``open_run``.
+
+    Returns:
+        None where its first trace can be opened soon, or is of a format that has to be read as a whole.
+    """
+    from steplens.readers.drafts import draft
+
+    drawn = draft(Path(path))
+    if drawn is None:
+        return None
+    found, trace, sample = drawn
+    return Draft(Run(Path(path), [(Source(found.path, found.format.name), trace)], []), sample.bytes, sample.of_bytes)

@@ -56,6 +56,14 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
     return trace
 
 
+def is_kept(cache: Path, sources: Sequence[Path]) -> bool:
+    """Whether there is a cache of exactly these sources; whether its tables are whole is not looked at."""
+    try:
+        return bool(json.loads((cache / _MANIFEST).read_bytes())["key"] == _key(sources))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _key(sources: Sequence[Path]) -> dict[str, Any]:
     files = []
     for path in sources:

@@ -6,8 +6,10 @@ import { report } from "../embedded";
 import * as format from "../format";
 import { named, t } from "../i18n";
 import type { Context, Page } from "../page";
+import { problemBox } from "../notices";
 import { windowNote, windowOf } from "../report_note";
 import { numberOf } from "../route";
+import { drawDraft, lookedAt } from "../timeline/draft";
 import { check, chosenTraces, drop, heldLanes, list, listed, rankBoxes } from "../timeline/controls";
 import { seriesName } from "../timeline/labels";
 import { type Track, seriesKey } from "../timeline/layout";
@@ -21,18 +23,39 @@ export const timeline: Page = {
   id: "timeline",
   title: "page.timeline",
   async show(context) {
-    const ranks = context.run.traces;
-    const traces = chosenTraces(context, ranks);
-    const found = await Promise.all(traces.map((trace) => context.api.timeline(trace)));
-    const events = found.reduce((sum, one) => sum + one.events, 0);
-    if (!events) return [rankBoxes(context, ranks, traces), nothing(t("timeline.none"), t("timeline.none.why"))];
-    const tracks: Track[] = found.map((one, place) => ({ trace: traces[place]!, name: rankName(ranks.find((rank) => rank.trace === traces[place])!, ranks), lanes: one.lanes, series: one.series }));
-    const filled = found.filter((one) => one.events);
-    const bounds = { start: Math.min(...filled.map((one) => one.start_ns)), end: Math.max(...filled.map((one) => one.end_ns)) };
-    const focus = (await windowOf(context.run.run)) ?? bounds;
-    return new TimelinePage(context, ranks, traces, tracks, found[0]!.steps, bounds, focus, found.map((one) => one.unplaced)).element;
+    const { draft } = context.run;
+    const whole = wholePage(context);
+    if (!draft) return whole;
+    // the timeline is still being laid out, unless it is there sooner than its draft
+    const leaving = new AbortController();
+    const signal = AbortSignal.any([leaving.signal, context.signal]);
+    const held = h("div", null);
+    const drawn = drawDraft(context, draft, signal).catch(() => h("p", { class: "note", role: "status" }, t("loading")));
+    const first = await Promise.race([whole, drawn.then((one) => (replace(held, one), held))]);
+    if (first !== held) return leaving.abort(), first;
+    context.pending.push(
+      whole.catch((error: unknown) => (context.signal.aborted ? null : problemBox(error))).then((one) => {
+        leaving.abort();
+        if (!context.signal.aborted) replace(held, one);
+      }),
+    );
+    return held;
   },
+  draft: (context, draft) => drawDraft(context, draft, context.signal),
 };
+
+async function wholePage(context: Context): Promise<Child> {
+  const ranks = context.run.traces;
+  const traces = chosenTraces(context, ranks);
+  const found = await Promise.all(traces.map((trace) => context.api.timeline(trace)));
+  const events = found.reduce((sum, one) => sum + one.events, 0);
+  if (!events) return [rankBoxes(context, ranks, traces), nothing(t("timeline.none"), t("timeline.none.why"))];
+  const tracks: Track[] = found.map((one, place) => ({ trace: traces[place]!, name: rankName(ranks.find((rank) => rank.trace === traces[place])!, ranks), lanes: one.lanes, series: one.series }));
+  const filled = found.filter((one) => one.events);
+  const bounds = { start: Math.min(...filled.map((one) => one.start_ns)), end: Math.max(...filled.map((one) => one.end_ns)) };
+  const focus = lookedAt(context.run) ?? (await windowOf(context.run.run)) ?? bounds;
+  return new TimelinePage(context, ranks, traces, tracks, found[0]!.steps, bounds, focus, found.map((one) => one.unplaced)).element;
+}
 
 class TimelinePage {
   readonly element: HTMLElement;

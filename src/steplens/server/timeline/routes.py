@@ -87,6 +87,7 @@ def tile(
     wanted = _lanes(pyramid.timeline, lanes)
     rows = [lane.first_row + depth for lane in wanted for depth in range(lane.rows)]
     found = tiles.tile(pyramid, rows, start_ns, end_ns, pixels)
+    chosen.seen.set()
     if form == "json":
         return encoded(tile_format.document(found, pyramid.timeline))
     return Response(tile_format.encode(found, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)

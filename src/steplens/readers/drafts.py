@@ -1,0 +1,37 @@
+"""A trace of some of the events of a large file, drawn within a moment, while all of them are still to be read."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from steplens.errors import SteplensError
+from steplens.readers.detect import Found, find_traces, is_kept
+from steplens.readers.json_sample import Sample, write_sample
+from steplens.trace.trace import Trace
+
+
+def draft(path: Path) -> tuple[Found, Trace, Sample] | None:
+    """A draft of the first trace at or below ``path``, where that is large and not in the cache.
+
+    Its times and names are those of the file; which steps there are, what belongs together and what is missing is not to be told
+    from it.
+
+    Args:
+        path: as for ``find_traces``.
+
+    Returns:
+        None where reading will not take long, or nothing can be drawn without reading all: what is wrong shows then.
+    """
+    try:
+        found = find_traces(path)[0]
+        if found.format.timeline is None or is_kept(found):
+            return None
+        file_of, read = found.format.timeline
+        file = file_of(found.where)
+        with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
+            target = Path(folder) / file.name
+            sample = write_sample(file, target)
+            return None if sample is None else (found, read(target), sample)
+    except (SteplensError, OSError):
+        return None
