@@ -15,10 +15,11 @@ import pytest
 
 import steplens
 from steplens import partial
+from steplens.cli.main import main
 from steplens.server.runs import Library
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import tile
-from steplens.timeline import kept
+from steplens.timeline import ahead, kept
 from steplens.timeline.ahead import lay_out
 from steplens.timeline.layout import build
 from steplens.timeline.origins import origins
@@ -147,6 +148,40 @@ def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(kept, "LEAST_EVENTS", 1 << 20)
     assert lay_out(trace) is None
     assert not list(place.folder.glob("timeline_*"))
+
+
+@pytest.mark.parametrize("command", [("summary",), ("advise",), ("open",), ("table", "operators")])
+def test_a_command_that_reads_a_run_lays_the_timeline_out(path: Path, command: tuple[str, ...]) -> None:
+    name, *more = command
+    assert main([name, str(path), *more]) == 0
+    trace, place, origin = opened(path)
+    found = kept.load(place, origin)
+    assert found is not None and len(found.timeline.start) == len(build(trace, origin).start)
+    (file,) = place.folder.glob("timeline_*")
+    before = file.stat().st_mtime_ns
+    assert main([name, str(path), *more]) == 0
+    assert file.stat().st_mtime_ns == before, "once"
+
+
+def test_ranks_are_laid_out_from_the_origin_of_all(tmp_path: Path) -> None:
+    for rank in range(2):
+        write(tmp_path / f"rank{rank}.json")
+    text = (tmp_path / "rank1.json").read_text()
+    (tmp_path / "rank1.json").write_text(text.replace('"ts": 1000,', '"ts": 400,', 1))
+    assert main(["summary", str(tmp_path)]) == 0
+    run = steplens.open(tmp_path)
+    (origin,) = set(origins(run.traces))
+    for trace in run.traces:
+        assert trace.kept is not None
+        assert [file.name for file in trace.kept.folder.glob("timeline_*")] == [f"timeline_{origin}.bin"]
+
+
+def test_a_command_does_without_a_timeline(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError("too many events")
+
+    monkeypatch.setattr(ahead, "build", fails)
+    assert main(["summary", str(path)]) == 0
 
 
 def test_an_analysis_does_without_a_timeline(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.text import print_json
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def advise(
     words = Words(language.value, {**TEXTS, **own_texts})
     # a rule of the user's own replaces ours of the same name
     judged = tuple({rule.name: rule for rule in (*RULES, *own)}.values())
-    found = judge(steplens.open(path), judged)
+    run = steplens.open(path)
+    found = judge(run, judged)
     change = compare(judge(steplens.open(since), judged), found) if since is not None else None
     if as_json:
         document: dict[str, Any] = _document(found, words)
@@ -61,6 +63,7 @@ def advise(
         advise_text.show(found, words)
         if change is not None:
             advise_text.show_change(change, words)
+    keep_timelines(run)
 
 
 def _document(found: Advice, words: Words) -> dict[str, Any]:

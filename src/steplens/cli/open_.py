@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.text import console, duration, plain, print_json
 from steplens.errors import SteplensError
 
@@ -70,6 +71,7 @@ def open_(
         print_json({"path": str(path), "traces": [dataclasses.asdict(trace) for trace in traces], "health": health})
     else:
         _show(run, traces, health)
+    keep_timelines(run)
 
 
 def describe(source: Source, trace: Trace) -> Opened:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens import rundir
+from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.pipeline_text import pipeline_rows
 from steplens.cli.text import print_json
 from steplens.errors import InputError, SteplensError
@@ -86,7 +87,8 @@ def summary(
     import steplens
 
     try:
-        found = collect(steplens.open(path), path, by.value, top)
+        run = steplens.open(path)
+        found = collect(run, path, by.value, top)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
@@ -97,6 +99,7 @@ def summary(
         from steplens.cli.summary_text import show
 
         show(found, by.value, next_commands(found, by.value))
+    keep_timelines(run)
     if found.problem:
         raise InputError(path, found.problem)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.text import console, plain, print_json
 from steplens.errors import InputError, SteplensError
 
@@ -67,6 +68,7 @@ def table(
         from steplens.cli.table_text import show
 
         show(console(), found, top or _SHOWN, f"{name} by {by}" if by else name)
+    keep_timelines(run)
 
 
 def rows(

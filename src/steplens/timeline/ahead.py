@@ -1,4 +1,4 @@
-"""Laying out the timeline of a trace when it is analysed, so that the first look at it is as quick as every other."""
+"""Laying out the timeline of a trace when it is read, so that the first look at it is as quick as every other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from steplens.timeline.sources import SOURCES
 from steplens.trace.trace import Trace
 
 
-def lay_out(trace: Trace) -> Path | None:
+def lay_out(trace: Trace, origin_ns: int | None = None) -> Path | None:
     """Keep the timeline of a trace beside its tables.
 
     Args:
         trace: one rank.
+        origin_ns: Unix time from which its times count: what ``origins`` says of all ranks; of this one alone by default.
 
     Returns:
         the file; None where it is there already, cannot be written, or where laying out takes no noticeable time.
     """
-    if trace.kept is None or _events(trace) < kept.LEAST_EVENTS:
+    if trace.kept is None or _events(trace) < kept.LEAST_EVENTS or kept.is_there(trace.kept):
         return None
-    (origin,) = origins([trace])
-    if kept.load(trace.kept, origin) is not None:
-        return None
+    origin = origins([trace])[0] if origin_ns is None else origin_ns
     return kept.save(Pyramid(build(trace, origin)), trace.kept)
 
 

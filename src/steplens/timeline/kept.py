@@ -81,6 +81,11 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
         return None
 
 
+def is_there(kept: Kept) -> bool:
+    """Whether there is a timeline of these tables, from whatever origin; whether its columns are whole is not looked at."""
+    return any(_load_header(kept, origin_ns) is not None for origin_ns in _origins(kept))
+
+
 def load(kept: Kept, origin_ns: int) -> Pyramid | None:
     """The timeline that was made of these tables, with times from an origin; None where there is none that can be trusted.
 
@@ -94,17 +99,27 @@ def load(kept: Kept, origin_ns: int) -> Pyramid | None:
 
 
 def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
+    found = _load_header(kept, origin_ns)
+    if found is None:
+        return None
+    content, header = found
+    try:
+        columns = _mapped(content, header)
+        return None if columns is None else _pyramid(header, columns, origin_ns)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, msgspec.MsgspecError):
+        return None
+
+
+def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dict[str, Any]] | None:
+    """The mapped file of an origin, and its header; None where there is none that was made of these tables."""
     path = _path(kept, origin_ns)
     try:
         if not _is_place(kept.folder) or path.is_symlink() or not path.is_file():
             return None
         content = np.memmap(path, dtype=np.uint8, mode="r")
         header = _checked_header(content)
-        if header is None or header["key"] != _key(kept, origin_ns):
-            return None
-        columns = _mapped(content, header)
-        return None if columns is None else _pyramid(header, columns, origin_ns)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, msgspec.MsgspecError):
+        return None if header is None or header["key"] != _key(kept, origin_ns) else (content, header)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, msgspec.MsgspecError):
         return None
 
 
