@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
 from steplens.analysis import names
-from steplens.analysis.overlap import Int64Array, Intervals, clip, intersect, merge_intervals, merged, subtract
+from steplens.analysis.order import in_order
+from steplens.analysis.overlap import Int64Array, Intervals, length_inside, merged, union
 from steplens.analysis.steps import computing_tasks
 from steplens.trace.schema import DATALOADER_PREFIX, KIND_COPY, SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
@@ -60,11 +63,9 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
         tasks = tasks.with_columns(launch_ns="start_ns")
     copies = _merged(trace.required("kernels").filter(pl.col("kind") == KIND_COPY))
     host = _host(trace)
-    rows: list[tuple[int, str, int]] = []
-    for (step,), own in tasks.partition_by("step", as_dict=True, maintain_order=True).items():
-        lengths = _causes_of(own, copies, host)
-        rows += [(int(step), cause, lengths[cause]) for cause in CAUSES if lengths.get(cause)]
-    return pl.DataFrame(rows, schema=schema, orient="row").sort("step", maintain_order=True)
+    found = _causes(tasks, copies, host)
+    rows = [(step, cause, lengths[cause]) for step, lengths in found for cause in CAUSES if lengths.get(cause)]
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
@@ -97,7 +98,7 @@ def _tasks(trace: Trace) -> pl.DataFrame:
     every = pl.concat([computing_tasks(trace).select(columns), operations])
     own = every.drop_nulls(["step", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns"))
     # of two that start at once the task comes before the operation, whose launch nobody knows
-    return own.sort("step", "start_ns", maintain_order=True).collect()
+    return in_order(own.collect(), "step", "start_ns")
 
 
 def _host(trace: Trace) -> dict[str, Intervals]:
@@ -112,7 +113,7 @@ def _host(trace: Trace) -> dict[str, Intervals]:
         DATA: _merged(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), DATALOADER_PREFIX)))),
         SYNCHRONIZATION: _merged(api.filter(name.is_in(waits))),
         ALLOCATION: _merged(api.filter(name.is_in(allocates))),
-        CALLS: _merged(pl.concat([table.select("start_ns", "end_ns") for table in (ops.filter(call), api)])),
+        CALLS: union(_merged(ops.filter(call)), _merged(api)),
     }
 
 
@@ -121,33 +122,54 @@ def _merged(rows: pl.LazyFrame) -> Intervals:
     return merged(frame)
 
 
-def _causes_of(tasks: pl.DataFrame, copies: Intervals, host: dict[str, Intervals]) -> dict[str, int]:
-    """Idle ns of one step by cause."""
-    start = tasks["start_ns"].to_numpy()
-    busy = merge_intervals(start, tasks["end_ns"].to_numpy())
-    begin, end = busy.end[:-1], busy.start[1:]
-    if not len(begin):
-        return {}
-    # the task that ends a gap is the first one to start then
-    launch = tasks["launch_ns"].gather(pl.Series(np.searchsorted(start, end, side="left")))
-    known = launch.is_not_null().to_numpy()
-    at: Int64Array = launch.fill_null(0).to_numpy()
+def _gaps(tasks: pl.DataFrame) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The gaps of all steps, of tasks in order of step and start.
+
+    Returns:
+        When each begins, the row of the task that ends it (of those that start then the first), and the row of the step's first
+        task; in order of step and time.
+    """
+    start, end, step = (tasks[column].to_numpy() for column in ("start_ns", "end_ns", "step"))
+    borders = np.flatnonzero(np.diff(step, prepend=step[:1] - 1))
+    reach = np.concatenate([np.maximum.accumulate(own) for own in np.split(end, borders[1:])])
+    fresh = start[1:] > reach[:-1]
+    fresh[borders[1:] - 1] = False
+    row = np.flatnonzero(fresh) + 1
+    return reach[row - 1], row, borders[np.searchsorted(borders, row, side="right") - 1]
+
+
+def _causes(tasks: pl.DataFrame, copies: Intervals, host: dict[str, Intervals]) -> Iterator[tuple[int, dict[str, int]]]:
+    """Steps with their idle ns by cause, in order of step.
+
+    What several intervals of the host cover goes to the first of them: what a cause adds to all before it is its own.
+    """
+    begin, row, first = _gaps(tasks)
+    if not len(row):
+        return
+    launch = tasks["launch_ns"].gather(pl.Series(row))
+    known, at = launch.is_not_null().to_numpy(), launch.fill_null(0).to_numpy()
+    end = tasks["start_ns"].to_numpy()[row]
     early = known & (at <= begin)
-    split = np.clip(at, begin, end)
-    gaps = merge_intervals(begin, end)
-    copying = intersect(gaps, clip(copies, int(begin[0]), int(end[-1])))
-    found = {COPY: copying.length_ns}
-    for cause, rows, low, high in (
-        (UNKNOWN, ~known, begin, end),
-        (DEPENDENCY, early, begin, end),
-        (LAUNCH, known & ~early, split, end),
-    ):
-        found[cause] = subtract(merge_intervals(low[rows], high[rows]), copying).length_ns
     late = known & ~early
-    left = subtract(merge_intervals(begin[late], split[late]), copying)
+    split = np.clip(at, begin, end)
+    copying = length_inside(copies, begin, end)
+    before = length_inside(copies, begin, split)
+    found = {
+        COPY: copying,
+        UNKNOWN: np.where(known, 0, end - begin - copying),
+        DEPENDENCY: np.where(early, end - begin - copying, 0),
+        LAUNCH: np.where(late, end - split - (copying - before), 0),
+    }
+    covered, covers = before, copies
     for cause, intervals in host.items():
-        inside = intersect(left, clip(intervals, int(begin[0]), int(end[-1])))
-        found[cause] = inside.length_ns
-        left = subtract(left, inside)
-    found[PYTHON] = left.length_ns
-    return found
+        if not len(intervals.start):
+            continue
+        covers = union(covers, intervals)
+        more = length_inside(covers, begin, split)
+        found[cause] = np.where(late, more - covered, 0)
+        covered = more
+    found[PYTHON] = np.where(late, split - begin - covered, 0)
+    borders = np.flatnonzero(np.diff(first, prepend=-1))
+    sums = {cause: np.add.reduceat(lengths, borders).tolist() for cause, lengths in found.items()}
+    for place, step in enumerate(tasks["step"].gather(pl.Series(first[borders])).to_list()):
+        yield step, {cause: lengths[place] for cause, lengths in sums.items()}
