@@ -21,6 +21,7 @@ const [navigation] = performance.getEntriesByType('navigation');
 const api = performance.getEntriesByType('resource').filter((one) => one.name.includes('/api/'));
 return {
   page: navigation.domContentLoadedEventEnd,
+  draft_ms: performance.getEntriesByName('draft painted')[0]?.startTime ?? null,
   asked: Object.fromEntries(api.map((one) => [new URL(one.name).pathname, [one.startTime, one.responseEnd]])),
 };
 """
@@ -79,7 +80,7 @@ class Browser:
         self.driver.get("about:blank")
 
     def first_paint(self, link: str) -> dict[str, Any]:
-        """Milliseconds from the start of the navigation to the first events that are painted, and when answers came."""
+        """Milliseconds from the start of the navigation to the first events painted, of a draft and of all; when answers came."""
         self.driver.get("about:blank")
         self.driver.get(f"{link}#/0/timeline")
         deadline = time.monotonic() + _DEADLINE_S
