@@ -18,7 +18,7 @@ from steplens.collect import clock, log
 from steplens.collect.health import WARNING, Health
 from steplens.collect.loader_arena import CAPACITY, Slot
 from steplens.collect.loader_ring import ATTACHED_NS, BATCH_COLUMNS, COUNT, STAGE_COLUMNS
-from steplens.collect.loader_watch import LoaderWatch
+from steplens.collect.loader_watch import Delivery, LoaderWatch
 
 #: what findings call the tables
 _DATA_LOADING = "data loading"
@@ -26,6 +26,11 @@ _DATA_LOADING = "data loading"
 #: columns of the file: those of the ring, and the process
 _FILE_COLUMNS = (*STAGE_COLUMNS, "pid")
 _START, _END = STAGE_COLUMNS.index("start_ns"), STAGE_COLUMNS.index("end_ns")
+
+#: where in a delivery the stages of a batch begin that the loop made itself
+_MADE = 1 + len(BATCH_COLUMNS)
+#: stands for the training process in the column of workers
+_IN_LOOP = -1
 
 Rows = list[tuple[int, ...]]
 
@@ -109,8 +114,8 @@ class LoaderWindow:
             return
         # copying a deque is one step of the interpreter: nothing is delivered meanwhile
         new = [delivery for delivery in watch.delivered.copy() if delivery[0] >= self._first]
-        self._batches = [batch for _, batch, _ in new]
-        self._stages = [(*stage, os.getpid()) for _, _, stage in new if stage is not None]
+        self._batches = [delivery[1:_MADE] for delivery in new]
+        self._stages = [_made_here(delivery) for delivery in new if len(delivery) > _MADE]
         self._epochs = [list(epoch) for epoch in watch.epochs]
         if new:
             self._overwritten(new[0][0] - self._first)
@@ -190,6 +195,12 @@ class LoaderWindow:
             rows.byteswap()
         rundir.write_bytes(folder / rundir.LOADER_ROWS, rows.tobytes())
         rundir.write_json(folder / rundir.LOADERS, content)
+
+
+def _made_here(delivery: Delivery) -> tuple[int, ...]:
+    """The row of ``_FILE_COLUMNS`` of a batch that the loop made itself; nothing failed, and nothing was sent."""
+    loader, epoch, batch = delivery[1:4]
+    return (loader, epoch, batch, _IN_LOOP, *delivery[_MADE:], 0, 0, 0, 0, os.getpid())
 
 
 def _after_fork() -> None:

@@ -19,8 +19,7 @@ from steplens.collect.loader_queues import STATE, Iteration
 if TYPE_CHECKING:
     from steplens.collect.loader_watch import LoaderWatch
 
-#: stands for the training process in the column of workers
-IN_LOOP = -1
+_UNTIMED = (0, loader_transforms.UNTIMED)
 
 #: of a batch that the loop did not receive from a worker: begin and end of receiving, end of pinning
 _NOT_RECEIVED = (0, 0, 0)
@@ -36,14 +35,16 @@ def asks(watch: LoaderWatch) -> property:
             state: Iteration | None = own.get(STATE)
             if state is None or not state.prepared:
                 state = watch.prepare(iterator)
-            state.next_start = now()
             if state.workers:
                 received = state.received
-                if received and state.in_order:
-                    for number in [number for number in received if number < iterator._rcvd_idx]:
-                        received.pop(number, None)
+                if state.next_start and state.in_order:
+                    # what it asked for before was an error, or nothing
+                    _forget(received, own["_rcvd_idx"])
+                state.next_start = now()
                 state.waited, state.last = 0, -1
                 state.ready = state.queued() + len(received)
+            else:
+                state.next_start = now()
         except Exception as exception:
             watch.give_up(exception)
         try:
@@ -64,7 +65,7 @@ def fetches(watch: LoaderWatch) -> property:
             state: Iteration | None = own.get(STATE)
             if state is not None and state.next_start:
                 if state.transforms:
-                    loader_transforms.batch_begins()
+                    state.timed = loader_transforms.batch_begins()
                 state.fetch_start = now()
         except Exception as exception:
             watch.give_up(exception)
@@ -108,6 +109,13 @@ def collated() -> property:
     return _watched(name, get)
 
 
+def _forget(received: dict[int, tuple[int, int, int]], before: int) -> None:
+    # another thread may be adding to it, and copying it is one step of the interpreter
+    for number in list(received):
+        if number < before:
+            received.pop(number, None)
+
+
 class Delivers:
     """For ``_num_yielded``: the loop got a batch, or, at 0, an epoch begins.
 
@@ -135,22 +143,28 @@ class Delivers:
             state: Iteration | None = own.get(STATE)
             if state is None or not state.next_start or state.loader < 0:
                 return
-            loader, epoch = state.loader, state.epoch
+            epoch = state.epoch
             if not epoch[4] and epoch[2]:
                 epoch[4] = now
             start, state.next_start = state.next_start, 0
             if state.workers:
-                batch = iterator._rcvd_idx - 1 if state.in_order else state.last
-                receive = state.received.pop(batch, _NOT_RECEIVED)
-                row = (loader, epoch[1], batch, start, now, state.waited, state.ready, *receive)
-                self._add((self._next(), row, None))
+                batch = own["_rcvd_idx"] - 1 if state.in_order else state.last
+                begin, end, pinned = state.received.pop(batch, _NOT_RECEIVED)
+                waited, ready = state.waited, state.ready
+                self._add((self._next(), state.loader, epoch[1], batch, start, now, waited, ready, begin, end, pinned))
                 return
-            transform_ns, transforms = loader_transforms.batch_ends() if state.transforms else (0, 0)
+            transform_ns, transforms = 0, 0
+            if state.transforms:
+                transform_ns, transforms = loader_transforms.batch_ends(state.timed) if state.timed else _UNTIMED
             collate = own["_dataset_fetcher"].__dict__.get(STATE, 0)
             # pinning is what is left between collating and the end
             end, pinned = (state.collate_end, now) if state.pins else (now, 0)
-            made = (loader, epoch[1], number - 1, IN_LOOP, state.fetch_start, collate, end, transform_ns, transforms, 0, 0, 0, 0)
-            self._add((self._next(), (loader, epoch[1], number - 1, start, now, 0, -1, 0, 0, pinned), made))
+            # fmt: off
+            self._add((
+                self._next(), state.loader, epoch[1], number - 1, start, now, 0, -1, 0, 0, pinned,
+                state.fetch_start, collate, end, transform_ns, transforms,
+            ))
+            # fmt: on
         except Exception as exception:
             self._watch.give_up(exception)
 

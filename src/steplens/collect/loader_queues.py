@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,6 @@ from steplens.collect.loader_arena import Slot
 
 #: under which an iterator keeps what is known of it
 STATE = "_steplens"
-_STOP = "_IterableDatasetStopIteration"
 #: in place of an attribute that was not there
 ABSENT: Any = object()
 
@@ -31,6 +31,8 @@ class Iteration:
         self.connected = self.prepared = False
         #: whether transforms are timed and batches are pinned in the loop
         self.transforms = self.pins = False
+        #: what the transforms of the batch that is made now are counted in; None where they are not timed
+        self.timed: dict[str, Any] | None = None
         self.slots: list[Slot] = []
         self.next_start = self.waited = 0
         self.ready = -1
@@ -67,11 +69,12 @@ def put_back(queue: Any, name: str, old: Any) -> None:
 def watch_results(state: Iteration, iterator: Any) -> None:
     """Note what an iterator with workers receives, and with which waits."""
     results = iterator._worker_result_queue
+    workers: Any = importlib.import_module("torch.utils.data._utils.worker")
     with contextlib.suppress(NotImplementedError):  # macOS
         results.qsize()
         state.queued = results.qsize
     pins = bool(iterator.__dict__.get("_pin_memory"))
-    state.hook(results, "get", _receives(state, results.get, pins))
+    state.hook(results, "get", _receives(state, results.get, pins, workers._IterableDatasetStopIteration))
     state.hook(results, "_recv_bytes", _is_there(state, results._recv_bytes))
     if pins:
         pinned = iterator._data_queue
@@ -79,24 +82,33 @@ def watch_results(state: Iteration, iterator: Any) -> None:
         state.hook(pinned, "get", _takes_pinned(state, pinned.get))
 
 
-def _receives(state: Iteration, original: Any, pins: bool) -> Any:
-    """For ``get`` of the queue with results; with ``pins`` the thread that pins calls it."""
+def _receives(state: Iteration, original: Any, pins: bool, end: type) -> Any:
+    """For ``get`` of the queue with results; with ``pins`` the thread that pins calls it.
+
+    Args:
+        state: is told.
+        original: what it stands for.
+        pins: whether a thread pins.
+        end: of what a worker sends in place of a batch when an iterable data set has ended.
+    """
     now, received = clock.now_ns, state.received
 
-    def get(*args: Any, **kwargs: Any) -> Any:
+    def get(block: bool = True, timeout: float | None = None) -> Any:
         state.available = 0
         begin = now()
         try:
-            message = original(*args, **kwargs)
+            message = original(block, timeout)
         except BaseException:
             if not pins:
                 state.waited += now() - begin
             raise
         available = state.available or begin
-        if type(message) is tuple and type(message[0]) is int and type(message[1]).__name__ != _STOP:
-            received[message[0]] = (available, now(), 0)
-            if not pins:
-                state.last = message[0]
+        if type(message) is tuple:
+            number = message[0]
+            if type(number) is int and type(message[1]) is not end:
+                received[number] = (available, now(), 0)
+                if not pins:
+                    state.last = number
         if not pins:
             state.waited += available - begin
         return message
@@ -108,9 +120,9 @@ def _is_there(state: Iteration, original: Any) -> Any:
     """For ``_recv_bytes`` of that queue: something lies in it."""
     now = clock.now_ns
 
-    def receive(*args: Any) -> Any:
+    def receive(most: int | None = None) -> Any:
         state.available = now()
-        return original(*args)
+        return original(most)
 
     return receive
 

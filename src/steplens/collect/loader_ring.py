@@ -5,7 +5,6 @@ One process writes, and another may read at any time, since the writer counts a 
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -66,43 +65,37 @@ class Ring:
     """
 
     def __init__(self, buffer: Any, columns: Sequence[str], capacity: int) -> None:
-        self._buffer = buffer
+        self.buffer = buffer
+        self.capacity = capacity
         #: the same as numbers: reading and writing one is quicker than packing it
-        self._cells = memoryview(buffer).cast("q")
+        self.cells = memoryview(buffer).cast("q")
         self._row = struct.Struct(f"={len(columns)}q")
-        self._pack = self._row.pack_into
-        self._size = self._row.size
-        self._capacity = capacity
-        # next() of a counter is one step of the interpreter: threads never get the same row
-        self._next = itertools.count(self.get(COUNT)).__next__
+        self.pack_into = self._row.pack_into
+        self.row_bytes = self._row.size
 
     def add(self, *values: int) -> int:
-        """Write a row; returns where it lies, for :meth:`amend`."""
-        number = self._next()
-        place = HEAD_BYTES + number % self._capacity * self._size
-        self._pack(self._buffer, place, *values)
-        self._cells[COUNT] = number + 1
-        return place
-
-    def amend(self, place: int, column: int, value: int) -> None:
-        """Fill a column of a row later."""
-        self._cells[place // 8 + column] = value
+        """Write a row; returns which cell is its first. A worker does the same in its own lines, which is quicker."""
+        count = self.cells[COUNT]
+        place = HEAD_BYTES + count % self.capacity * self.row_bytes
+        self.pack_into(self.buffer, place, *values)
+        self.cells[COUNT] = count + 1
+        return place // 8
 
     def get(self, field: int) -> int:
         """A field of the head."""
-        return self._cells[field]
+        return self.cells[field]
 
     def set(self, field: int, value: int) -> None:
         """Write a field of the head."""
-        self._cells[field] = value
+        self.cells[field] = value
 
     def rows(self) -> list[tuple[int, ...]]:
         """The rows that are there, oldest first."""
         count = self.get(COUNT)
-        size, capacity = self._row.size, self._capacity
+        size, capacity = self._row.size, self.capacity
         kept = min(count, capacity)
         first = (count - kept) % capacity
         # the row that comes next lies over the oldest one, and may be half written
         kept -= kept == capacity
-        rows = list(self._row.iter_unpack(bytes(self._buffer[HEAD_BYTES : HEAD_BYTES + size * min(capacity, count)])))
+        rows = list(self._row.iter_unpack(bytes(self.buffer[HEAD_BYTES : HEAD_BYTES + size * min(capacity, count)])))
         return (rows[first:] + rows[:first])[-kept:] if kept else []

@@ -26,6 +26,9 @@ _MOST = 64
 _SHORT_NS = 50_000
 _ONE_OF = 16
 
+#: in place of the number of transforms of a batch whose transforms were not timed
+UNTIMED = -1
+
 _THIS_FILE = __file__
 
 
@@ -61,15 +64,16 @@ class _Timed:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = spent.__dict__
+        own, function, now = spent.__dict__, self._function, clock.now_ns
         if own["inside"]:
-            return self._function(*args, **kwargs)
+            return function(*args, **kwargs)
         own["inside"] = True
-        begin = clock.now_ns()
+        begin = now()
         try:
-            return self._function(*args, **kwargs)
+            # passing on any arguments takes longer than looking whether there is just one, as nearly always
+            return function(*args, **kwargs) if kwargs or len(args) != 1 else function(args[0])
         finally:
-            own["ns"] += clock.now_ns() - begin
+            own["ns"] += now() - begin
             own["calls"] += 1
             own["inside"] = False
 
@@ -81,23 +85,35 @@ class _Timed:
         return operator.getitem, ((self._function,), 0)
 
 
-def batch_begins() -> None:
-    """This thread begins to make a batch."""
+def batch_begins() -> dict[str, Any] | None:
+    """This thread begins to make a batch.
+
+    Returns:
+        for :func:`batch_ends`; None where the transforms of this batch are not timed.
+    """
     own = spent.__dict__
+    skip = own["skip"]
+    if skip:
+        own["skip"] = skip - 1
+        if _timing.on:
+            _timing.switch(False)
+        return None
+    if not _timing.on:
+        _timing.switch(True)
     own["ns"] = own["calls"] = 0
-    if _timing.on is (own["skip"] > 0):
-        _timing.switch(not _timing.on)
     own["switched"] = _timing.switched
+    return own
 
 
-def batch_ends() -> tuple[int, int]:
-    """Time of the batch's transforms, ns, and their number; -1 where this batch's were not timed from its begin on."""
-    own = spent.__dict__
-    if own["skip"]:
-        own["skip"] -= 1
-        return 0, -1
-    if own["switched"] != _timing.switched:
-        return 0, -1
+def batch_ends(own: dict[str, Any]) -> tuple[int, int]:
+    """Time of the batch's transforms, ns, and their number; -1 where they were not timed from its begin on.
+
+    Args:
+        own: what :func:`batch_begins` returned.
+    """
+    # a loader inside the data set may have made batches meanwhile
+    if own["skip"] or own["switched"] != _timing.switched:
+        return 0, UNTIMED
     ns, calls = own["ns"], own["calls"]
     if calls and ns < calls * _SHORT_NS:
         own["skip"] = _ONE_OF - 1
@@ -221,19 +237,20 @@ def _time_class(transform: Any) -> bool:
     if kind not in _classes:
         original = kind.__call__
         in_class = vars(kind).get("__call__")
+        now, objects, of_threads = clock.now_ns, _objects, spent
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            own = spent.__dict__
-            if own["inside"] or id(self) not in _objects:
+            own = of_threads.__dict__
+            if own["inside"] or id(self) not in objects:
                 return original(self, *args, **kwargs)
             # once more what _Timed does: a call of its own would cost a third of it, at every sample
             own["inside"] = True
-            begin = clock.now_ns()
+            begin = now()
             try:
-                return original(self, *args, **kwargs)
+                return original(self, *args, **kwargs) if kwargs or len(args) != 1 else original(self, args[0])
             finally:
-                own["ns"] += clock.now_ns() - begin
+                own["ns"] += now() - begin
                 own["calls"] += 1
                 own["inside"] = False
 

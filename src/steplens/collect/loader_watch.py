@@ -19,8 +19,9 @@ from steplens.collect.loader_queues import ABSENT, STATE, Iteration, put_back, r
 
 #: batches that are kept of all loaders together
 CAPACITY = 1 << 14
-#: running number, row of BATCH_COLUMNS, row of STAGE_COLUMNS (None: a worker made the batch and tells itself)
-Delivery = tuple[int, tuple[int, ...], tuple[int, ...] | None]
+#: of a batch, in one tuple because there are so many: running number, row of BATCH_COLUMNS, and, where no worker made it, which
+#: tells itself, start_ns to transforms of STAGE_COLUMNS without the worker
+Delivery = tuple[int, ...]
 _MOST_EPOCHS = 10_000
 _MOST_LOADERS = 256
 

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from steplens.collect import clock, loader_transforms
-from steplens.collect.loader_ring import ATTACHED, ATTACHED_NS, PID, STAGE_COLUMNS, STOP, TOKEN, Ring
+from steplens.collect.loader_ring import ATTACHED, ATTACHED_NS, COUNT, HEAD_BYTES, PID, STAGE_COLUMNS, STOP, TOKEN, Ring
 
 _PICKLE_START, _PICKLE_END = STAGE_COLUMNS.index("pickle_start_ns"), STAGE_COLUMNS.index("pickle_end_ns")
 
@@ -80,36 +80,32 @@ class Observed:
             raise ValueError("not a ring")
         self._loader = loader
         self._epoch = epoch
-        self._worker = -1
-        self._dataset: Any = None
-        self._transforms = False
-        self._started = self._collate = 0
-        #: messages that wait to be pickled, by identity, and where their rows lie
-        self._pending: dict[int, int] = {}
-        self._resume: Any = None
-        self._failed_type: Any = None
         self._restore: list[tuple[Any, str, Any]] = []
 
     def install(self, local: dict[str, Any]) -> None:
         """Begin; ``local`` are the variables of the worker's loop."""
         workers: Any = importlib.import_module("torch.utils.data._utils.worker")
         fetchers: Any = importlib.import_module("torch.utils.data._utils.fetch")
-        self._worker = int(local["worker_id"])
-        self._dataset = local["dataset"]
-        self._resume = workers._ResumeIteration
-        self._failed_type = workers.ExceptionWrapper
-        self._transforms = loader_transforms.install(self._dataset)
-        if self._transforms:
-            self._replace(workers, "ExceptionWrapper", functools.partial(_wrapped, workers.ExceptionWrapper))
-        index_queue, data_queue = local["index_queue"], local["data_queue"]
-        self._replace(index_queue, "get", functools.partial(self._get, index_queue.get))
-        self._replace(data_queue, "put", functools.partial(self._put, data_queue.put))
-        self._replace(multiprocessing.queues, "_ForkingPickler", _Pickler(multiprocessing.queues, self._pending, self._ring))
-        self._replace(fetchers._BaseDatasetFetcher, "collate_fn", property(self._collates, _keep_collate))
+        index_queue, data_queue, dataset = local["index_queue"], local["data_queue"], local["dataset"]
+        pickler, failed = multiprocessing.queues._ForkingPickler, workers.ExceptionWrapper  # type: ignore[attr-defined]
+        transforms = loader_transforms.install(dataset)
+        begins, get, collates, put, dumps = self._loop(
+            (index_queue.get, data_queue.put, pickler.dumps),
+            (workers._ResumeIteration, failed),
+            int(local["worker_id"]),
+            dataset,
+            transforms,
+        )
+        if transforms:
+            self._replace(workers, "ExceptionWrapper", functools.partial(_wrapped, failed))
+        self._replace(index_queue, "get", get)
+        self._replace(fetchers._BaseDatasetFetcher, "collate_fn", property(collates, _keep_collate))
+        self._replace(data_queue, "put", put)
+        self._replace(multiprocessing.queues, "_ForkingPickler", _Pickler(pickler, dumps))
         self._ring.set(PID, os.getpid())
         self._ring.set(ATTACHED_NS, clock.now_ns())
         self._ring.set(ATTACHED, 1)
-        self._begins()
+        begins()
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
         self._restore.append((owner, name, vars(owner).get(name)))
@@ -125,60 +121,94 @@ class Observed:
         self._restore = []
         loader_transforms.remove()
 
-    # --- what the loop calls
+    def _loop(
+        self, originals: tuple[Any, Any, Any], kinds: tuple[type, type], worker: int, dataset: Any, transforms: bool
+    ) -> tuple[Any, Any, Any, Any, Any]:
+        """What is called when a batch begins, and in place of ``get``, reading ``collate_fn``, ``put`` and ``dumps``.
 
-    def _get(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        task = original(*args, **kwargs)
-        if isinstance(task, self._resume):
-            self._epoch += 1
-        self._begins()
-        return task
+        Each runs once per batch, so they share variables and not attributes, and do themselves what is done in a line.
 
-    def _begins(self) -> None:
-        if self._transforms:
-            loader_transforms.batch_begins()
-        self._collate = 0
-        self._started = clock.now_ns()
+        Args:
+            originals: of ``get``, ``put`` and ``dumps``.
+            kinds: of a task that begins an epoch, and of a batch that could not be made.
+            worker: its number.
+            dataset: its data set.
+            transforms: whether they are timed.
+        """
+        (original_get, original_put, original_dumps), (resume, failed_kind) = originals, kinds
+        now, processor_time = clock.now_ns, time.process_time_ns
+        buffer, cells, pack_into = self._ring.buffer, self._ring.cells, self._ring.pack_into
+        capacity, row_bytes, count = self._ring.capacity, self._ring.row_bytes, self._ring.get(COUNT)
+        batch_begins, batch_ends = loader_transforms.batch_begins, loader_transforms.batch_ends
+        untimed = loader_transforms.UNTIMED if transforms else 0
+        loader, epoch = self._loader, self._epoch
+        #: messages that wait to be pickled, by identity, and the first cells of their rows
+        pending: dict[int, int] = {}
+        take = pending.pop
+        timed: dict[str, Any] | None = None
+        started = collate = 0
 
-    def _collates(self, fetcher: Any) -> Any:
-        # a loader inside the data set has a fetcher too
-        if fetcher.dataset is self._dataset:
-            self._collate = clock.now_ns()
-        return fetcher.__dict__["collate_fn"]
+        def begins() -> None:
+            nonlocal timed, started
+            timed = batch_begins() if transforms else None
+            started = now()
 
-    def _put(self, original: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
-        ended = clock.now_ns()
-        try:
-            self._made(message, ended)
-        except Exception:
-            self._give_up()
-        return original(message, *args, **kwargs)
+        def get(block: bool = True, timeout: float | None = None) -> Any:
+            nonlocal epoch, collate, timed, started
+            task = original_get(block, timeout)
+            if type(task) is resume:
+                epoch += 1
+            elif transforms:
+                timed = batch_begins()
+            collate = 0
+            started = now()
+            return task
 
-    def _made(self, message: Any, ended: int) -> None:
-        number, data = message
-        if self._ring.get(STOP):
-            self.remove()
-        elif type(number) is int:
-            transform_ns, transforms = loader_transforms.batch_ends() if self._transforms else (0, 0)
-            failed = isinstance(data, self._failed_type)
-            # the end of an iterable data set is no batch
-            if not failed and not self._collate:
-                return
-            self._pending[id(message)] = self._ring.add(
-                self._loader,
-                self._epoch,
-                number,
-                self._worker,
-                self._started,
-                self._collate,
-                ended,
-                transform_ns,
-                transforms,
-                failed,
-                time.process_time_ns(),
-                0,
-                0,
-            )
+        def collates(fetcher: Any) -> Any:
+            nonlocal collate
+            own = fetcher.__dict__
+            # a loader inside the data set has a fetcher too
+            if own["dataset"] is dataset:
+                collate = now()
+            return own["collate_fn"]
+
+        def put(message: Any, block: bool = True, timeout: float | None = None) -> Any:
+            nonlocal count
+            ended = now()
+            try:
+                number, data = message
+                if cells[STOP]:
+                    self.remove()
+                elif type(number) is int:
+                    transform_ns, transformed = batch_ends(timed) if timed else (0, untimed)
+                    failed = type(data) is failed_kind
+                    # the end of an iterable data set is no batch
+                    if failed or collate:
+                        place = HEAD_BYTES + count % capacity * row_bytes
+                        count += 1
+                        # fmt: off
+                        pack_into(
+                            buffer, place,
+                            loader, epoch, number, worker, started, collate, ended, transform_ns, transformed, failed,
+                            processor_time(), 0, 0,
+                        )
+                        # fmt: on
+                        cells[COUNT] = count
+                        pending[id(message)] = place // 8
+            except Exception:
+                self._give_up()
+            return original_put(message, block, timeout)
+
+        def dumps(message: Any, protocol: Any = None) -> Any:
+            cell = take(id(message), 0)
+            if not cell:
+                return original_dumps(message, protocol)
+            cells[cell + _PICKLE_START] = now()
+            data = original_dumps(message, protocol)
+            cells[cell + _PICKLE_END] = now()
+            return data
+
+        return begins, get, collates, put, dumps
 
     def _give_up(self) -> None:
         try:
@@ -192,26 +222,20 @@ def _keep_collate(fetcher: Any, value: Any) -> None:
 
 
 class _Pickler:
-    """In place of the pickler of queues: times the messages of the loop."""
+    """In place of the pickler of queues: times the messages of the loop.
 
-    def __init__(self, module: Any, pending: dict[int, int], ring: Ring) -> None:
-        self._real = module._ForkingPickler
-        self._pending = pending
-        self._ring = ring
-        self.loads = self._real.loads
+    Args:
+        real: the pickler.
+        dumps: is called in place of its own.
+    """
+
+    def __init__(self, real: Any, dumps: Any) -> None:
+        self._real = real
+        self.dumps = dumps
+        self.loads = real.loads
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
-
-    def dumps(self, message: Any, protocol: Any = None) -> Any:
-        """Pickle; called by the thread that feeds a queue."""
-        place = self._pending.pop(id(message), None)
-        if place is None:
-            return self._real.dumps(message, protocol)
-        self._ring.amend(place, _PICKLE_START, clock.now_ns())
-        data = self._real.dumps(message, protocol)
-        self._ring.amend(place, _PICKLE_END, clock.now_ns())
-        return data
 
 
 def _wrapped(original: Any, exc_info: Any = None, where: str = "in background") -> Any:
