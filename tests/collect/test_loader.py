@@ -161,6 +161,24 @@ def test_the_depth_of_the_queue_is_what_lies_in_it(tmp_path):
     assert loaders.queue_depths(trace)["capacity"].unique().to_list() == [4]
 
 
+def test_batches_of_an_epoch_that_was_not_finished_are_not_ready_in_the_next(tmp_path):
+    samples = loader_job.Samples({"batches": 8, "fetch": 0.03})
+    data = torch.utils.data.DataLoader(samples, batch_size=4, num_workers=2, persistent_workers=True)
+    with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path / "out"), analyse_flag=False)):
+        unfinished = iter(data)
+        next(unfinished)
+        # PyTorch receives those that are left when the next epoch begins
+        until = time.monotonic() + 60
+        while unfinished._worker_result_queue.qsize() < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(list(data)) == 8
+    (trace,) = traces(tmp_path / "out")
+    tasks = trace.required("pipeline_tasks").filter(pl.col("epoch") == 1).sort("batch").collect()
+    assert tasks.height == 8
+    for number, (ready, got) in enumerate(zip(tasks["ready"], tasks["next_end_ns"], strict=True)):
+        assert ready <= (tasks["end_ns"] < got).sum() - number
+
+
 def without_pids(text):
     # which of two ways tells PyTorch first that a worker was killed is a matter of luck
     text = text.replace(" is killed by signal: Killed. ", " exited unexpectedly").replace("(pid ", "(pid(s) ")

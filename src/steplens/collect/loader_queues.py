@@ -105,7 +105,10 @@ def _receives(state: Iteration, original: Any, pins: bool, end: type) -> Any:
         available = state.available or begin
         if type(message) is tuple:
             number = message[0]
-            if type(number) is int and type(message[1]) is not end:
+            if type(number) is not int:
+                # a worker begins an epoch: what was received is of one that the program did not finish
+                received.clear()
+            elif type(message[1]) is not end:
                 received[number] = (available, now(), 0)
                 if not pins:
                     state.last = number
