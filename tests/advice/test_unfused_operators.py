@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import steplens
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rules.device import unfused_operators
+from steplens.advice.rules.device.operator_patterns import LETTERS, OTHER, PATTERNS
 from steplens.trace.health import INFO, OPERATOR_DEVICE_TIMES, WARNING, finding, frame_of
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
@@ -209,3 +212,11 @@ def test_a_bias_that_is_added(tmp_path: Path) -> None:
     left, right, bias = torch.randn(1024, 4), torch.randn(4, 1024), torch.randn(1024)
     found_once(lambda: left @ right + bias, tmp_path, "matmul_add")
     assert recorded(lambda: torch.addmm(bias, left, right), tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@given(st.data())
+def test_a_pattern_needs_what_every_match_has(name: str, data: st.DataObject) -> None:
+    pattern = PATTERNS[name]
+    text = data.draw(st.from_regex(pattern.expression, alphabet=st.sampled_from([*LETTERS, OTHER, "\n"])))
+    assert set(pattern.needs) <= set(text)

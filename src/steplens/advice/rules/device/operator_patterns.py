@@ -54,11 +54,13 @@ class Pattern:
 
     Attributes:
         expression: of letters.
+        needs: letters without any of which it is found nowhere.
         fused: device -> what to call instead; of devices that are not named nothing is said.
         keeps: letters whose work the fused operator still does; without any it does one part in n.
     """
 
     expression: re.Pattern[str]
+    needs: str
     fused: Mapping[str, str]
     keeps: str = ""
 
@@ -76,23 +78,24 @@ _CLIPPED = "torch.nn.utils.clip_grad_norm_(..., foreach=True)"
 PATTERNS: dict[str, Pattern] = {
     "attention": Pattern(
         re.compile(r"m[*/aF]{0,4}sd?m"),
+        "ms",
         {NPU: "torch_npu.npu_fusion_attention", CORE_CPU: _ATTENTION, **_gpu(_ATTENTION)},
         "m",
     ),
-    "rms_norm": Pattern(re.compile(r"pMar\*{1,2}"), {NPU: "torch_npu.npu_rms_norm", **_COMPILED}),
-    "rotary_embedding": Pattern(re.compile(r"(c|l{1,2})nC\*{0,2}a"), {NPU: "torch_npu.npu_rotary_mul", **_COMPILED}),
-    "swiglu": Pattern(re.compile(r"(c|l{1,2})(S\*|\*S)|(?<=L)S(?=L\*)"), {NPU: "torch_npu.npu_swiglu", **_COMPILED}),
-    "geglu": Pattern(re.compile(r"(c|l{1,2})(G\*|\*G)"), {NPU: "torch_npu.npu_geglu", **_COMPILED}),
-    "masked_softmax": Pattern(re.compile(r"\*?Fs"), {NPU: "torch_npu.npu_scaled_masked_softmax", **_COMPILED}),
-    "group_norm_silu": Pattern(re.compile(r"QS"), {NPU: "torch_npu.npu_group_norm_silu", **_COMPILED}, "Q"),
-    "add_layer_norm": Pattern(re.compile(r"aN"), {NPU: "torch_npu.npu_add_layer_norm", **_COMPILED}, "N"),
-    "matmul_add": Pattern(re.compile(r"ma"), {NPU: _BIAS, CORE_CPU: _BIAS, **_gpu(_BIAS)}, "m"),
-    "moe_permute": Pattern(re.compile(r"AAi"), {NPU: "mindspeed.ops.npu_moe_token_permute"}),
-    "moe_unpermute": Pattern(re.compile(r"i\*u"), {NPU: "mindspeed.ops.npu_moe_token_unpermute"}),
-    "transpose_reshape": Pattern(re.compile(r"Tk?V|Tkv"), {NPU: "torch_npu.npu_confusion_transpose"}),
-    "gelu": Pattern(re.compile(r"G"), {NPU: "torch_npu.fast_gelu"}),
+    "rms_norm": Pattern(re.compile(r"pMar\*{1,2}"), "pMr*", {NPU: "torch_npu.npu_rms_norm", **_COMPILED}),
+    "rotary_embedding": Pattern(re.compile(r"(c|l{1,2})nC\*{0,2}a"), "nCa", {NPU: "torch_npu.npu_rotary_mul", **_COMPILED}),
+    "swiglu": Pattern(re.compile(r"(c|l{1,2})(S\*|\*S)|(?<=L)S(?=L\*)"), "S*", {NPU: "torch_npu.npu_swiglu", **_COMPILED}),
+    "geglu": Pattern(re.compile(r"(c|l{1,2})(G\*|\*G)"), "G*", {NPU: "torch_npu.npu_geglu", **_COMPILED}),
+    "masked_softmax": Pattern(re.compile(r"\*?Fs"), "Fs", {NPU: "torch_npu.npu_scaled_masked_softmax", **_COMPILED}),
+    "group_norm_silu": Pattern(re.compile(r"QS"), "QS", {NPU: "torch_npu.npu_group_norm_silu", **_COMPILED}, "Q"),
+    "add_layer_norm": Pattern(re.compile(r"aN"), "aN", {NPU: "torch_npu.npu_add_layer_norm", **_COMPILED}, "N"),
+    "matmul_add": Pattern(re.compile(r"ma"), "ma", {NPU: _BIAS, CORE_CPU: _BIAS, **_gpu(_BIAS)}, "m"),
+    "moe_permute": Pattern(re.compile(r"AAi"), "Ai", {NPU: "mindspeed.ops.npu_moe_token_permute"}),
+    "moe_unpermute": Pattern(re.compile(r"i\*u"), "i*u", {NPU: "mindspeed.ops.npu_moe_token_unpermute"}),
+    "transpose_reshape": Pattern(re.compile(r"Tk?V|Tkv"), "T", {NPU: "torch_npu.npu_confusion_transpose"}),
+    "gelu": Pattern(re.compile(r"G"), "G", {NPU: "torch_npu.fast_gelu"}),
     "clip_grad_norm": Pattern(
-        re.compile(r"f{20,}"), {NPU: "optimizer.clip_grad_norm_fused_", CORE_CPU: _CLIPPED, **_gpu(_CLIPPED)}
+        re.compile(r"f{20,}"), "f", {NPU: "optimizer.clip_grad_norm_fused_", CORE_CPU: _CLIPPED, **_gpu(_CLIPPED)}
     ),
 }
 

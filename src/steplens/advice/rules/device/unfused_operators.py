@@ -21,6 +21,7 @@ from steplens.advice.rules.device.operator_patterns import (
     TRANSPARENT,
     Pattern,
 )
+from steplens.analysis.groups import among
 from steplens.analysis.names import looked_up
 from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Int64Array
@@ -55,8 +56,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     call_at = np.full(len(text), -1, dtype=np.int64)
     call_at[places] = np.arange(calls.height)
     left = text.copy()
+    known = set(np.unique(letters).tobytes().decode("ascii"))
     for name, pattern in PATTERNS.items():
-        if facts.device not in pattern.fused:
+        if facts.device not in pattern.fused or not set(pattern.needs) <= known:
             continue
         spans = [found.span() for found in pattern.expression.finditer(left.tobytes().decode("ascii"))]
         for begin, end in spans:
@@ -145,8 +147,8 @@ def _optimizer(facts: Facts) -> Iterator[Finding]:
 def _outermost(facts: Facts) -> pl.DataFrame:
     """The calls of operators that the program makes itself, in order of thread and time."""
     functions = facts.named_calls.filter(pl.col("scope") == SCOPE_FUNCTION)
-    within = pl.col("parent").is_in(functions["id"].implode()).fill_null(False)
-    outermost = functions.filter(~within & ~pl.col("name").is_in(list(TRANSPARENT)))
+    within = among(functions["parent"], functions["id"])
+    outermost = functions.filter(pl.Series(~within) & ~pl.col("name").is_in(list(TRANSPARENT)))
     columns = ["name", "step", "pid", "tid", "start_ns", "duration_ns", "device_total_ns", "stack"]
     return in_order(outermost.select(columns), "pid", "tid", "start_ns")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.names import packed
+from steplens.analysis.groups import Float64Array, first_rows, medians, numbered
+from steplens.analysis.names import containing, distinct
+from steplens.analysis.overlap import Int64Array
 from steplens.trace.health import OPERATOR_SELF_TIMES
 from steplens.trace.schema import CORE_CPU
 
@@ -36,16 +39,19 @@ def judge(facts: Facts) -> Iterator[Finding]:
     calls = facts.named_calls.select(*_SHAPE, "start_ns", "step", "self_ns").drop_nulls("input_shapes")
     if not calls["start_ns"].is_sorted():
         calls = calls.sort("start_ns", maintain_order=True)
-    calls = calls.with_columns(shape=packed(calls, _SHAPE))
-    first = calls.filter(pl.col("shape").is_first_distinct())
-    first = first.filter(pl.col("input_shapes").cast(pl.String).str.contains(r"\d"))
-    new = first.filter(pl.col("step") != facts.steps.sort("start_ns")["step"][0])
-    steps = tuple(sorted(set(new["step"].to_list())))
+    shape, count = numbered(calls, _SHAPE)
+    row = first_rows(shape, count)
+    row = np.sort(row[row >= 0])
+    first = calls.select("input_shapes", "step")[row]
+    sizes = containing(distinct(first["input_shapes"]), r"\d")
+    behind = pl.col("step") != facts.steps.sort("start_ns")["step"][0]
+    row = row[first.select(pl.col("input_shapes").is_in(sizes) & behind).to_series().to_numpy()]
+    new = calls.select("name", "step", first_ns="self_ns")[row]
+    steps = tuple(sorted(new["step"].unique().to_list()))
     if len(steps) < _NEW_STEPS * facts.steps.height:
         return
-    own = calls.join(new.select("shape"), on="shape", how="semi", maintain_order="left")
-    later = own.group_by("shape").agg(later_ns=pl.col("self_ns").slice(1).median())
-    new = new.join(later, on="shape", how="left").rename({"self_ns": "first_ns"}).with_columns(pl.col("name").cast(pl.String))
+    later_ns = _later(shape, row, calls["self_ns"], count)
+    new = new.with_columns(later_ns=pl.Series(later_ns, nan_to_null=True))
     pair = pl.col("later_ns").is_not_null()
     slower = new.group_by("name").agg(
         times=pl.col("first_ns").filter(pair).sum() / pl.col("later_ns").filter(pair).sum(), pairs=pair.sum()
@@ -54,11 +60,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
     usual = pl.coalesce("later_ns", pl.col("first_ns") / pl.col("times"))
     extra = new.join(slower, on="name").with_columns(extra_ns=pl.col("first_ns") - usual)
     by_name = extra.group_by("name").agg(pl.col("extra_ns").sum()).filter(pl.col("extra_ns") > 0)
-    by_name = by_name.sort("extra_ns", "name", descending=[True, False])
+    by_name = by_name.with_columns(pl.col("name").cast(pl.String)).sort("extra_ns", "name", descending=[True, False])
     judged = facts.steps.height - 1
     total = float(by_name["extra_ns"].sum()) / judged
     known = total >= _LEAST_SHARE * facts.step_ns
-    shapes = new.group_by("name").len().sort("len", "name", descending=[True, False])
+    shapes = new.group_by("name").len().with_columns(pl.col("name").cast(pl.String))
+    shapes = shapes.sort("len", "name", descending=[True, False])
     places = (by_name if known else shapes)["name"].head(3).to_list()
     # on an accelerator the host may be ahead of the device by more than it loses
     on_cpu = facts.device == CORE_CPU
@@ -75,6 +82,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
         values={"steps": len(steps), "of": facts.steps.height},
         urgency=LOW,
     )
+
+
+def _later(shape: Int64Array, first: Int64Array, self_ns: pl.Series, count: int) -> Float64Array:
+    """Median self time of the later calls of the shapes of some first calls, ns; nan of those without. Shape of ``first``."""
+    wanted = np.zeros(count, dtype=bool)
+    wanted[shape[first]] = True
+    again = wanted[shape] & self_ns.is_not_null().to_numpy()
+    again[first] = False
+    return medians(shape[again], self_ns.fill_null(0).to_numpy()[again], count)[shape[first]]
 
 
 RULE = Rule("changing_shapes", judge, (OPERATOR_SELF_TIMES,), explains=("device_waits_for_host", "outlier_steps"))

@@ -11,6 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.training.scalar_reads import READS
+from steplens.analysis.groups import among, medians, numbered
 from steplens.analysis.names import containing, with_prefix
 from steplens.analysis.order import in_order
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_TIMES
@@ -41,12 +42,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if calls.is_empty() or not facts.step_ns:
         return
     start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-    tiny = calls.select(pl.col("duration_ns").median().over("name", "step") < _TINY_NS).to_series().to_numpy()
+    operator, count = numbered(calls, ["name", "step"])
+    tiny = (medians(operator, calls["duration_ns"].to_numpy(), count) < _TINY_NS)[operator]
     lane = calls.select(pl.struct("pid", "tid", "step").rle_id()).to_series().to_numpy()
     apart = np.r_[True, (start[1:] - end[:-1] > _GAP_NS) | (lane[1:] != lane[:-1]) | ~tiny[1:] | ~tiny[:-1]]
+    storm = np.cumsum(apart) - 1
+    # most rows are too short, and counting them takes next to nothing
+    enough = np.bincount(storm[tiny], minlength=len(calls)) >= _LEAST_CALLS
     storms = (
-        calls.with_columns(storm=pl.Series(np.cumsum(apart)), tiny=pl.Series(tiny))
-        .filter("tiny")
+        calls.with_columns(storm=pl.Series(storm))
+        .filter(pl.Series(tiny & enough[storm]))
         .group_by("storm")
         .agg(
             calls=pl.len(),
@@ -56,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             common=pl.col("name").mode().cast(pl.String).sort().first(),
             stack=pl.col("stack").drop_nulls().mode().cast(pl.String).sort().first(),
         )
-        .filter((pl.col("calls") >= _LEAST_CALLS) & (pl.col("calls") >= _REPEATS * pl.col("names")))
+        .filter(pl.col("calls") >= _REPEATS * pl.col("names"))
     )
     total = float(storms["length_ns"].sum()) / facts.steps.height
     if total < _LEAST_SHARE * facts.step_ns:
@@ -84,13 +89,13 @@ def _outermost(facts: Facts) -> pl.DataFrame:
     optimizers = with_prefix(facts.names, _OPTIMIZER)
     # handing over gradients is as much work as there are parameters
     handing_over = containing(facts.names, "AccumulateGrad")
-    name, parent = pl.col("name"), pl.col("parent")
+    name = pl.col("name")
     above = calls.filter(name.is_in(optimizers + handing_over))["id"]
     # a node of the graph is one call, whatever it calls
     kinds = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     functions = calls.filter(kinds & ~name.is_in(READS) & ~name.is_in(handing_over))
-    inner = pl.concat([functions["id"], above]).unique()
-    return in_order(functions.filter(~parent.is_in(inner.implode()).fill_null(False)), "pid", "tid", "start_ns")
+    inner = among(functions["parent"], pl.concat([functions["id"], above]))
+    return in_order(functions.filter(pl.Series(~inner)), "pid", "tid", "start_ns")
 
 
 RULE = Rule("tiny_operators", judge, (OPERATOR_CALLS, OPERATOR_TIMES))
