@@ -3,10 +3,10 @@
 Usage: ``python benchmarks/timeline.py [--events 10000000] [--moves 100] [--json FILE] [--keep FOLDER]``
 
 1. A Kineto trace of so many events (two host threads with calls four deep, two streams of device tasks, steps) is shown with
-   ``steplens view`` in a process of its own, three times: from its JSON, which is shown as a draft while it is read; from the
-   store of tables alone, as a program leaves it that only calls ``steplens.open``; and from the store and the file of its
-   timeline, as an analysis, a command or an earlier showing leaves it. Each time a headless Chromium opens the timeline as soon as
-   the link is there; the first time once more when the run is open. A picture is painted when the first events are on the canvas.
+   ``steplens view`` in a process of its own, three times: from its JSON; from the store of tables alone, as a program leaves it
+   that only calls ``steplens.open``; and from the store and the file of its timeline, as an analysis, a command or an earlier
+   showing leaves it. Each time a headless Chromium opens the timeline as soon as the link is there; the first time once more when
+   the run is open. A picture is painted when the first events are on the canvas, be they a draft or all.
 2. Moves are random zooms and pans: in the browser until a frame in which no tile is missing, neighbours asked for ahead
    included; on the server one tile of all lanes at 1600 pixels, at a random place and zoom (everything to 1 us). They begin when
    the advice, which the page asks for once it is there, has been worked out.

@@ -63,6 +63,11 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_sample, "_STRETCHES", 64)
 
 
+def never(folder: Path) -> bool:
+    """Nothing is laid out."""
+    return False
+
+
 def read(path: Path) -> tuple[list[dict[str, Any]], JsonEventFile]:
     file = JsonEventFile(path)
     return [event for piece in file for event in json.loads(bytes(piece))], file
@@ -137,16 +142,20 @@ def test_a_file_that_breaks_off_gives_what_it_has(tmp_path: Path) -> None:
 def test_a_draft_of_a_trace_that_was_not_read(tmp_path: Path) -> None:
     path = tmp_path / "rank3.pt.trace.json"
     path.write_text(lines_of_kineto(events()))
-    drawn = open_draft(path)
-    assert drawn is not None
+    drawn = open_draft(path, never)
+    assert drawn is not None and not drawn.is_read
     assert drawn.of_bytes == path.stat().st_size
     draft, whole = drawn.run.trace(), steplens.open(path).trace()
     assert draft.kept is None
     columns = ["name", "start_ns", "end_ns", "pid", "tid"]
     some, all_of_them = (set(trace.required("ops").select(columns).collect().rows()) for trace in (draft, whole))
     assert some < all_of_them and len(some) > 300
-    # it has been read now, and is open within a moment
-    assert open_draft(path) is None
+    # it has been read now, and is open within a moment; laying it out takes longer
+    asked = []
+    again = open_draft(path, lambda folder: bool(asked.append(folder)))
+    assert again is not None and again.is_read
+    assert asked == [tmp_path / ".steplens" / path.name]
+    assert open_draft(path, lambda folder: True) is None
 
 
 def test_a_draft_of_a_timeline_of_ascend(tmp_path: Path) -> None:
@@ -165,7 +174,7 @@ def test_a_draft_of_a_timeline_of_ascend(tmp_path: Path) -> None:
     ]
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps([process, *tasks]))
-    drawn = open_draft(path)
+    drawn = open_draft(path, never)
     assert drawn is not None
     assert drawn.run.sources[0].format == "Ascend timeline"
     kernels = drawn.run.trace().required("kernels").select("start_ns").collect()
@@ -175,9 +184,9 @@ def test_a_draft_of_a_timeline_of_ascend(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_is_left_to_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert open_draft(tmp_path / "missing") is None
+    assert open_draft(tmp_path / "missing", never) is None
     (tmp_path / "empty").mkdir()
-    assert open_draft(tmp_path / "empty") is None
+    assert open_draft(tmp_path / "empty", never) is None
     path = tmp_path / "trace.json"
     path.write_text(lines_of_kineto(events()))
 
@@ -185,4 +194,4 @@ def test_what_cannot_be_drawn_is_left_to_reading(tmp_path: Path, monkeypatch: py
         raise OSError("no space left")
 
     monkeypatch.setattr(drafts, "write_sample", full)
-    assert open_draft(path) is None
+    assert open_draft(path, never) is None

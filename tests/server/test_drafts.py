@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import steplens
 from steplens.readers import json_sample
 from steplens.server import runs
 from steplens.trace.run import Run, open_run
@@ -100,6 +101,21 @@ def test_reading_does_not_wait_for_nobody(serve: Start, large: Path, monkeypatch
     client = serve([large], wait=False)
     client.opened()
     assert client.get("/api/runs/0/timeline")["events"] >= 40_000
+
+
+def test_tables_without_a_timeline_have_a_draft(serve: Start, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steplens.open(large)
+    # whoever does not look is not waited for before reading, which takes no time
+    monkeypatch.setattr(runs, "_DRAFT_WAITS_S_PER_BYTE", DEADLINE_S)
+    monkeypatch.setattr(runs, "_DRAFT_WAITS_S", DEADLINE_S)
+    client = serve([large])
+    draft = client.get("/api/runs/0")["draft"]
+    assert draft is not None
+    client.get(f"/api/runs/{draft['run']}/timeline/tile", start_ns=0, end_ns=1000, pixels=8, format="json")
+    deadline = time.monotonic() + DEADLINE_S
+    while client.get("/api/runs/0")["draft"] is not None:
+        assert time.monotonic() < deadline, "it is not laid out"
+        time.sleep(0.02)
 
 
 def test_a_run_that_fails_has_no_draft(serve: Start, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:

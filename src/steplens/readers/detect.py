@@ -230,15 +230,16 @@ def load(found: Found, *, allow_msprof: bool = False) -> Trace:
     if allow_msprof and found.format.in_place and isinstance(where, Contents) and where.prof and not where.exported:
         # a cached trace of before the export would hide that there is something to export
         return read()
-    return store.cached(_cache(found), found.format.sources(where), read)
+    return store.cached(cache_of(found), found.format.sources(where), read)
 
 
 def is_kept(found: Found) -> bool:
     """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
-    return store.is_kept(_cache(found), found.format.sources(found.where))
+    return store.is_kept(cache_of(found), found.format.sources(found.where))
 
 
-def _cache(found: Found) -> Path:
+def cache_of(found: Found) -> Path:
+    """The folder that its tables are kept in, there or not."""
     inside = found.path.is_dir()
     cache = (found.path if inside else found.path.parent) / rundir.CACHE_DIRECTORY
     return cache / (f"{found.format.name} {found.part}".strip().replace(" ", "_").lower() if inside else found.path.name)

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from steplens.errors import SteplensError
-from steplens.readers.detect import Found, find_traces, is_kept
+from steplens.readers.detect import Found, cache_of, find_traces, is_kept
 from steplens.readers.json_sample import Sample, write_sample
 from steplens.trace.trace import Trace
 
 
-def draft(path: Path) -> tuple[Found, Trace, Sample] | None:
-    """A draft of the first trace at or below ``path``, where that is large and not in the cache.
+def draft(path: Path, is_laid_out: Callable[[Path], bool]) -> tuple[Found, Trace, Sample] | None:
+    """A draft of the first trace at or below ``path``, where that is large and cannot be shown within a moment.
 
     Its times and names are those of the file; which steps there are, what belongs together and what is missing is not to be told
     from it.
 
     Args:
         path: as for ``find_traces``.
+        is_laid_out: whether the folder of its cache has what is to be shown of it.
 
     Returns:
-        None where reading will not take long, or nothing can be drawn without reading all: what is wrong shows then.
+        None where it will not take long, or nothing can be drawn without reading all: what is wrong shows then.
     """
     try:
         found = find_traces(path)[0]
-        if found.format.timeline is None or is_kept(found):
+        if found.format.timeline is None or (is_kept(found) and is_laid_out(cache_of(found))):
             return None
         file_of, read = found.format.timeline
         file = file_of(found.where)

@@ -39,6 +39,8 @@ TIMELINE_BYTES = 2 << 30
 
 #: events of a draft are painted before reading takes the processors, unless nobody looks within a tenth of what reading will take
 _DRAFT_WAITS_S_PER_BYTE = 1 / (700 << 20)
+#: the same of laying out
+_DRAFT_WAITS_S = 0.5
 
 
 @dataclass
@@ -160,14 +162,15 @@ class Shown:
     def draw(self, number: int) -> None:
         """Make the draft of a run that takes long to read, under a number of its own, and let it be painted; never raises."""
         try:
-            drawn = open_draft(self.path)
+            drawn = open_draft(self.path, kept.seems_there)
         except Exception:  # reading all of it tells what is wrong
             _LOG.exception("no draft of %s", self.path)
             return
         if drawn is not None:
             opened = Opened(drawn.run, origins(drawn.run.traces), 1, {})
             self.draft = Shown(number, self.path, Opening(state="ready"), opened, one_of=drawn.of_bytes / drawn.bytes)
-            self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
+            if not drawn.is_read:
+                self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
 
     def open(self) -> None:
         """Read it; never raises."""
@@ -236,6 +239,8 @@ class Library:
                     shown.draw(len(self.runs) + shown.id)
                 shown.open()
             for shown in runs:
+                if shown.draft is not None:
+                    shown.draft.seen.wait(_DRAFT_WAITS_S)
                 self._prepare(shown)
 
     def _prepare(self, shown: Shown) -> None:

@@ -81,6 +81,11 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
         return None
 
 
+def seems_there(folder: Path) -> bool:
+    """Whether the folder of a cache has a timeline of whatever tables."""
+    return any(folder.glob(f"{_NAME}*.bin"))
+
+
 def is_there(kept: Kept) -> bool:
     """Whether there is a timeline of these tables, from whatever origin; whether its columns are whole is not looked at."""
     return any(_load_header(kept, origin_ns) is not None for origin_ns in _origins(kept))

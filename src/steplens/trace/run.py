@@ -414,26 +414,31 @@ class Draft:
         run: its first trace, with a few events that lie evenly in its file.
         bytes: of these events in the file.
         of_bytes: of the whole file.
+        is_read: whether its tables are kept, so that opening it takes a moment, too.
     """
 
     run: Run
     bytes: int
     of_bytes: int
+    is_read: bool
 
 
-def open_draft(path: str | os.PathLike[str]) -> Draft | None:
+def open_draft(path: str | os.PathLike[str], is_laid_out: Callable[[Path], bool]) -> Draft | None:
     """A draft of a path, within a moment.
 
     Args:
         path: as for ``open_run``.
+        is_laid_out: whether the folder in which the tables of a trace are kept has what is to be shown of it.
 
     Returns:
-        None where its first trace can be opened soon, or is of a format that has to be read as a whole.
+        None where its first trace can be shown soon, or is of a format that has to be read as a whole.
     """
+    from steplens.readers.detect import is_kept
     from steplens.readers.drafts import draft
 
-    drawn = draft(Path(path))
+    drawn = draft(Path(path), is_laid_out)
     if drawn is None:
         return None
     found, trace, sample = drawn
-    return Draft(Run(Path(path), [(Source(found.path, found.format.name), trace)], []), sample.bytes, sample.of_bytes)
+    run = Run(Path(path), [(Source(found.path, found.format.name), trace)], [])
+    return Draft(run, sample.bytes, sample.of_bytes, is_kept(found))

@@ -19,29 +19,36 @@ import type { Window } from "../timeline/viewport";
 import type { Brief, Timeline, TraceState } from "../types";
 import { aimed, choice, nothing, rankName } from "../ui";
 
+/** a draft may be painted for so long before all events are asked for */
+const DRAFT_MS = 500;
+
 export const timeline: Page = {
   id: "timeline",
   title: "page.timeline",
   async show(context) {
     const { draft } = context.run;
-    const whole = wholePage(context);
-    if (!draft) return whole;
-    // the timeline is still being laid out, unless it is there sooner than its draft
+    if (!draft) return wholePage(context);
+    // the timeline is still being laid out: that takes the processors, which are to paint its draft first
     const leaving = new AbortController();
     const signal = AbortSignal.any([leaving.signal, context.signal]);
+    let painted = (): void => undefined;
+    const seen = new Promise<void>((done) => {
+      painted = done;
+      setTimeout(done, DRAFT_MS);
+    });
     const held = h("div", null);
-    const drawn = drawDraft(context, draft, signal).catch(() => h("p", { class: "note", role: "status" }, t("loading")));
-    const first = await Promise.race([whole, drawn.then((one) => (replace(held, one), held))]);
-    if (first !== held) return leaving.abort(), first;
+    // what cannot be drawn is shown once it is laid out
+    replace(held, await drawDraft(context, draft, signal, painted).catch(() => h("p", { class: "note", role: "status" }, t("loading"))));
+    const whole = seen.then(() => wholePage(context)).catch((error: unknown) => (context.signal.aborted ? null : problemBox(error)));
     context.pending.push(
-      whole.catch((error: unknown) => (context.signal.aborted ? null : problemBox(error))).then((one) => {
+      whole.then((one) => {
         leaving.abort();
         if (!context.signal.aborted) replace(held, one);
       }),
     );
     return held;
   },
-  draft: (context, draft) => drawDraft(context, draft, context.signal),
+  draft: (context, draft) => drawDraft(context, draft, context.signal, () => undefined),
 };
 
 async function wholePage(context: Context): Promise<Child> {

@@ -12,8 +12,8 @@ import type { Window } from "./viewport";
 /** the window that was looked at last of each draft, in ns of its own origin: all of its run is shown there, too */
 const looked = new Map<number, { origin_ns: string; window: Window }>();
 
-/** The lanes of a draft, above them that it is one. It asks for nothing any more once `signal` is given. */
-export async function drawDraft(context: Context, draft: Draft, signal: AbortSignal): Promise<Child> {
+/** The lanes of a draft, above them that it is one. It asks for nothing any more once `signal` is given; `painted` is called once. */
+export async function drawDraft(context: Context, draft: Draft, signal: AbortSignal, painted: () => void): Promise<Child> {
   const api = new RunApi(draft.run, signal);
   const found = await api.timeline(0);
   const bounds = { start: found.start_ns, end: found.end_ns };
@@ -25,6 +25,7 @@ export async function drawDraft(context: Context, draft: Draft, signal: AbortSig
     chosen: () => undefined,
     selected: () => undefined,
     held: () => undefined,
+    painted,
     moved: (now) => looked.set(context.run.run, { origin_ns: draft.origin_ns, window: now }),
   });
   return [h("p", { class: "callout", role: "note" }, t("timeline.draft", { count: format.count(Math.round(draft.one_of)) })), view.element];

@@ -27,6 +27,8 @@ export interface Listener {
   moved: (window: Window) => void;
   /** other lanes are held at the top */
   held: (lanes: readonly LaneId[]) => void;
+  /** the first events are on the canvas */
+  painted?: () => void;
 }
 
 /** What is shown when the page is opened; `draft` where it is some events of many. */
@@ -203,6 +205,7 @@ export class TimelineView implements Moved {
     if (!this.mark || !(tally.single + tally.merged)) return;
     performance.mark(this.mark);
     this.mark = "";
+    this.listener.painted?.();
   }
 
   timeAt(x: number): number {
