@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import polars as pl
 
 from steplens.analysis.device_peaks import device_peak
 from steplens.analysis.flop_formulas import NAMES, work_of
+from steplens.analysis.groups import first_rows, numbered
 from steplens.analysis.lines import source_line
+from steplens.analysis.names import of_calls
 from steplens.trace.cpu_device import TYPE_BYTES
 from steplens.trace.trace import Trace
 
@@ -59,31 +62,7 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
 
     Source: ``ops`` (input_shapes, input_types, arguments, flops, device_total_ns).
     """
-    ops = trace.required("ops")
-    names = ops.select(pl.col("name").unique()).collect()["name"]
-    text = names.cast(pl.String)
-    wanted = names.filter(text.is_in(list(NAMES)))
-    recorded = pl.col("flops").fill_null(0) > 0
-    columns = ["id", "parent", "name", "input_shapes", "input_types", "arguments", "module", "stack", "step", "flops"]
-    rows = (
-        ops.filter(recorded | (pl.col("name").is_in(wanted.implode()) & pl.col("input_shapes").is_not_null()))
-        .select(*columns, "device_total_ns")
-        .collect()
-    )
-    keys = ["name", "input_shapes", "arguments"]
-    distinct = rows.select(keys).unique(maintain_order=True)
-    found = [work_of(*row) for row in distinct.with_columns(pl.all().cast(pl.String)).iter_rows()]
-    distinct = distinct.with_columns(
-        derived=pl.Series([None if work is None else work.flops for work in found], dtype=pl.Int64),
-        elements=pl.Series([None if work is None else work.elements for work in found], dtype=pl.Int64),
-    )
-    rows = rows.join(distinct, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    was_recorded = pl.col("flops") > 0
-    rows = rows.with_columns(
-        flops=pl.when(was_recorded).then("flops").otherwise("derived"),
-        source=pl.when(was_recorded).then(pl.lit("recorded")).otherwise(pl.lit("shapes")),
-    ).filter(pl.col("flops").is_not_null())
-    rows = rows.filter(~_encloses(rows["id"], trace))
+    rows = _counted(trace, ["id", "name", "input_shapes", "input_types", "module", "stack", "step", "device_total_ns"])
     return rows.select(
         op="id",
         name=pl.col("name").cast(pl.String),
@@ -95,21 +74,55 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
         flops="flops",
         bytes=pl.col("elements"),
         time_ns=pl.when(pl.col("device_total_ns") > 0).then("device_total_ns"),
-        source="source",
+        source=pl.when("recorded").then(pl.lit("recorded")).otherwise(pl.lit("shapes")),
     ).with_columns(
         bytes=pl.col("bytes") * pl.col("dtype").replace_strict(TYPE_BYTES, default=None, return_dtype=pl.Int64)
     ).select(pl.col(name).cast(dtype) for name, dtype in CALLS.items())  # fmt: skip
+
+
+def flops_of_steps(trace: Trace) -> pl.DataFrame:
+    """What ``counted_calls`` says of the arithmetic alone: step and flops of every call."""
+    return _counted(trace, ["step"])
+
+
+def _counted(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of the calls that count, with flops, elements and whether the profiler recorded the flops."""
+    ops = trace.required("ops")
+    known = of_calls(trace)
+    wanted = known.filter(known.is_in(list(NAMES))).to_list()
+    recorded = pl.col("flops").fill_null(0) > 0
+    keys = ["name", "input_shapes", "arguments"]
+    rows = (
+        ops.filter(recorded | (pl.col("name").is_in(wanted) & pl.col("input_shapes").is_not_null()))
+        .select(list(dict.fromkeys(["id", "flops", *keys, *columns])))
+        .collect()
+    )
+    number, count = numbered(rows, keys)
+    first = first_rows(number, count)
+    different = rows.select(keys)[first[first >= 0]]
+    found = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
+    place = pl.Series((np.cumsum(first >= 0) - 1)[number])
+    was_recorded = pl.col("flops") > 0
+    derived = pl.Series("derived", [None if work is None else work.flops for work in found], dtype=pl.Int64).gather(place)
+    elements = pl.Series("elements", [None if work is None else work.elements for work in found], dtype=pl.Int64).gather(place)
+    rows = rows.with_columns(derived, elements, recorded=was_recorded).with_columns(
+        flops=pl.when(was_recorded).then("flops").otherwise("derived")
+    )
+    rows = rows.filter(pl.col("flops").is_not_null())
+    return rows.filter(~_encloses(rows["id"], trace)).select(*columns, "flops", "elements", "recorded")
 
 
 def _encloses(ids: pl.Series, trace: Trace) -> pl.Series:
     """Which of some calls have another one of them below themselves; shape of ``ids``."""
     parent = trace.required("ops").select(pl.col("parent").fill_null(-1)).collect()["parent"].to_numpy()
     above = np.zeros(len(parent), dtype=bool)
-    climbing = np.unique(parent[ids.to_numpy()])
+    climbing = parent[ids.to_numpy()]
     while len(climbing := climbing[climbing >= 0]):
-        climbing = climbing[~above[climbing]]
+        fresh = np.zeros(len(parent), dtype=bool)
+        fresh[climbing] = True
+        climbing = np.flatnonzero(fresh & ~above)
         above[climbing] = True
-        climbing = np.unique(parent[climbing])
+        climbing = parent[climbing]
     return pl.Series(above[ids.to_numpy()])
 
 

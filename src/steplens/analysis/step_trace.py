@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.names import containing, distinct, with_prefix
+from steplens.analysis.order import in_order
 from steplens.analysis.phases import BACKWARD, phase_of_calls
 from steplens.trace.lookup import first_rows
 from steplens.trace.schema import COLLECTIVE, GRADIENTS_PREFIX, KIND_COMPUTE
@@ -141,18 +142,20 @@ def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backwar
         .agg(last_reduce_ns=pl.col("start_ns").max())
         .collect()
     )
-    last_backward = tasks.filter("backward")
-    if reduces.height:
-        joined = tasks.join(reduces, on="step", how="left")
-        before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(pl.col("start_ns") < pl.col("last_reduce_ns"))
-        last_backward = joined.filter(before.otherwise(pl.col("backward")))
     if backward_point is not None:
         last_backward = tasks.filter(_is_point(name, backward_point))
+    elif reduces.height:
+        joined = tasks.join(reduces, on="step", how="left", maintain_order="left")
+        before = pl.col("start_ns") < pl.col("last_reduce_ns")
+        if joined["last_reduce_ns"].null_count():
+            before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(before).otherwise(_backward(trace, tasks))
+        last_backward = joined.filter(before)
+    else:
+        last_backward = tasks.filter(_backward(trace, tasks))
     points = steps.select(step="id", start_ns="start_ns", end_ns="end_ns")
     points = points.join(first_forward.group_by("step").agg(forward_ns=pl.col("start_ns").min()), on="step", how="left")
     ends = (
-        last_backward.select("step", "start_ns", "end_ns")
-        .sort("start_ns")
+        in_order(last_backward.select("step", "start_ns", "end_ns"), "start_ns")
         .group_by("step")
         .agg(backward_ns=pl.col("end_ns").last())
     )
@@ -160,25 +163,21 @@ def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backwar
 
 
 def _tasks(trace: Trace) -> pl.DataFrame:
-    """Computing tasks of steps: step, name, start_ns, end_ns, takes_data, backward."""
+    """Computing tasks of steps: step, start_ns, end_ns, name, op, takes_data."""
     own = (pl.col("kind") == KIND_COMPUTE) & pl.col("step").is_not_null()
     tasks = trace.required("kernels").filter(own).select("step", "start_ns", "end_ns", "name", "op").collect()
-    known = distinct(tasks["name"])
-    name = pl.col("name")
-    backward = name.is_in(with_prefix(known, GRADIENTS_PREFIX))
+    return tasks.with_columns(takes_data=pl.col("name").is_in(containing(distinct(tasks["name"]), _GET_NEXT)))
+
+
+def _backward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
+    """Which of the tasks are of the backward pass; true, false or null of a task without a name."""
+    backward = pl.col("name").is_in(with_prefix(distinct(tasks["name"]), GRADIENTS_PREFIX))
     if trace.ops is not None:
         # what a node of autograd calls is as much of the backward pass as the node itself
         calls = first_rows(trace.required("ops").select("id").collect()["id"], tasks["op"])
         within = (phase_of_calls(trace) == BACKWARD).gather(calls).fill_null(False)
         backward |= pl.lit(within)
-    return tasks.select(
-        "step",
-        "start_ns",
-        "end_ns",
-        "name",
-        takes_data=name.is_in(containing(known, _GET_NEXT)),
-        backward=backward,
-    )
+    return tasks.select(backward=backward).to_series()
 
 
 def _is_point(name: pl.Expr, point: str) -> pl.Expr:

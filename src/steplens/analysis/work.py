@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.flops import counted_calls
+from steplens.analysis.flops import flops_of_steps
 from steplens.analysis.parallel import Layout, by_rank
 from steplens.analysis.steps import step_times
 from steplens.trace.trace import Trace
@@ -93,7 +93,7 @@ def _from_shapes(trace: Trace) -> dict[str, object] | None:
     steps = step_times(trace).filter("complete").select("step", "duration_ns")
     if not steps.height:
         return None
-    calls = counted_calls(trace).filter(pl.col("step").is_in(steps["step"].to_list()))
+    calls = flops_of_steps(trace).filter(pl.col("step").is_in(steps["step"].to_list()))
     total = int(calls["flops"].sum())
     if not total:
         return None

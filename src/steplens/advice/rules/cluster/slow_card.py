@@ -34,12 +34,12 @@ def judge(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> 
     if len(speeds) < 2:
         return
     mean = fmean(speeds.values())
+    slow = {rank: 1 - speed / mean for rank, speed in speeds.items() if 1 - speed / mean > threshold}
+    if not slow:
+        return
     means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
-    for rank, speed in speeds.items():
-        below = 1 - speed / mean
-        if below <= threshold:
-            continue
-        row = means.get(rank, {})
+    for rank, below in slow.items():
+        speed, row = speeds[rank], means.get(rank, {})
         computation, total = row.get("computation_ns"), row.get("total_ns")
         known = computation is not None and total
         yield Finding(

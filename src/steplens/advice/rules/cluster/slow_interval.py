@@ -63,9 +63,12 @@ def judge(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> 
 
 def _intervals(facts: Sequence[Facts]) -> tuple[dict[int, float], dict[int, float]]:
     """Mean interval and length of a step of every rank of which they are known, ns."""
-    means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
+    ranks = by_rank(traces_of(facts))
+    means = {}
+    if any(windows[0].step_points is not None for windows in ranks.values()):
+        means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
     intervals, lengths = {}, {}
-    for rank, windows in by_rank(traces_of(facts)).items():
+    for rank, windows in ranks.items():
         row = means.get(rank)
         if windows[0].step_points is not None and row is not None and row["interval_ns"] is not None:
             intervals[rank], lengths[rank] = row["interval_ns"], row["total_ns"]
