@@ -359,6 +359,46 @@ def test_recording_that_began_too_early() -> None:
         assert list(first_steps.judge(Facts(of_lengths(lengths)))) == []
 
 
+def test_first_steps_that_a_busy_machine_slows_down_are_no_warm_up() -> None:
+    """The same calls in all steps: the program that had the processor besides has ended, or begins again after the recording."""
+    for lengths in ([26, 10, 10, 11, 10, 9, 10, 10, 10], [39, 30, 24, 10, 10, 10, 10, 10, 10], [70, *[10, 30] * 4]):
+        assert list(first_steps.judge(Facts(of_lengths(lengths)))) == []
+
+
+def test_a_warm_up_is_known_by_the_work_that_later_steps_lack() -> None:
+    lengths: list[float] = [26, 10, 10, 11, 10, 9, 10, 10, 10]
+
+    def judged(more: dict[int, list[dict[str, Any]]], **tables: Any) -> list[Finding]:
+        return list(first_steps.judge(Facts(of_lengths(lengths, more, **tables))))
+
+    prepares = [op("aten::zeros_like", 100, 110)]
+    finding = only(iter(judged({0: prepares})))
+    assert (finding.level, finding.confidence, finding.values) == ("medium", 0.9, {"count": 1, "percent": 18})
+    work = finding.evidence[2]
+    assert (work.what, work.value, work.steps, work.places) == ("grew_work", 1.0, (0,), ("aten::zeros_like",))
+    # a single call among many explains the excess if it takes that long; a message to the log does not
+    usual = [op("aten::add", 10 * number, 10 * number + 5) for number in range(60)]
+    every = dict.fromkeys(range(9), usual)
+    assert judged(every) == []
+    assert judged({**every, 0: [*usual, op("aten::item", 1000, 1010)]}) == []
+    assert only(iter(judged({**every, 0: [*usual, op("Compile", 1000, 16_000)]}))).evidence[2].places == ("Compile",)
+    # other steps do it, too, or it is a range with a name per step
+    assert judged({0: prepares, 5: prepares}) == []
+    assert judged({step: [op(f"batch {step}", 0, 8000, scope=SCOPE_USER)] for step in range(9)}) == []
+    # of an accelerator's runtime
+    api = [{"name": "cudaMalloc", "start_ns": BASE_NS + 1000 * US, "end_ns": BASE_NS + 9000 * US, "pid": PID, "tid": MAIN}]
+    assert only(iter(judged(every, api=api))).evidence[2].places == ("cudaMalloc",)
+    # of an accelerator of which only the tasks were recorded: a graph that prepares
+    begins = [sum(lengths[:step]) for step in range(9)]
+    tasks = [kernel("MatMul", 1000 * begin, 1000 * begin + 900, core="NPU", step=step) for step, begin in enumerate(begins)]
+    assert judged({}, kernels=tasks) == []
+    initialises = kernel("AssignVariables", 3000, 23_000, core="NPU", step=0)
+    assert only(iter(judged({}, kernels=[*tasks, initialises]))).evidence[2].places == ("AssignVariables",)
+    # counts of what was not recorded whole prove nothing
+    lost = {"check": "dropped_events", "severity": "error", "count": 5, "message": "", "unsafe": "operator calls"}
+    assert judged({0: prepares}, health=[lost]) == []
+
+
 def test_outliers_that_do_more_work() -> None:
     evaluation = [op("aten::conv2d", 1000 + 10 * number, 1005 + 10 * number) for number in range(20)]
     trace = of_lengths([10, 10, 30, 10, 10, 10, 30, 10, 10, 10, 10, 10], {2: evaluation, 6: evaluation})
