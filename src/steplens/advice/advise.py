@@ -10,6 +10,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.judging import Question, judged
 from steplens.advice.rule import Rule
 from steplens.advice.table import RULES
 from steplens.trace.health import WARNING, unsafe
@@ -64,9 +65,9 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         rules: which rules; all by default.
     """
     facts = [Facts(trace) for trace in run.traces]
-    of_run: list[Finding] = []
-    of_trace: dict[int, list[Finding]] = {id(part): [] for part in facts}
     silenced = []
+    questions = []
+    ours = {id(rule) for rule in RULES}
     health = run.health()
     doubts = {word: unsafe(health, word, least=WARNING) for word in {word for rule in rules for word in rule.rests_on}}
     for rule in rules:
@@ -75,18 +76,16 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         safe, reason = _safe(run, rule, facts, doubts)
         if reason is not None and (not safe or rule.judge_run is not None):
             silenced.append(reason)
-        elif rule.judge_run is not None:
-            of_run += rule.judge_run(run, safe)
         else:
-            for part in safe:
-                of_trace[id(part)] += rule.judge(part)
+            questions.append(Question(rule, safe, alone=id(rule) not in ours))
+    of_run, of_trace = judged(run, facts, questions)
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = _joined(of_run)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    every = _joined(finding for own in of_trace.values() for finding in own)
+    every = _joined(finding for own in of_trace for finding in own)
     found = list(_told_once(of_run, [*of_run, *every], explains))
     seen = _SeenOn(part.trace.rank for part in facts)
-    for part, own in zip(facts, of_trace.values(), strict=True):
+    for part, own in zip(facts, of_trace, strict=True):
         told = list(_told_once(own, [*own, *of_run], explains))
         found += told
         seen.add(part.trace.rank, told)

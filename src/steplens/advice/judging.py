@@ -1,0 +1,87 @@
+"""Asks the rules: those about one trace of several traces at once, the others one behind the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from steplens.advice.facts import Facts
+from steplens.advice.finding import Finding
+from steplens.advice.rule import Rule
+from steplens.trace.run import Run
+
+#: number of the question, and of the trace that it is asked about; a question about the run has no trace
+Place = tuple[int, int]
+_RUN = -1
+
+
+@dataclass(frozen=True)
+class Question:
+    """A rule that is to judge.
+
+    Attributes:
+        rule: the rule.
+        safe: the traces that it may judge.
+        alone: whether nothing else may run meanwhile: rules of the user's own need know nothing of threads.
+    """
+
+    rule: Rule
+    safe: Sequence[Facts]
+    alone: bool
+
+
+def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> tuple[list[Finding], list[list[Finding]]]:
+    """What the rules find in the run, and in each of its traces, in order of the rules.
+
+    Rules that look at one trace share what they work out with nobody but other rules about the same trace: traces are judged
+    side by side, each by one thread. Most of the time passes in code that lets another thread run. A rule that fails does so
+    as if one had been asked behind the other: of several failures the first in order of questions and traces is raised.
+
+    Args:
+        run: the run.
+        facts: of all its traces.
+        questions: in order of the rules.
+    """
+    number = {id(part): place for place, part in enumerate(facts)}
+    beside: list[list[tuple[Place, Callable[[], Iterable[Finding]]]]] = [[] for _ in facts]
+    behind: list[tuple[Place, Callable[[], Iterable[Finding]]]] = []
+    workers = min(len(facts), os.cpu_count() or 1)
+    for place, question in enumerate(questions):
+        rule = question.rule
+        if rule.judge_run is not None:
+            behind.append(((place, _RUN), partial(rule.judge_run, run, question.safe)))
+            continue
+        for part in question.safe:
+            own = number[id(part)]
+            asked = behind if question.alone or workers < 2 else beside[own]
+            asked.append(((place, own), partial(rule.judge, part)))
+    found: dict[Place, list[Finding]] = {}
+    failed: dict[Place, Exception] = {}
+    if any(beside):
+        with ThreadPoolExecutor(workers, "steplens-advice") as pool:
+            list(pool.map(lambda asked: _ask(asked, found, failed), beside))
+    _ask(behind, found, failed)
+    if failed:
+        raise failed[min(failed)]
+    ordered = sorted(found)
+    of = {
+        one: [finding for place in ordered if place[1] == one for finding in found[place]] for one in (_RUN, *range(len(facts)))
+    }
+    return of.pop(_RUN), list(of.values())
+
+
+def _ask(
+    asked: Iterable[tuple[Place, Callable[[], Iterable[Finding]]]],
+    found: dict[Place, list[Finding]],
+    failed: dict[Place, Exception],
+) -> None:
+    """Ask in order, up to the first that fails."""
+    for place, ask in asked:
+        try:
+            found[place] = list(ask())
+        except Exception as error:  # another thread may hold one that comes first
+            failed[place] = error
+            return
