@@ -84,7 +84,10 @@ class Facts:
     @cached_property
     def names(self) -> pl.Series:
         """The different names of ``calls``, as text."""
-        return of_names.distinct(self.named_calls["name"])
+        calls = self.named_calls
+        # mostly there are no others
+        every = calls.height == self.trace.required("ops").select(pl.len()).collect().item()
+        return of_names.of_calls(self.trace) if every else of_names.distinct(calls["name"])
 
     def on_threads(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """The rows (pid, tid) of the threads that the steps run on."""

@@ -165,12 +165,8 @@ def computing_tasks(trace: Trace) -> pl.LazyFrame:
 
 def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     ids = steps["id"]
-    tasks = computing_tasks(trace).select("start_ns", "end_ns", "step").collect()
-    operations = trace.required("communication").select("start_ns", "end_ns", "step", receive=pl.col("kind") == RECEIVE).collect()
-    space = _GroupSpace([tasks, operations], len(ids))
-    computing = space.intervals(tasks, ids)
-    communication = space.intervals(operations, ids)
-    receive = space.intervals(operations.filter("receive"), ids)
+    space, computing, receive, other = _device_work(trace, ids) if ids.null_count() else trace.once(_device_work_of_steps)
+    communication = union(receive, other)
     busy = union(computing, communication)
     not_overlapped = space.lengths(subtract(communication, computing))
     first, last = space.bounds(busy)
@@ -198,13 +194,7 @@ def communication_alone(trace: Trace) -> pl.DataFrame:
     |N outside C|.
     """
     steps = trace.required("steps").select("id").collect()["id"]
-    receive = pl.col("kind") == RECEIVE
-    tasks = computing_tasks(trace).select("start_ns", "end_ns", "step").collect()
-    operations = trace.required("communication").select("start_ns", "end_ns", "step", receive=receive).collect()
-    space = _GroupSpace([tasks, operations], len(steps))
-    computing = space.intervals(tasks, steps)
-    received = space.intervals(operations.filter("receive"), steps)
-    other = space.intervals(operations.filter(~pl.col("receive").fill_null(False)), steps)
+    space, computing, received, other = trace.once(_device_work_of_steps)
     return pl.DataFrame(
         {
             "step": steps,
@@ -212,6 +202,24 @@ def communication_alone(trace: Trace) -> pl.DataFrame:
             "receive_alone_ns": space.lengths(subtract(received, union(computing, other))),
             "collective_alone_ns": space.lengths(subtract(other, computing)),
         }
+    )
+
+
+def _device_work_of_steps(trace: Trace) -> tuple[_GroupSpace, Intervals, Intervals, Intervals]:
+    return _device_work(trace, trace.required("steps").select("id").collect()["id"])
+
+
+def _device_work(trace: Trace, steps: pl.Series) -> tuple[_GroupSpace, Intervals, Intervals, Intervals]:
+    """When the device computed, received and communicated otherwise, each step in a stretch of its own."""
+    receive = pl.col("kind") == RECEIVE
+    tasks = computing_tasks(trace).select("start_ns", "end_ns", "step").collect()
+    operations = trace.required("communication").select("start_ns", "end_ns", "step", receive=receive).collect()
+    space = _GroupSpace([tasks, operations], len(steps))
+    return (
+        space,
+        space.intervals(tasks, steps),
+        space.intervals(operations.filter("receive"), steps),
+        space.intervals(operations.filter(~pl.col("receive").fill_null(False)), steps),
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
+from steplens.analysis.groups import first_rows, numbered
+from steplens.analysis.order import in_order
 from steplens.trace.health import MEMORY
 
 _LEAST_STEPS = 5
@@ -53,11 +56,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def levels_at_step_ends(facts: Facts) -> pl.DataFrame:
     """What was allocated at the end of every whole step: step, device_type, device, allocated; per device in order of time."""
     columns = ["device_type", "device", "time_ns", "allocated"]
-    events = facts.trace.required("memory").filter(pl.col("allocated").is_not_null()).select(columns).sort("time_ns").collect()
+    events = facts.trace.required("memory").filter(pl.col("allocated").is_not_null()).select(columns).collect()
+    events = in_order(events, "time_ns")
     ends = facts.steps.select("step", time_ns=pl.col("start_ns") + pl.col("duration_ns")).sort("time_ns")
+    allocator, count = numbered(events, ["device_type", "device"])
+    first = first_rows(allocator, count)
     each = [
-        ends.join_asof(rows, on="time_ns", strategy="backward").drop_nulls("allocated")
-        for _, rows in events.group_by("device_type", "device", maintain_order=True)
+        ends.join_asof(events.filter(pl.Series(allocator == number)), on="time_ns", strategy="backward").drop_nulls("allocated")
+        for number in sorted(np.flatnonzero(first >= 0).tolist(), key=first.tolist().__getitem__)
     ]
     empty = ends.clear().join(events.clear(), on="time_ns")
     return pl.concat([empty, *each]).with_columns(pl.col("device_type").cast(pl.String))

@@ -43,10 +43,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     gaps = subtract(whole, _busy(facts))
     if gaps.length_ns < _LEAST_SHARE * facts.step_ns * facts.steps.height:
         return
-    if facts.device != CORE_CPU:
+    gaps = _long(gaps)
+    if len(gaps.start) and facts.device != CORE_CPU:
         tasks = computing_tasks(facts.trace).select("start_ns", "end_ns").collect()
-        gaps = subtract(gaps, merged(tasks))
-    if not (gaps.end - gaps.start >= _LEAST_NS).any():
+        gaps = _long(subtract(gaps, merged(tasks)))
+    if not len(gaps.start):
         return
     stretches = _stretches(facts, gaps)
     total = float(stretches.group_by("before", "after").agg(pl.col("median_ns").first())["median_ns"].sum())
@@ -65,14 +66,19 @@ def judge(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _long(gaps: Intervals) -> Intervals:
+    """Those of 1 ms or more."""
+    long = gaps.end - gaps.start >= _LEAST_NS
+    return Intervals(gaps.start[long], gaps.end[long])
+
+
 def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
-    """The long gaps that half of the steps have at the same place.
+    """Those of some long gaps that half of the steps have at the same place.
 
     Returns:
         start_ns, end_ns, step, before and after (names of the calls around it), median_ns (of its place, over all steps).
     """
-    long = gaps.end - gaps.start >= _LEAST_NS
-    start, end = gaps.start[long], gaps.end[long]
+    start, end = gaps
     scope, steps = pl.col("scope"), facts.steps.sort("start_ns")
     calls = facts.named_calls.filter(scope.is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])).select("name", "start_ns", "end_ns")
     by_end, by_start = (np.argsort(calls[column].to_numpy(), kind="stable") for column in ("end_ns", "start_ns"))

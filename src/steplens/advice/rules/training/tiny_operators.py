@@ -28,6 +28,8 @@ _REPEATS = 20
 _LEAST_SHARE = 0.03
 #: what one operator over all the data still takes
 _REMAINING = 0.05
+#: longest storms whose operators are named
+_NAMED = 3
 _COLUMNS = ("id", "parent", "name", "scope", "pid", "tid", "step", "start_ns", "end_ns", "duration_ns", "stack")
 
 
@@ -49,17 +51,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     storm = np.cumsum(apart) - 1
     # most rows are too short, and counting them takes next to nothing
     enough = np.bincount(storm[tiny], minlength=len(calls)) >= _LEAST_CALLS
+    members = calls.with_columns(storm=pl.Series(storm)).filter(pl.Series(tiny & enough[storm]))
     storms = (
-        calls.with_columns(storm=pl.Series(storm))
-        .filter(pl.Series(tiny & enough[storm]))
-        .group_by("storm")
+        members.group_by("storm")
         .agg(
             calls=pl.len(),
             names=pl.col("name").n_unique(),
             length_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
             step=pl.col("step").first(),
-            common=pl.col("name").mode().cast(pl.String).sort().first(),
-            stack=pl.col("stack").drop_nulls().mode().cast(pl.String).sort().first(),
+            stacks=pl.col("stack").count(),
         )
         .filter(pl.col("calls") >= _REPEATS * pl.col("names"))
     )
@@ -67,8 +67,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if total < _LEAST_SHARE * facts.step_ns:
         return
     longest = storms.sort("length_ns", "storm", descending=[True, False])
-    line = next((text.partition(";")[0] for text in longest["stack"].drop_nulls().to_list()), "")
-    places = tuple(dict.fromkeys([*([line] if line else []), *longest["common"].head(3).to_list()]))
+    common = [_most(members, one, "name") for one in longest["storm"].head(_NAMED).to_list()]
+    placed = longest.filter(pl.col("stacks") > 0)["storm"].head(1).to_list()
+    line = _most(members, placed[0], "stack").partition(";")[0] if placed else ""
+    places = tuple(dict.fromkeys([*([line] if line else []), *common]))
     likely = (1 - _REMAINING) * total
     yield Finding(
         rule=RULE.name,
@@ -79,8 +81,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(0.6 * total, likely, total),
         step_ns=facts.step_ns,
-        values={"operator": str(longest["common"][0])},
+        values={"operator": common[0]},
     )
+
+
+def _most(members: pl.DataFrame, storm: int, column: str) -> str:
+    """What most calls of a storm have in a column of names; of several the first by alphabet."""
+    names = members.filter(pl.col("storm") == storm)[column].drop_nulls()
+    return str(names.mode().cast(pl.String).sort()[0])
 
 
 def _outermost(facts: Facts) -> pl.DataFrame:
