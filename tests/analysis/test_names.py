@@ -39,3 +39,17 @@ def test_what_is_looked_up_depends_on_the_name_alone(values: list[tuple[str | No
     assert sorted(names.containing(known, "m$|^$")) == sorted(
         {n for _, n, _ in values if n is not None and n in ("aten::mm", "")}
     )
+
+
+@given(st.lists(texts), st.booleans())
+def test_each_name_is_there_once(values: list[str | None], categorical: bool) -> None:
+    column = pl.Series("name", values, dtype=NAME if categorical else pl.String)
+    for most in (names._SPARSE, 0):
+        known, names._SPARSE = names._SPARSE, most
+        try:
+            found = names.each(column)
+        finally:
+            names._SPARSE = known
+        assert sorted(found.cast(pl.String)) == sorted({text for text in values if text is not None})
+        assert found.dtype == column.dtype and found.name == "name"
+    assert sorted(names.distinct(column)) == sorted(found.cast(pl.String))

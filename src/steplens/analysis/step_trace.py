@@ -148,8 +148,8 @@ def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backwar
         joined = tasks.join(reduces, on="step", how="left", maintain_order="left")
         before = pl.col("start_ns") < pl.col("last_reduce_ns")
         if joined["last_reduce_ns"].null_count():
-            before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(before).otherwise(_backward(trace, tasks))
-        last_backward = joined.filter(before)
+            before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(before).otherwise(pl.lit(_backward(trace, tasks)))
+        last_backward = joined.lazy().filter(before).select("step", "start_ns", "end_ns").collect()
     else:
         last_backward = tasks.filter(_backward(trace, tasks))
     points = steps.select(step="id", start_ns="start_ns", end_ns="end_ns")

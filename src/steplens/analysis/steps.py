@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis import names
-from steplens.analysis.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, subtract, union
+from steplens.analysis.overlap import Int64Array, Intervals, length_inside, merge_intervals, subtract, union
 from steplens.trace.checks import parts_of_steps
 from steplens.trace.schema import (
     DATALOADER_PREFIX,
@@ -29,6 +29,8 @@ _GRAPH_OPTIMIZER = "/optimizer-"
 _GRADIENT, _CALL = 4, 5
 #: no number of a step
 _NO_STEP = -(1 << 63)
+#: later than any time
+_NEVER = (1 << 63) - 1
 
 COLUMNS = {
     "step": pl.Int64,
@@ -167,18 +169,18 @@ def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     ids = steps["id"]
     space, computing, receive, other = _device_work(trace, ids) if ids.null_count() else trace.once(_device_work_of_steps)
     communication = union(receive, other)
-    busy = union(computing, communication)
+    computing_ns, communication_ns = space.lengths(computing), space.lengths(communication)
     not_overlapped = space.lengths(subtract(communication, computing))
-    first, last = space.bounds(busy)
+    first, last = space.bounds(computing, communication)
     span = last - first
     bubble = space.lengths(receive)
     worked = span > 0
     return {
-        "computing_ns": space.lengths(computing),
-        "communication_ns": space.lengths(communication),
-        "overlapped_ns": space.lengths(intersect(communication, computing)),
+        "computing_ns": computing_ns,
+        "communication_ns": communication_ns,
+        "overlapped_ns": communication_ns - not_overlapped,
         "communication_not_overlapped_ns": not_overlapped,
-        "free_ns": span - space.lengths(busy),
+        "free_ns": span - computing_ns - not_overlapped,
         "preparing_ns": np.where(worked, np.maximum(first - steps["start_ns"].to_numpy(), 0), 0),
         "stage_ns": span - bubble,
         "bubble_ns": bubble,
@@ -199,7 +201,7 @@ def communication_alone(trace: Trace) -> pl.DataFrame:
         {
             "step": steps,
             "alone_ns": space.lengths(subtract(union(received, other), computing)),
-            "receive_alone_ns": space.lengths(subtract(received, union(computing, other))),
+            "receive_alone_ns": space.lengths(subtract(subtract(received, computing), other)),
             "collective_alone_ns": space.lengths(subtract(other, computing)),
         }
     )
@@ -264,15 +266,17 @@ class _GroupSpace:
         lengths: Int64Array = total[behind] - total[first]
         return lengths
 
-    def bounds(self, merged: Intervals) -> tuple[Int64Array, Int64Array]:
-        """First start and last end per group as Unix ns; 0 and 0 for a group without intervals."""
-        first, behind = self._rows(merged)
-        start, end = np.zeros(self.groups, dtype=np.int64), np.zeros(self.groups, dtype=np.int64)
-        known = behind > first
-        back = self.origin - np.arange(self.groups)[known] * self.stretch
-        start[known] = merged.start[first[known]] + back
-        end[known] = merged.end[behind[known] - 1] + back
-        return start, end
+    def bounds(self, *sets: Intervals) -> tuple[Int64Array, Int64Array]:
+        """First start and last end per group in any of the merged sets, as Unix ns; 0 and 0 for a group without intervals."""
+        start, end = np.full(self.groups, _NEVER), np.full(self.groups, -_NEVER)
+        for merged in sets:
+            first, behind = self._rows(merged)
+            known = behind > first
+            back = self.origin - np.arange(self.groups)[known] * self.stretch
+            start[known] = np.minimum(start[known], merged.start[first[known]] + back)
+            end[known] = np.maximum(end[known], merged.end[behind[known] - 1] + back)
+        empty = start == _NEVER
+        return np.where(empty, 0, start), np.where(empty, 0, end)
 
 
 def _phases(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.advice.facts import Facts
+from steplens.analysis.names import each
 from steplens.analysis.overlap import merged, subtract
 
 #: tasks below that are mostly start-up, whatever they do
@@ -54,7 +55,7 @@ def exposed(facts: Facts, rows: pl.DataFrame) -> float:
 
 def has(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.Expr:
     """Whether a regular expression is found in ``column``; asked once per different text, not once per row. Never null."""
-    texts = rows[column].unique().drop_nulls()
+    texts = each(rows[column])
     return pl.col(column).is_in(texts.filter(texts.cast(pl.String).str.contains(pattern)).implode()).fill_null(False)
 
 
