@@ -25,8 +25,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     Captured as a graph, or compiled, the same tasks follow each other at once. Some of the gaps stay, so the low end of
     the saving is half of them.
     """
+    # the causes add up to that
+    if not facts.step_ns or facts.mean("free_ns") < _LEAST_SHARE * facts.step_ns:
+        return
     causes = facts.idle
-    if causes.is_empty() or not facts.step_ns:
+    if causes.is_empty():
         return
     sums = dict(causes.group_by("cause").agg(pl.col("idle_ns").sum() / facts.steps.height).iter_rows())
     parts = {cause: sums[cause] for cause in _HOST if cause in sums}
