@@ -6,8 +6,9 @@ Two traces are made, not recorded: a CPU run with stacks, shapes, modules, steps
 accelerator: every device task has a launching call, runs on one of two streams, and there is communication of two ranks. Each
 analysis answers in a process of its own that has loaded the tables before. "s" is wall time of the answer, "CPU s" processor time
 of all its threads, and the goal is reached when one of the two is, because the machine may be busy; memory is how far the process
-rises above what it held before. ``advise`` is all rules of the advice together; which rules take how much of it is a table of its
-own: what several rules share is counted for the first that asks for it.
+rises above what it held before. ``advise`` is all rules of the advice together, as a user asks them: the traces of a run side by
+side. Which rules take how much is a table of its own, of rules that are asked one after the other: what several rules share is
+counted for the first that asks for it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 TARGET_S, TARGET_MB = 1.0, 500
 ADVISE = "advise"
+_RULES = "rules"
 #: rules that take less of the advice are not listed
 LEAST_RULE_S = 0.01
 CPU, ACCELERATOR = "CPU", "accelerator"
@@ -104,11 +106,11 @@ def measure(folders: list[Path], name: str, by: str | None) -> dict[str, Any]:
         traces.append((Source(folder), Trace(folder, tables)))
     run = Run(folders[0].parent, traces, [])
     taken: dict[str, float] = {}
-    if name == ADVISE:
+    if name in (ADVISE, _RULES):
         from steplens.advice import advise
         from steplens.advice.table import RULES
 
-        rules = [timed(rule, taken) for rule in RULES]
+        rules = [timed(rule, taken) for rule in RULES] if name == _RULES else RULES
 
         def ask() -> int:
             return len(advise(run, rules).findings)
@@ -168,10 +170,18 @@ def bench(folder: Path, calls: int, only: list[str] | None) -> list[dict[str, An
             continue
         row: dict[str, Any] = {"name": name, "by": by}
         for kind, folders in given.items():
-            arguments = ["--measure", name, "--folders", *map(str, folders), *(["--by", by] if by else [])]
-            done = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, check=True)
-            row[kind] = json.loads(done.stdout.splitlines()[-1])
+            row[kind] = in_a_process(folders, name, by)
+            if name == ADVISE:
+                row[kind]["rules"] = in_a_process(folders, _RULES, by)["rules"]
         found.append(row)
+    return found
+
+
+def in_a_process(folders: list[Path], name: str, by: str | None) -> dict[str, Any]:
+    """``measure`` in a process of its own."""
+    arguments = ["--measure", name, "--folders", *map(str, folders), *(["--by", by] if by else [])]
+    done = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

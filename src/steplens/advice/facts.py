@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,24 @@ SAVE_CHECKPOINT = "save_checkpoint"
 _FEW_THREADS = 16
 
 
+if TYPE_CHECKING:
+    worked_out = cached_property
+else:
+
+    class worked_out(cached_property):
+        """A property that is worked out once, for objects of which each belongs to one thread.
+
+        Before Python 3.12 ``cached_property`` has one lock for all objects: traces would wait for each other.
+        """
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            """What it is of an object."""
+            if instance is None:
+                return self
+            value = instance.__dict__[self.attrname] = self.func(instance)
+            return value
+
+
 class Facts:
     """One trace as the rules see it.
 
@@ -48,7 +66,7 @@ class Facts:
         #: of several traces, of which this is the first; see ``together``
         self.answers: dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any] = {}
 
-    @cached_property
+    @worked_out
     def steps(self) -> pl.DataFrame:
         """``analysis.steps.step_times`` of the steps that were recorded whole."""
         return step_times(self.trace).filter("complete")
@@ -58,7 +76,7 @@ class Facts:
         """Numbers of these steps."""
         return tuple(self.steps["step"].to_list())
 
-    @cached_property
+    @worked_out
     def step_ns(self) -> float:
         """How long a step takes, mean; 0 without steps."""
         return float(self.steps["duration_ns"].mean() or 0) if self.steps.height else 0.0  # type: ignore[arg-type]
@@ -67,7 +85,7 @@ class Facts:
         """Mean of a column of ``steps``; 0 without steps."""
         return float(self.steps[column].mean() or 0) if self.steps.height else 0.0  # type: ignore[arg-type]
 
-    @cached_property
+    @worked_out
     def calls(self) -> pl.DataFrame:
         """The calls of ``ops`` inside these steps, with ``name`` as text and ``duration_ns``; on the threads of the steps only.
 
@@ -75,13 +93,13 @@ class Facts:
         """
         return self.named_calls.with_columns(pl.col("name").cast(pl.String))
 
-    @cached_property
+    @worked_out
     def named_calls(self) -> pl.DataFrame:
         """``calls`` with ``name`` as it is in ``ops``: comparing, grouping and sorting take a fraction of what text takes."""
         calls = self.on_threads(self.trace.required("ops").filter(pl.col("step").is_in(list(self.numbers))))
         return calls.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
 
-    @cached_property
+    @worked_out
     def names(self) -> pl.Series:
         """The different names of ``calls``, as text."""
         calls = self.named_calls
@@ -98,34 +116,34 @@ class Facts:
         own = [(pl.col("pid") == pid) & (pl.col("tid") == tid) for pid, tid in known.drop_nulls().iter_rows()]
         return rows.filter(pl.any_horizontal(own) if own else pl.lit(False))
 
-    @cached_property
+    @worked_out
     def device(self) -> str:
         """What the devices are: "CPU", "CUDA", "ROCM" or "NPU"."""
         return device_kind(self.trace)
 
-    @cached_property
+    @worked_out
     def profile(self) -> DeviceProfile:
         """What is known of the device."""
         return device_profile(self.trace)
 
-    @cached_property
+    @worked_out
     def tasks(self) -> pl.DataFrame:
         """The device tasks of these steps, in order of device, stream and start, with ``duration_ns``; of a CPU, too."""
         tasks = self.trace.required("kernels").select(_OF_A_TASK).filter(pl.col("step").is_in(list(self.numbers)))
         tasks = tasks.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).filter(pl.col("duration_ns") >= 0)
         return in_order(tasks.collect(), "device", "stream", "start_ns")
 
-    @cached_property
+    @worked_out
     def computing(self) -> pl.DataFrame:
         """Those of ``tasks`` that compute."""
         return self.tasks.filter(pl.col("kind") == KIND_COMPUTE)
 
-    @cached_property
+    @worked_out
     def measured(self) -> pl.DataFrame:
         """``computing`` with the columns of ``analysis.core_utilization``, where performance counters were recorded."""
         return self.computing.join(core_utilization(self.trace), left_on="id", right_on="kernel")
 
-    @cached_property
+    @worked_out
     def runtime(self) -> pl.DataFrame:
         """The runtime calls that began in these steps, by start: name, start_ns, end_ns, pid, tid, step, duration_ns."""
         steps = self.steps.sort("start_ns")
@@ -139,7 +157,7 @@ class Facts:
         calls = calls.with_columns(own["step"], duration_ns=pl.col("end_ns") - pl.col("start_ns"))
         return calls.filter(inside & (calls["duration_ns"] >= 0))
 
-    @cached_property
+    @worked_out
     def saves(self) -> pl.DataFrame:
         """When torch.save kept a step waiting (start_ns, end_ns): automatic marks; other threads save beside the step."""
         marks = self.trace.required("marks").filter(pl.col("message").cast(pl.String) == SAVE_CHECKPOINT)
@@ -148,12 +166,12 @@ class Facts:
             marks = marks.filter(pl.col("tid").is_in(threads.to_list()).fill_null(True))
         return marks.select("start_ns", "end_ns").drop_nulls().collect()
 
-    @cached_property
+    @worked_out
     def idle(self) -> pl.DataFrame:
         """``analysis.idle.idle_causes`` of these steps."""
         return idle_causes(self.trace).filter(pl.col("step").is_in(list(self.numbers)))
 
-    @cached_property
+    @worked_out
     def gaps(self) -> Intervals:
         """When the device did nothing, between the first and the last of its work in these steps; copying is work."""
         columns = ["start_ns", "end_ns"]
