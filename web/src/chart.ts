@@ -1,9 +1,6 @@
-/** Charts: ECharts with only the parts that are used, in the colours of the theme. */
+/** Charts: ECharts in the colours of the theme. */
 
-import { BarChart, LineChart, PieChart, ScatterChart } from "echarts/charts";
-import { AriaComponent, DataZoomComponent, GridComponent, LegendComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
-import { type EChartsCoreOption, type EChartsType, init, use } from "echarts/core";
-import { CanvasRenderer } from "echarts/renderers";
+import type { EChartsCoreOption, EChartsType } from "echarts/core";
 
 import { chartTable } from "./chart_table";
 import { h, replace, svg } from "./dom";
@@ -12,11 +9,8 @@ import { t } from "./i18n";
 import { type Palette, onChange, palette } from "./theme";
 import { visibleIn } from "./visible";
 
-use([
-  BarChart, LineChart, PieChart, ScatterChart,
-  AriaComponent, DataZoomComponent, GridComponent, LegendComponent, MarkLineComponent, TooltipComponent,
-  CanvasRenderer,
-]);
+/** the library, once there is a chart to draw */
+let library: typeof import("./echarts") | null = null;
 
 export interface ChartSpec {
   /** what it shows, for those who do not see it */
@@ -43,7 +37,14 @@ export function chart(spec: ChartSpec, signal: AbortSignal): HTMLElement {
   const frame: HTMLElement = h("div", { class: "chart-frame" }, place, words, fullScreen(spec.label, () => frame));
   let shown: EChartsType | null = null;
   const draw = (): void => {
-    if (!shown && place.clientWidth > 0) shown = create(place, spec);
+    if (!library) {
+      void import("./echarts").then((found) => {
+        library = found;
+        if (!signal.aborted) draw();
+      });
+      return;
+    }
+    if (!shown && place.clientWidth > 0) shown = create(library, place, spec);
     const option = spec.option(palette());
     shown?.setOption(themed(option), true);
     replace(words, chartTable(spec.label, option, spec.say ?? plain));
@@ -68,8 +69,8 @@ function fullScreen(label: string, of: () => HTMLElement): HTMLElement | null {
   return h("button", { type: "button", class: "full-screen", title: t("chart.full_screen"), "aria-label": `${t("chart.full_screen")}: ${label}`, onclick: toggle }, svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, svg("path", { d: "M1 6V1h5M10 1h5v5M15 10v5h-5M6 15H1v-5", fill: "none", stroke: "currentColor", "stroke-width": 1.6 })));
 }
 
-function create(place: HTMLElement, spec: ChartSpec): EChartsType {
-  const shown = init(place, null, { renderer: "canvas" });
+function create(library: typeof import("./echarts"), place: HTMLElement, spec: ChartSpec): EChartsType {
+  const shown = library.init(place, null, { renderer: "canvas" });
   const { onPick, onPlace } = spec;
   if (onPick) {
     shown.on("click", (event) => onPick({ dataIndex: event.dataIndex, seriesIndex: event.seriesIndex ?? 0, name: event.name }));

@@ -1,8 +1,5 @@
 /** Arithmetic: how much, how fast, and in which part of the model, as areas or as a flow to drill into. */
 
-import { SankeyChart, TreemapChart } from "echarts/charts";
-import { use } from "echarts/core";
-
 import { chart, tip } from "./chart";
 import { h, replace, type Child } from "./dom";
 import * as format from "./format";
@@ -11,8 +8,6 @@ import { problemBox } from "./notices";
 import type { Context } from "./page";
 import type { FlopNode, Flops } from "./types";
 import { card, choice, figure, figures } from "./ui";
-
-use([SankeyChart, TreemapChart]);
 
 const KINDS = ["treemap", "sankey"] as const;
 /** scopes of one level that a flow shows one by one */
