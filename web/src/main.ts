@@ -18,6 +18,8 @@ import type { RunState, Session } from "./types";
 /** a run that was read before is open within a second, another one takes longer */
 const POLL_MS = [100, 500] as const;
 const OFTEN = 20;
+/** a draft may be painted for so long before the page of an open run takes its place */
+const DRAFT_MS = 500;
 
 class App {
   private readonly shell: Shell;
@@ -26,6 +28,8 @@ class App {
   private shown = "";
   /** the address that the shown page is of; the browser may already have another one, and be about to say so */
   private address = "";
+  /** done when the draft that is shown is painted, or takes long */
+  private drawing: Promise<void> = Promise.resolve();
   private timer = 0;
   private polls = 0;
 
@@ -41,8 +45,11 @@ class App {
       const before = this.session;
       this.session = await session();
       const changed = JSON.stringify(before?.runs.map(outline)) !== JSON.stringify(this.session.runs.map(outline));
-      if (changed) this.show(false);
-      else this.tell();
+      if (changed) {
+        // a draft that is about to be painted is not begun anew
+        await this.drawing;
+        this.show(false);
+      } else this.tell();
       if (this.session.runs.some((one) => one.progress.state === "waiting" || one.progress.state === "opening")) this.again();
     } catch (error) {
       if (!this.session) replace(this.shell.main, problemBox(error));
@@ -94,8 +101,14 @@ class App {
     replace(this.shell.main, progress);
     if (!page.draft || !run.draft) return;
     const context = new Context(page.id, run, found, {}, new RunApi(run.run, signal), signal, () => undefined);
+    let painted = (): void => undefined;
+    this.drawing = new Promise((done) => {
+      painted = done;
+      setTimeout(done, DRAFT_MS);
+      signal.addEventListener("abort", () => done());
+    });
     // what cannot be drawn is shown once it is read
-    const drawn = await page.draft(context, run.draft).catch(() => null);
+    const drawn = await page.draft(context, run.draft, painted).catch(() => null);
     if (!signal.aborted) replace(this.shell.main, progress, drawn);
   }
 

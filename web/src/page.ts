@@ -18,8 +18,8 @@ export interface Page {
   live?: boolean;
   /** whether it is shown for a run that is not open */
   unopened?: boolean;
-  /** what can be shown of some events of a run while all of them are read */
-  draft?: (context: Context, draft: Draft) => Promise<Child>;
+  /** what can be shown of some events of a run while all of them are read; `painted` is called once it is on the screen */
+  draft?: (context: Context, draft: Draft, painted: () => void) => Promise<Child>;
 }
 
 /** The place of a page: its run, its address, and how long it is shown. */

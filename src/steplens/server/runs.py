@@ -39,8 +39,8 @@ TIMELINE_BYTES = 2 << 30
 
 #: events of a draft are painted before reading takes the processors, unless nobody looks within a tenth of what reading will take
 _DRAFT_WAITS_S_PER_BYTE = 1 / (700 << 20)
-#: the same of laying out
-_DRAFT_WAITS_S = 0.5
+#: the same of laying out, which only the timeline waits for
+_DRAFT_WAITS_S = 2.0
 
 
 @dataclass

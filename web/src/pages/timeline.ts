@@ -48,7 +48,7 @@ export const timeline: Page = {
     );
     return held;
   },
-  draft: (context, draft) => drawDraft(context, draft, context.signal, () => undefined),
+  draft: (context, draft, painted) => drawDraft(context, draft, context.signal, painted),
 };
 
 async function wholePage(context: Context): Promise<Child> {
