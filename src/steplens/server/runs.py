@@ -239,8 +239,8 @@ class Library:
                     shown.draw(len(self.runs) + shown.id)
                 shown.open()
             for shown in runs:
-                if shown.draft is not None:
-                    shown.draft.seen.wait(_DRAFT_WAITS_S)
+                if (draft := shown.draft) is not None:
+                    draft.seen.wait(_DRAFT_WAITS_S)
                 self._prepare(shown)
 
     def _prepare(self, shown: Shown) -> None:
