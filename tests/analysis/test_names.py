@@ -18,18 +18,6 @@ def frame(values: list[tuple[str | None, ...]]) -> pl.DataFrame:
 
 
 @given(rows)
-def test_packed_numbers_are_equal_where_all_names_are(values: list[tuple[str | None, ...]]) -> None:
-    table = frame(values)
-    for most in (names._MOST, 8):
-        known, names._MOST = names._MOST, most
-        try:
-            number = names.packed(table, "abc").to_list()
-        finally:
-            names._MOST = known
-        assert [[one == other for other in number] for one in number] == [[one == other for other in values] for one in values]
-
-
-@given(rows)
 def test_what_is_looked_up_depends_on_the_name_alone(values: list[tuple[str | None, ...]]) -> None:
     column = frame(values)["b"]
     found = names.looked_up(column, pl.when(pl.col("name").str.starts_with("aten::")).then(7), 3).tolist()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -11,7 +9,6 @@ import polars as pl
 from steplens.trace.schema import NAME
 from steplens.trace.trace import Trace
 
-_MOST = 1 << 63
 #: a table by number of a name may have as many times the rows of the column
 _SPARSE = 8
 
@@ -87,27 +84,3 @@ def looked_up(names: pl.Series, value: pl.Expr, default: int = 0) -> UInt8Array:
     table[codes] = values.to_numpy()
     found: UInt8Array = table[names.to_physical().fill_null(len(table) - 1).to_numpy()]
     return found
-
-
-def packed(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
-    """One number per row, equal where all of these columns are: grouping by it takes a fraction of grouping by them.
-
-    Args:
-        rows: a frame.
-        columns: of names; null is a value of its own.
-
-    Returns:
-        Int64, shape (rows,).
-    """
-    number = np.zeros(rows.height, dtype=np.int64)
-    size = 1
-    for column in columns:
-        codes = rows[column].cast(NAME).to_physical()
-        count = int(codes.max() or 0) + 2
-        if size * count >= _MOST:
-            # as many numbers as there are rows, at most
-            number = pl.Series(number).rank("dense").cast(pl.Int64).to_numpy()
-            size = rows.height + 1
-        number = number * count + codes.fill_null(count - 1).to_numpy()
-        size *= count
-    return pl.Series("packed", number, dtype=pl.Int64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.names import packed
+from steplens.analysis.groups import numbered
 from steplens.trace.schema import SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
@@ -73,8 +73,9 @@ def _calls(trace: Trace) -> pl.DataFrame:
     each = trace.required("ops").filter(known).select(*columns, length=length).collect()
     if not each["start_ns"].is_sorted():
         each = each.sort("start_ns", maintain_order=True)
+    shape, _ = numbered(each, ("name", "input_shapes"))
     rows = (
-        each.with_columns(shape=packed(each, ("name", "input_shapes")))
+        each.with_columns(shape=pl.Series(shape))
         .group_by("shape", "step")
         .agg(
             pl.col("name", "input_shapes").first(),
