@@ -19,7 +19,7 @@ import pytest
 import steplens
 from steplens.analysis import loaders
 from steplens.collect import loader, loader_arena, loader_transforms, loader_watch
-from steplens.collect.loader_ring import COUNT, Ring, size_bytes
+from steplens.collect.loader_ring import COUNT, HEAD_BYTES, Ring, size_bytes
 
 torch = pytest.importorskip("torch")
 
@@ -435,15 +435,24 @@ def test_short_transforms_are_timed_in_one_batch_of_sixteen(tmp_path, monkeypatc
     assert loaders.stages(trace).filter(pl.col("stage") == "fetch")["batches"].item() == 3
 
 
+def add(ring, *values):
+    """Write a row as a worker does; the place of its first cell."""
+    count = ring.get(COUNT)
+    place = HEAD_BYTES + count % ring.capacity * ring.row_bytes
+    ring.pack_into(ring.buffer, place, *values)
+    ring.set(COUNT, count + 1)
+    return place // 8
+
+
 def test_the_newest_rows_of_a_ring_are_kept():
     ring = Ring(bytearray(size_bytes(("a", "b"), 4)), ("a", "b"), 4)
     assert ring.rows() == []
     for number in range(3):
-        ring.add(number, -number)
+        add(ring, number, -number)
     assert ring.rows() == [(0, 0), (1, -1), (2, -2)]
     place = 0
     for number in range(3, 11):
-        place = ring.add(number, -number)
+        place = add(ring, number, -number)
     ring.cells[place + 1] = 5
     # the oldest of four may be half overwritten at any time
     assert ring.rows() == [(8, -8), (9, -9), (10, 5)]

@@ -56,12 +56,18 @@ def size_bytes(columns: Sequence[str], capacity: int) -> int:
 
 
 class Ring:
-    """A ring in a buffer.
+    """A ring in a buffer. Who writes rows does so in its own lines, which is quicker than a call: ``loader_worker``.
 
     Args:
         buffer: writable, of ``size_bytes``; all zero where nobody has written.
         columns: of a row.
         capacity: rows.
+
+    Attributes:
+        buffer, capacity: these.
+        cells: the buffer as numbers.
+        pack_into: writes a row to a place in bytes.
+        row_bytes: size of a row.
     """
 
     def __init__(self, buffer: Any, columns: Sequence[str], capacity: int) -> None:
@@ -72,14 +78,6 @@ class Ring:
         self._row = struct.Struct(f"={len(columns)}q")
         self.pack_into = self._row.pack_into
         self.row_bytes = self._row.size
-
-    def add(self, *values: int) -> int:
-        """Write a row; returns which cell is its first. A worker does the same in its own lines, which is quicker."""
-        count = self.cells[COUNT]
-        place = HEAD_BYTES + count % self.capacity * self.row_bytes
-        self.pack_into(self.buffer, place, *values)
-        self.cells[COUNT] = count + 1
-        return place // 8
 
     def get(self, field: int) -> int:
         """A field of the head."""
@@ -92,7 +90,7 @@ class Ring:
     def rows(self) -> list[tuple[int, ...]]:
         """The rows that are there, oldest first."""
         count = self.get(COUNT)
-        size, capacity = self._row.size, self.capacity
+        size, capacity = self.row_bytes, self.capacity
         kept = min(count, capacity)
         first = (count - kept) % capacity
         # the row that comes next lies over the oldest one, and may be half written
