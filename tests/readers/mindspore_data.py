@@ -7,17 +7,12 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "mindspore"
+from .. import shared_data
 
 
 def shared(*parts: str) -> Path:
-    """A file or folder of the shared test data; skips the test where that is absent."""
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    return path
+    """A file or folder of the shared test data of MindSpore."""
+    return shared_data.shared("mindspore", *parts)
 
 
 def step_record(tag: int, stream: int, tick: int, task: int = 0) -> bytes:

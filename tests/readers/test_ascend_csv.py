@@ -104,6 +104,7 @@ def test_kinds(table: Any, health: HealthLog) -> None:
         ("x", "N/A", "N/A"),
         ("Random", "DSAGenBitMask", "DSA_SQE"),
         ("hcom_broadcast__1_0_1", "hcom_broadcast_", "HCCL"),
+        ("hcom_broadcast__1_1_1", "hcom_broadcast_", "COMMUNICATION"),
         ("hcom_allReduceAicpuKernel", "AllReduce", "AI_CPU"),
         ("aten::mm", "mm", "CPU"),
         ("void gemm<float>", "N/A", "CUDA"),
@@ -112,7 +113,8 @@ def test_kinds(table: Any, health: HealthLog) -> None:
     ]
     kernels, _ = ascend_csv.read_kernel_details([table(header, *((*row, STAMP, 1) for row in rows))], health)
     assert text(kernels, "kind") == [
-        "compute", "compute", "compute", "communication", "other", "compute", "compute", "copy", "communication",
+        "compute", "compute", "compute", "communication", "communication", "other", "compute", "compute", "copy",
+        "communication",
     ]  # fmt: skip
 
 
@@ -289,7 +291,10 @@ def test_a_cut_file_loses_its_last_row(table: Any, health: HealthLog) -> None:
     assert checks(health) == {"truncated_file": 1}
     # a file that only lacks its last line end is whole
     path.write_bytes(whole.rstrip(b"\r\n"))
-    assert ascend_csv.read_kernel_details([path], HealthLog())[0].height == 5
+    told = HealthLog()
+    assert ascend_csv.read_kernel_details([path], told)[0].height == 5
+    # whether its last cell is whole nobody knows
+    assert [(finding.check, finding.severity) for finding in told.findings] == [("truncated_file", "warning")]
 
 
 def test_rows_without_a_time_are_told(table: Any, health: HealthLog) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.analysis.kernels import core_self_ns, subtree_total_ns
 from steplens.analysis.memory import operator_memory
-from steplens.analysis.steps import step_times
 from steplens.errors import InputError
 from steplens.readers import ascend_raw
 from steplens.readers.ascend_raw import read_trace, sources
@@ -65,7 +65,7 @@ def operator_times(trace: Trace, *, on_ai_core: bool = False) -> dict[tuple[str,
 
 def step_rows(trace: Trace, **options: bool) -> list[tuple[Any, ...]]:
     """Rows of step_trace_time.csv from Step on, in µs."""
-    rows = step_times(trace, **options)
+    rows = ascend_step_times(trace, **options)
     columns = [
         "computing", "communication_not_overlapped", "overlapped", "communication", "free", "stage", "bubble",
         "exclude_receive", "preparing",

@@ -14,18 +14,18 @@ import polars as pl
 import pytest
 
 from steplens import rundir
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.analysis.kernels import core_self_ns, op_statistic, subtree_total_ns
-from steplens.analysis.steps import step_times
 from steplens.errors import InputError
 from steplens.readers import ascend_text
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 from steplens.writers.result import DONE, Settings, write_result
 
+from ..shared_data import shared
 from . import timeline_builder as build
 from .timeline_builder import BACKWARD, COMMUNICATION, HARDWARE, MAIN, OVERLAP, PID, Event, ns
 
-CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "data" / "ascend_pytorch"
 NAMES = ("text_level0/rank0", "text_level1/rank0", "text_level1/rank1")
 OUTPUT = rundir.OUTPUT_DIRECTORY
 
@@ -35,7 +35,7 @@ class Capture:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.run = CAPTURES / f"{name}_ascend_pt"
+        self.run = shared("ascend_pytorch", f"{name}_ascend_pt")
         self.health = HealthLog()
         self.raw = ascend_text.read(self.run / OUTPUT, self.run, self.health)
         self.trace = ascend_text.read_trace(self.run / OUTPUT, self.run)
@@ -47,8 +47,6 @@ class Capture:
 
 @pytest.fixture(scope="module", params=NAMES)
 def capture(request: pytest.FixtureRequest) -> Capture:
-    if not CAPTURES.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
     return Capture(request.param)
 
 
@@ -92,7 +90,7 @@ def test_counts_of_a_capture(capture: Capture) -> None:
 
 
 def test_step_times_of_a_capture(capture: Capture) -> None:
-    row = step_times(capture.trace).row(0, named=True)
+    row = ascend_step_times(capture.trace).row(0, named=True)
     names = ("computing", "communication_not_overlapped", "communication", "free", "stage", "preparing")
     assert tuple(row[f"{name}_ns"] for name in names) == STEP_50[capture.name]
     (own,) = capture.rows("step_trace_time.csv")
@@ -301,7 +299,7 @@ KERNEL_DETAILS = (
 
 
 def kernel_row(name: str, start_us: float, length: float, core: str = "AI_CORE", kind: str = "MatMulV3") -> tuple[Any, ...]:
-    place = ("N/A", "N/A") if core == "HCCL" else (7, 2)
+    place = ("N/A", "N/A") if core in ("HCCL", "COMMUNICATION") else (7, 2)
     return (
         0,
         0,
@@ -381,7 +379,7 @@ def checks(trace: Trace) -> dict[str, int]:
 
 def test_the_contracts_fixture(run: Path) -> None:
     trace = ascend_text.read_trace(run / OUTPUT, run)
-    times = step_times(trace).select(
+    times = ascend_step_times(trace).select(
         "step", "computing_ns", "communication_not_overlapped_ns", "overlapped_ns", "communication_ns", "free_ns", "stage_ns",
         "bubble_ns", "exclude_receive_ns", "preparing_ns",
     )  # fmt: skip
@@ -413,6 +411,17 @@ def test_the_contracts_fixture(run: Path) -> None:
     assert trace.meta_values()["rank"] == 3
     metrics = table(trace, "kernel_metrics")
     assert metrics["kernel"].n_unique() == 4 and set(metrics["value"]) == {0.25}
+
+
+@pytest.mark.parametrize("core", ["COMMUNICATION", "N/A", "AI_CPU"])
+def test_what_lies_on_the_lane_of_a_group_communicates(run: Path, core: str) -> None:
+    expected = ascend_step_times(ascend_text.read_trace(run / OUTPUT, run))
+    rows = [kernel_row("MatMulV3", 20, 5), kernel_row("MatMulV3b", 55, 7.5), kernel_row("Add", 116, 2.25, kind="Add")]
+    receive = kernel_row("hcom_receive__123_0_1", 21.999, 4, core, "N/A")
+    write_table(run / OUTPUT / "kernel_details.csv", KERNEL_DETAILS, *rows, receive)
+    trace = ascend_text.read_trace(run / OUTPUT, run)
+    assert text(table(trace, "kernels").sort("start_ns"), "kind") == ["compute", "communication", "compute", "compute"]
+    assert ascend_step_times(trace).equals(expected)
 
 
 def test_a_list_without_a_timeline(run: Path) -> None:
@@ -531,7 +540,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 
 def test_a_timeline_on_its_own(run: Path) -> None:
     trace = ascend_text.read_timeline_trace(run / OUTPUT / "trace_view.json")
-    assert step_times(trace)["computing_ns"].to_list() == [12_500, 2_250]
+    assert ascend_step_times(trace)["computing_ns"].to_list() == [12_500, 2_250]
     (run / "empty.json").write_text("[]")
     with pytest.raises(InputError, match="holds no event"):
         ascend_text.read_timeline_trace(run / "empty.json")
@@ -576,7 +585,7 @@ def test_a_recomputed_capture_reads_the_same(capture: Capture, tmp_path: Path) -
         assert differences(capture.trace, again, name, order, allowed) == {}, name
     kernels = differences(capture.trace, again, "kernels", ["device", "start_ns", "name"], ("launch_ns", "op", "task_type"))
     assert kernels == {}
-    assert step_times(again).equals(step_times(capture.trace))
+    assert ascend_step_times(again).equals(ascend_step_times(capture.trace))
     for name in ("api", "kernel_metrics", "communication_times", "communication_bandwidth", "communication_matrix"):
         if name in capture.trace and level == "Level1":
             assert table(again, name).height == table(capture.trace, name).height
@@ -591,6 +600,6 @@ def test_a_result_of_steplens_reads_the_same(run: Path, tmp_path: Path) -> None:
     for name, order in (("ops", TABLES["ops"]), ("task_queue", TABLES["task_queue"]), ("communication", ["start_ns"])):
         assert differences(trace, again, name, order, ("sequence",)) == {}, name
     assert differences(trace, again, "kernels", ["start_ns"], ("task_type",)) == {}
-    assert step_times(again).equals(step_times(trace))
+    assert ascend_step_times(again).equals(ascend_step_times(trace))
     assert json.loads((folder / "profiler_metadata.json").read_text())["base_time_ns"] == again.meta_values()["base_time_ns"]
     assert MAIN in table(again, "ops")["tid"].to_list() and table(again, "ops")["pid"].unique().to_list() == [PID]

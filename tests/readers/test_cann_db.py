@@ -21,9 +21,9 @@ from steplens.readers.analysis_db import read_analysis
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog
 
+from ..shared_data import shared
 from .ascend_database import LAUNCHER, MAIN, OFF, PID, Database, golden, thread, when
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "ascend_pytorch"
 Tables = dict[str, pl.DataFrame]
 
 
@@ -115,6 +115,8 @@ def test_kinds_of_tasks(tmp_path: Path) -> None:
     database.add("COMMUNICATION_SCHEDULE_TASK_INFO", name="hcomAicpuKernel", globalTaskId=7, taskType="AI_CPU", opType="hcom_x")
     database.kernel(8, 16, 17, "AllGatherAivKernel")
     database.kernel(9, 18, 19, "hcom_broadcast_", taskType="HCCL")
+    database.kernel(11, 22, 23, "hcom_broadcast_", taskType="COMMUNICATION")
+    database.kernel(12, 24, 25, "allgather", taskType="HCCL_AI_CPU")
     database.task(10, 20, 21, "SOMETHING", contextId=3, modelId=8, streamId=9, deviceId=1)
     tables, health = read(database, tmp_path)
     columns = ("start_ns", "name", "kind", "type", "core")
@@ -129,6 +131,8 @@ def test_kinds_of_tasks(tmp_path: Path) -> None:
         (16, "AllGatherAivKernel", "other", "AllGatherAivKernel", "AI_CORE"),
         (18, "hcom_broadcast_", "other", "hcom_broadcast_", "HCCL"),
         (20, "SOMETHING", "other", "SOMETHING", "SOMETHING"),
+        (22, "hcom_broadcast_", "other", "hcom_broadcast_", "COMMUNICATION"),
+        (24, "allgather", "other", "allgather", "HCCL_AI_CPU"),
     ]
     by_start = {
         row[0]: row[1:] for row in rows(tables["kernels"], "start_ns", "bytes", "context_id", "model_id", "stream", "device")
@@ -140,7 +144,7 @@ def test_kinds_of_tasks(tmp_path: Path) -> None:
     level0 = tables["kernels"].filter(pl.col("name") == "Relu").row(0, named=True)
     assert (level0["input_shapes"], level0["state"], level0["blocks"]) == (None, None, None)
     # in order of device, stream and start, and numbered so
-    assert tables["kernels"]["id"].to_list() == list(range(10))
+    assert tables["kernels"]["id"].to_list() == list(range(12))
     order = tables["kernels"].select("device", "stream", "start_ns").rows()
     assert order == sorted(order)
     assert "damaged_values" not in checks(health)
@@ -475,9 +479,8 @@ class Capture:
 
 @pytest.fixture(params=["db_level0", "db_level2"], scope="module")
 def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Capture:
-    source = SHARED / request.param / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "ascend_pytorch_profiler_0.db"
-    if not source.is_file():
-        pytest.skip("the shared test data is not beside this checkout")
+    capture = shared("ascend_pytorch", request.param, "rank0_ascend_pt")
+    source = capture / "ASCEND_PROFILER_OUTPUT" / "ascend_pytorch_profiler_0.db"
     path = tmp_path_factory.mktemp(request.param) / "msprof_1.db"
     shutil.copy(source, path)
     before = (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns, os.listdir(path.parent))

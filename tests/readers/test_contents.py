@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+import steplens
 from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers import contents, detect
 from steplens.readers.contents import Contents, contents_of, find, is_trace_file
+from steplens.readers.unread import LINK, TOO_DEEP, Unread, grouped, listed
 
 PROF = "PROF_000001_20231115061320000_ABCDEF"
 KINETO = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "cpu_op"}]}
@@ -64,7 +66,8 @@ def database(path: Path) -> Path:
         (["exported"], detect.ASCEND_RAW, []),
         (["framework", "prof", "text", "database"], detect.ASCEND_DATABASE, ["FRAMEWORK", PROF, "text files"]),
         (["framework", "prof", "text"], detect.ASCEND_TEXT, ["FRAMEWORK", PROF]),
-        (["text", "analysis"], detect.ASCEND_TEXT, ["analysis.db"]),
+        (["text", "analysis"], detect.ASCEND_TEXT, []),
+        (["analysis"], detect.ASCEND_TEXT, []),
         (["database", "analysis"], detect.ASCEND_DATABASE, []),
         (["framework", "prof"], detect.ASCEND_RAW, []),
         (["framework"], detect.ASCEND_RAW, []),
@@ -111,11 +114,6 @@ def test_complete_results_come_before_raw_data_that_was_simplified(
         assert found.format is made_from and detect.raw_of(found) is found
 
 
-def test_an_analysis_database_alone_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no profiler database"):
-        detect.find_traces(run(tmp_path / "w_1_2_ascend_pt", "analysis"))
-
-
 def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
     run(tmp_path / "job" / "rank0" / "w_1_2_ascend_pt", "text")
     run(tmp_path / "job" / "rank1" / "w_1_3_ascend_pt", "framework", "exported")
@@ -137,12 +135,91 @@ def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("part", [rundir.OUTPUT_DIRECTORY, "FRAMEWORK", PROF])
+@pytest.mark.parametrize("part", [rundir.OUTPUT_DIRECTORY, "FRAMEWORK"])
 def test_a_part_stands_for_its_run_directory(tmp_path: Path, part: str) -> None:
     path = run(tmp_path / "w_1_2_ascend_pt", "framework", "exported", "text")
     (found,) = detect.find_traces(path / part)
     assert found.path == path
     assert found.format is detect.ASCEND_RAW
+
+
+OTHER_PROF = "PROF_000001_20231115061320001_GHIJKL"
+
+
+def exported(path: Path) -> Path:
+    write(path / contents.EXPORT_DIRECTORY / "msprof_20231115061320.json", "[]")
+    return path
+
+
+def test_device_data_hides_nothing_beside_it(tmp_path: Path) -> None:
+    exported(tmp_path / PROF)
+    exported(tmp_path / OTHER_PROF)
+    write(tmp_path / "worker.pt.trace.json", json.dumps(KINETO))
+    run(tmp_path / "w_1_2_ascend_pt", "kineto")
+    write(tmp_path / PROF / "more" / "trace.json", json.dumps(KINETO))
+    found = {str(item.path.relative_to(tmp_path)): item.format for item in detect.find_traces(tmp_path)}
+    assert found == {
+        PROF: detect.ASCEND_RAW,
+        OTHER_PROF: detect.ASCEND_RAW,
+        "w_1_2_ascend_pt": detect.KINETO_RUN,
+        "worker.pt.trace.json": detect.KINETO_FILE,
+    }
+
+
+def test_device_data_that_is_given_is_opened_alone(tmp_path: Path) -> None:
+    top = run(tmp_path / "w_1_2_ascend_pt", "framework", "exported", "text")
+    for path in (top / PROF, exported(tmp_path / "several" / PROF)):
+        exported(path.parent / OTHER_PROF)
+        (found,) = detect.find_traces(path)
+        assert (found.path, found.format) == (path, detect.ASCEND_RAW)
+        assert detect.find_one(path).path == path
+
+
+def test_a_run_directory_hides_no_trace_in_it(tmp_path: Path) -> None:
+    """It can still be asked for itself: its own data is what its path stands for."""
+    path = run(tmp_path / "w_1_2_ascend_pt", "kineto", "text")
+    write(path / "profiler_info_0.json", "{}")
+    write(path / "logs" / "log.json", json.dumps(KINETO))
+    trace = write(path / "sub" / "trace.json", json.dumps(KINETO))
+    assert [found.path for found in detect.find_traces(path)] == [path, trace]
+    assert detect.find_one(path).path == path
+
+
+def test_what_is_not_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    write(tmp_path / "trace.json", json.dumps(KINETO))
+    write(tmp_path / "notes.txt", "text")
+    write(tmp_path / "settings.json", "{}")
+    write(tmp_path / "empty.csv")
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 and more")
+    database(tmp_path / "other.sqlite")
+    with sqlite3.connect(tmp_path / "report.sqlite") as connection:
+        connection.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start integer)")
+    connection.close()
+    (tmp_path / "link").symlink_to(tmp_path / "trace.json")
+    deep = write(tmp_path.joinpath(*map(str, range(contents._DEPTH))) / "trace.json", json.dumps(KINETO)).parent
+    unread: list[Unread] = []
+    assert len(detect.find_traces(tmp_path, unread)) == 1
+    assert {item.path.name: item.reason for item in unread} == {
+        "notes.txt": "none of the files that steplens reads",
+        "settings.json": "a JSON file without events of a profiler",
+        "empty.csv": "an empty file",
+        "rows.parquet": "a Parquet table, for which there is no reader",
+        "other.sqlite": "a database of another program",
+        "report.sqlite": "an export of Nsight Systems, for which there is no reader",
+        "link": LINK,
+        deep.name: TOO_DEEP,
+    }
+    assert {item.path for item in steplens.open(tmp_path).unread} == {item.path for item in unread}
+    (tmp_path / "trace.json").unlink()
+    with pytest.raises(InputError, match=r"holds no run and no trace, only .*Nsight Systems"):
+        detect.find_traces(tmp_path)
+
+
+def test_many_names_are_counted() -> None:
+    names = [Path("folder") / f"{number}.txt" for number in range(7)]
+    ((folder, reason, grouped_names),) = grouped(Unread(path, LINK) for path in names)
+    assert (folder, reason) == (Path("folder"), LINK)
+    assert listed(grouped_names) == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more"
 
 
 def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path: Path) -> None:

@@ -229,6 +229,7 @@ def test_waits_overhead_and_annotations_of_the_device(tmp_path: Path) -> None:
     assert trace.kernels["op"].to_list() == [0]
     unused = trace.health.filter(check="unused_categories").row(0, named=True)
     assert unused["count"] == 2
+    assert "nothing says that a device ran them" in unused["message"]
     assert "collective_telemetry" in unused["message"] and "no category" in unused["message"]
 
 
@@ -428,7 +429,9 @@ def test_where_the_rank_comes_from(tmp_path: Path) -> None:
     unknown = read(tmp_path, events, distributedInfo={"backend": "gloo"})
     assert unknown.rank == -1
     assert checks(unknown) == {"rank_unknown": 1}
-    assert checks(read(tmp_path, events)) == {}
+    # without a process group it is rank 0 of 1
+    alone = read(tmp_path, events)
+    assert (alone.rank, alone.recorded_rank, checks(alone)) == (0, -1, {})
     assert read(tmp_path, events, distributedInfo={"rank": True}).rank == -1
 
 

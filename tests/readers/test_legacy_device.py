@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from steplens.analysis.cluster_steps import stored_parts
 from steplens.errors import InputError
-from steplens.readers import legacy_device, legacy_framework, legacy_hwts, legacy_step_trace
+from steplens.readers import legacy_device, legacy_framework, legacy_hwts, legacy_step_trace, mindspore_flat
 from steplens.readers.legacy_files import find_logs, joined
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
@@ -311,3 +312,27 @@ def test_decoders_take_nothing_and_noise() -> None:
         track, _ = legacy_step_trace.decode_track(data, health)
         assert track.height <= size // 40
         assert bool(health.findings) == (size > 0)
+
+
+def test_tasks_of_some_steps_beside_marks_of_all(tmp_path: Path) -> None:
+    """The log of tasks may end after a few steps: the marks of all stay, and each task is of the step that it lies in."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    write_framework(folder)
+    begins = [1000 + 100 * step for step in range(20)]
+    marks = [record for tick in begins for record in ((0, 0, tick), (1, 0, tick + 10), (2, 0, tick + 90), (255, 0, tick + 100))]
+    sliced(folder, TRAINING_TRACE, b"".join(step_record(*record) for record in marks), [])
+    runs = [task_record(kind, 7, 6, tick + at) for tick in begins[:3] for kind, at in ((0, 20), (1, 80))]
+    sliced(folder, HWTS, b"".join(runs), [])
+    trace = legacy_device.read_trace(folder)
+    assert trace.steps is not None and trace.steps["id"].to_list() == list(range(1, 21))
+    assert trace.step_points is not None and trace.step_points.height == 20
+    assert trace.required("kernels").sort("start_ns").collect()["step"].to_list() == [1, 2, 3]
+
+
+def test_parts_of_steps_that_only_a_table_tells() -> None:
+    trace = mindspore_flat.read_trace(shared("cluster_propose"), 0)
+    assert not trace.required("kernels").collect().height
+    parts = stored_parts(trace).drop_nulls("step")
+    assert parts["step"].to_list() == [1, 2, 3, 4, 5]
+    assert parts["computation_ns"].to_list() == [13_820_200, 14_580_600, 14_811_900, 15_015_900, 14_697_400]

@@ -22,7 +22,6 @@ SAMPLES = [
     ("JOB1", LEGACY, [0]),
     ("JOB2", FLAT, [0]),
     ("JOB4", LEGACY, [0]),
-    ("JOB_AICPU", LEGACY, [0]),
     ("ERROR_JOB", LEGACY, [10]),
     ("run_2", FLAT, [1]),
     ("run_3", FLAT, [1]),
@@ -57,6 +56,47 @@ def test_every_sample_is_found_and_read(sample: Path, kind: str, numbers: list[i
     assert [trace.rank for trace in again.traces] == numbers
     shown = CliRunner().invoke(app, ["open", str(sample)])
     assert shown.exit_code == 0 and f"{len(numbers)} trace" in shown.output
+
+
+@pytest.mark.parametrize("sample", ["JOB_AICPU"], indirect=True)
+def test_logs_do_not_hide_results_in_another_folder(sample: Path) -> None:
+    found = [(item.path, item.where.kind) for item in detect.find_traces(sample)]  # type: ignore[union-attr]
+    assert found == [(sample, LEGACY), (sample / "expect", FLAT)]
+    assert len(steplens.open(sample).traces) == 2
+
+
+@pytest.mark.parametrize("sample", ["profiler"], indirect=True)
+def test_device_data_hides_nothing_beside_it(sample: Path, tmp_path: Path) -> None:
+    """Two captures of one rank, logs of a device, results of others: each is listed once."""
+    captures = sorted(path.name for path in sample.glob("PROF_*"))
+    top = tmp_path / "top"
+    top.mkdir()
+    for name in captures:
+        shutil.copytree(sample / name, top / name)
+    later = captures[0][:-1] + ("A" if captures[0][-1] != "A" else "B")
+    shutil.copytree(sample / captures[0], top / later)
+    for job in ("run_2", "JOB1"):
+        shutil.copytree(shared(job), top / job)
+    (top / "trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}')
+    found = [(str(item.path.relative_to(top)), item.part) for item in detect.find_traces(top)]
+    alone, last = sorted([captures[0], later])
+    assert sorted(found) == sorted(
+        [(".", "0"), (".", "1"), (alone, "0"), ("JOB1", "0"), ("run_2/normal_run/profiler", "1"), ("trace.json", "")]
+    )
+    (given,) = detect.find_traces(top / last)
+    assert given.path == top / last
+    (trace,) = steplens.open(top / last).traces
+    assert trace.rank == 0
+
+
+@pytest.mark.parametrize("sample", ["profiler"], indirect=True)
+def test_device_data_that_names_no_rank_is_of_the_rank_of_its_device(sample: Path) -> None:
+    """What the reason says, the trace says as well."""
+    path = sorted(sample.glob("PROF_*"))[1]
+    info = path / "device_1" / "info.json.1"
+    info.write_text(json.dumps({key: value for key, value in json.loads(info.read_text()).items() if key != "rank_id"}))
+    run = steplens.open(path)
+    assert (run.sources[0].reason, run.traces[0].rank) == ("it holds device data of rank 1, one file per iteration", 1)
 
 
 @pytest.mark.parametrize("sample", ["profiler"], indirect=True)
@@ -257,6 +297,43 @@ def test_a_window_whose_side_file_is_unusable_still_has_its_launches(tmp_path: P
     assert find(tmp_path)[0].read().required("kernels").collect().height == 1
 
 
+@pytest.mark.parametrize("state", [{**STATE, "empty": True}, {"state": "recording", "pid": 7}])
+def test_an_empty_or_broken_later_window_takes_nothing_from_finished_results(tmp_path: Path, state: dict[str, object]) -> None:
+    results = tmp_path / "profiler"
+    shutil.copytree(shared("run_2", "normal_run", "profiler"), results, copy_function=shutil.copyfile)
+    before = steplens.open(results)
+    assert before.traces[0].kernels is not None
+    window(results, 1, state, rank=1)
+    after = steplens.open(results)
+    assert [trace.rank for trace in after.traces] == [1] and after.traces[0].kernels is not None
+    assert after.traces[0].kernels.height == before.traces[0].kernels.height
+    assert "window_lost" in after.health()["check"].to_list()
+
+
+@pytest.mark.parametrize("state", [{**STATE, "empty": True}, {"state": "recording", "pid": 7}])
+@pytest.mark.parametrize("export", ["text", "db"])
+def test_a_run_directory_of_the_newer_interface_keeps_its_results(tmp_path: Path, state: dict[str, object], export: str) -> None:
+    """Its finished results, text or database, are read where a later window gives nothing, and analysing leaves them."""
+    run = tmp_path / "host_1_20261121000000000_ascend_ms"
+    recorded = {**STATE, "steps": [[1, BASE, BASE + 5000]], "config": {"contract": "2.10", "export_type": [export]}}
+    folder = window(run, 0, recorded, f"Default/a/Add-op0;HostCpuOps;{BASE + 1000},0.002,0 \n")
+    (made,) = mindspore_results.analyse(run, mindspore_results.Options(data_simplification=False))
+    assert not made.failed
+    shutil.rmtree(folder)
+    before = steplens.open(run)
+    assert before.trace().required("kernels").collect().height == 1
+    window(run, 0, state)
+    after = steplens.open(run)
+    columns = ("name", "start_ns", "end_ns")
+    kernels = [opened.trace().required("kernels").select(columns).collect() for opened in (before, after)]
+    assert kernels[0].equals(kernels[1])
+    assert "window_lost" in after.health()["check"].to_list()
+    files = {path: path.read_bytes() for path in (run / "ASCEND_PROFILER_OUTPUT").iterdir()}
+    shown = CliRunner().invoke(app, ["analyse", str(run)])
+    assert shown.exit_code == 0 and "stay as they are" in shown.output
+    assert {path: path.read_bytes() for path in (run / "ASCEND_PROFILER_OUTPUT").iterdir()} == files
+
+
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:
     window(tmp_path, 0, {"state": "recording", "pid": 7})
     with pytest.raises(InputError, match="still open when its process ended"):
@@ -268,7 +345,7 @@ def test_mindspores_own_output_on_a_cpu_is_read(tmp_path: Path) -> None:
     run = tmp_path / "host_1_20261121000000000_ascend_ms"
     (run / "FRAMEWORK").mkdir(parents=True)
     (run / "FRAMEWORK" / "cpu_op_execute_timestamp_0.txt").write_text(
-        f"Default/Add-op0;HostCpuOps;{BASE},0.5,0 {BASE + 9},0.25,0 \n"
+        f"Default/Add-op0;HostCpuOps;{BASE},0.5,0 {BASE + 900_000},0.25,0 \n"
     )
     (source,) = find(run)
     assert (source.kind, source.number) == (WINDOWS, 0)

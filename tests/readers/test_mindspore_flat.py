@@ -15,9 +15,10 @@ import pytest
 from steplens.analysis.data_pipeline import operations
 from steplens.analysis.step_trace import averages, detail_table, step_trace
 from steplens.errors import InputError
-from steplens.readers import mindspore_flat
+from steplens.readers import mindspore_flat, mindspore_steps, mindspore_tables
 from steplens.readers.mindspore_dynamic_shape import SUMS
 from steplens.readers.mindspore_folder import open_folder
+from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 
 from .mindspore_data import shared
@@ -273,6 +274,17 @@ def test_flops_by_the_names_of_their_columns() -> None:
     assert summary.to_dicts() == [{"FLOPs": "8167.743", "FLOPS": "9868.936", "FLOPS_Utilization": "3.765"}]
 
 
+def test_a_flops_file_needs_no_line_end(tmp_path: Path) -> None:
+    """MindSpore ends the last line of some and not of others; a line that lacks a cell is damaged in both."""
+    path = tmp_path / "flops_0.txt"
+    whole = "full_kernel_name, MFLOPs, GFLOPS, FLOPS utilization\nDefault/a, 1, 2, 3\nDefault/b, 4, 5, 6"
+    for text, rows, checks in ((whole, 2, []), (whole + "\n", 2, []), (whole[:-6], 1, [("truncated_file", "error")])):
+        path.write_text(text)
+        health = HealthLog()
+        assert mindspore_tables.flops(path, health).height == rows
+        assert [(finding.check, finding.severity) for finding in health.findings] == checks
+
+
 def test_dynamic_shapes() -> None:
     trace = mindspore_flat.read_trace(shared("profiler"), 0)
     runs = table(trace, "dynamic_shape_runs")
@@ -370,6 +382,45 @@ def test_newest_generation(tmp_path: Path) -> None:
     # the unit of starts, and a run_end that counts the wait after the start
     assert {"mislabelled_unit", "wait_counted_twice"} <= checks(trace)
     assert "device_clock" not in checks(trace)
+
+
+def test_types_that_only_names_tell(tmp_path: Path) -> None:
+    """The framework's list may lack operators; their full names end in their types all the same."""
+    header = "task_id,stream_id,block_dim,full_kernel_name,op_name,kernel_name,kernel_type,subgraph,op_info,model_id,task_type\n"
+    write(tmp_path, "framework_raw_0.csv", header + "7,3,8,A/Cast-op1,A/Cast-op1,Cast-op1,CastKind,A,{},1,AI_CORE\n")
+    write(
+        tmp_path,
+        "output_timeline_data_0.txt",
+        "kernel_name,stream_id,start_time(us),duration(ms)\n"
+        "A/Cast-op1,3,1700000000123.456789,0.5\nA/UnsortedSegmentSum-op12,3,1700000000124.0,0.5\nAtomicAddrClean,3,1700000000125,1\n",
+    )
+    kernels = text(mindspore_flat.read_trace(tmp_path).required("kernels").collect(), "type", "category").sort("start_ns")
+    assert kernels.select("type", "category").rows() == [
+        ("CastKind", "layout"),
+        ("UnsortedSegmentSum", "reduction"),
+        ("memset", "memset"),
+    ]
+
+
+@pytest.mark.parametrize("core", ["HCCL", "COMMUNICATION"])
+def test_the_framework_tells_which_tasks_communicate(tmp_path: Path, core: str) -> None:
+    write(
+        tmp_path,
+        "framework_raw_0.csv",
+        "task_id,stream_id,block_dim,full_kernel_name,op_name,kernel_name,kernel_type,subgraph,op_info,model_id,task_type\n"
+        "7,3,8,A/Cast-op1,A/Cast-op1,Cast-op1,Cast,A,{},1,AI_CORE\n"
+        f"8,3,8,A/AllReduce-op2,A/AllReduce-op2,AllReduce-op2,AllReduce,A,{{}},1,{core}\n",
+    )
+    write(
+        tmp_path,
+        "output_timeline_data_0.txt",
+        "kernel_name,stream_id,start_time(us),duration(ms)\n"
+        "A/Cast-op1,3,1700000000123.456789,0.5\nA/AllReduce-op2,3,1700000000124.0,0.5\n",
+    )
+    trace = mindspore_flat.read_trace(tmp_path)
+    kernels = text(trace.required("kernels").collect(), "name", "kind").sort("start_ns")
+    assert kernels.select("name", "kind").rows() == [("A/Cast-op1", "compute"), ("A/AllReduce-op2", "communication")]
+    assert trace.required("communication").collect().height == 1
 
 
 def test_own_timeline_files_have_the_unit_of_their_header(tmp_path: Path) -> None:
@@ -511,3 +562,12 @@ def test_a_damaged_parallel_strategy(tmp_path: Path) -> None:
     assert set(json.loads(row["attributes"])) == {"in_strategy", "deep"}
     found = {finding["check"]: finding["count"] for finding in trace.health.to_dicts()}
     assert (found["damaged_side_file"], found["long_attributes"]) == (3, 1)
+
+
+def test_a_point_that_a_step_does_not_have_is_none(tmp_path: Path) -> None:
+    """An evaluation has no backward pass, a step without the operator that a user named no forward point; files say 0."""
+    path = tmp_path / "step_trace_raw_0_detail_time.csv"
+    header = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail"
+    path.write_text(f"{header}\n1,100,190,90,110,180,10,70,10\n2,200,290,90,0,280,0,0,10\n3,300,390,90,310,0,10,0,0\n")
+    points, _, _ = mindspore_steps.read_steps(path, HealthLog())
+    assert points.select("step", "forward_ns", "backward_ns").rows() == [(1, 1100, 1800), (2, None, 2800), (3, 3100, None)]

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.analysis.step_trace import averages, step_trace
-from steplens.analysis.steps import step_times
 from steplens.errors import InputError
 from steplens.readers import mindspore_prof
 from steplens.trace.trace import Trace
@@ -60,7 +60,7 @@ def union_us(intervals: list[tuple[Fraction, Fraction]]) -> Fraction:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_steps_have_the_known_parts(rank: int) -> None:
     trace = recorded(rank)
-    times = step_times(trace)
+    times = ascend_step_times(trace)
     parts = step_trace(trace)
     for step, expected in EXPECTED[rank].items():
         device = times.row(by_predicate=pl.col("step") == step, named=True)
@@ -81,7 +81,7 @@ def test_steps_have_the_known_parts(rank: int) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_lanes_of_the_timeline_are_unions_of_tasks(rank: int) -> None:
     trace = recorded(rank)
-    times = step_times(trace)
+    times = ascend_step_times(trace)
     for iteration in (1, 2, 3):
         lanes = [event for event in events(rank, "msprof", iteration) if event.get("ph") == "X"]
         tasks = [event for event in events(rank, "task_time", iteration) if event.get("ph") == "X"]
@@ -194,7 +194,7 @@ def test_without_task_files_the_whole_timeline_serves(copy: Path) -> None:
     for path in [*timeline.glob("task_time*"), *timeline.glob("hccl*")]:
         path.unlink()
     trace = mindspore_prof.read_trace(copy)
-    assert step_times(trace).head(3).equals(step_times(whole).head(3))
+    assert ascend_step_times(trace).head(3).equals(ascend_step_times(whole).head(3))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -210,7 +210,7 @@ def test_damaged_timelines_give_what_is_left(copy: Path, seed: int) -> None:
         trace = mindspore_prof.read_trace(copy)
     except InputError:
         return
-    assert step_times(trace).height >= 0
+    assert ascend_step_times(trace).height >= 0
     assert trace.health is not None
 
 

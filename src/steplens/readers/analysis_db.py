@@ -78,6 +78,19 @@ def _times(database: SqliteFile) -> pl.DataFrame:
     )
 
 
+def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
+    """How long the collectives of each step took together: rows of ``source_tables`` under ``CommAnalyzerTime``.
+
+    They are a check where a text file measured the same operations, whose times are the ones that are read.
+
+    Args:
+        times: ``communication_times`` of the database.
+    """
+    known = times.drop_nulls(["step", "elapse_ms"])
+    sums = known.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
+    return source_rows(_TIME, sums)
+
+
 def _bandwidth(database: SqliteFile) -> pl.DataFrame:
     numbers = ("transit_size", "transit_time", "bandwidth", "large_packet_ratio", "package_size", "count", "total_duration")
     frame = _read(database, _BANDWIDTH, numbers, ("transport_type",))

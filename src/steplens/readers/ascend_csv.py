@@ -14,11 +14,10 @@ from pathlib import Path
 import polars as pl
 
 from steplens.readers.ascend_csv_file import TextTable, complete_rows, read_table, required
-from steplens.readers.ascend_timeline_device import COMMUNICATION_KERNEL_NAME, GPU_CORES, gpu_kind
+from steplens.readers.ascend_timeline_device import GPU_CORES, gpu_kind
+from steplens.trace.communication_marks import is_collective, is_part
 from steplens.trace.health import COUNTERS, KERNEL_CALLS, MEMORY, RUNTIME_CALLS, HealthLog
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER, NAME
-
-_COMMUNICATION_CORE = "HCCL"
 
 #: columns of kernel_details that describe the task; what else a file has is measured
 _DESCRIPTION = {
@@ -95,11 +94,11 @@ read_op_summary = read_kernel_details
 
 
 def _kind(rows: pl.DataFrame) -> pl.Series:
-    core = pl.col("core").cast(pl.String).fill_null("")
+    core, name, type_ = (pl.col(column).cast(pl.String) for column in ("core", "name", "type"))
     kind = (
-        pl.when(core == _COMMUNICATION_CORE)
+        pl.when(is_collective(core, name, type_))
         .then(pl.lit(KIND_COMMUNICATION))
-        .when(pl.col("name").cast(pl.String).str.contains(COMMUNICATION_KERNEL_NAME))
+        .when(is_part(core, name))
         .then(pl.lit(KIND_OTHER))
         .otherwise(pl.lit(KIND_COMPUTE))
     )

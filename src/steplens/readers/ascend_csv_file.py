@@ -89,7 +89,7 @@ def _plain(header: str) -> str:
     return header.lower().replace("_", "").replace(" ", "")
 
 
-def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str) -> TextTable:
+def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str, *, open_end: bool = False) -> TextTable:
     """All rows of some files, slices in the given order, with the union of their columns.
 
     A file that cannot be read, and rows that a damaged file has lost, are findings.
@@ -98,6 +98,7 @@ def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str) -> TextTab
         paths: the files.
         health: gets what is wrong.
         unsafe: what their loss makes unsafe.
+        open_end: whoever writes such files may leave out the end of the last line, which then says nothing.
     """
     frames = []
     for path in paths:
@@ -113,9 +114,10 @@ def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str) -> TextTab
             if frame[frame.columns[-1]][-1] is None:
                 message = f"{path.name} breaks off inside its last row, which was left out"
                 frame = frame.head(-1)
-            else:
-                message = f"{path.name} breaks off behind its last row, or inside its last cell: no line end follows"
-            health.add("truncated_file", ERROR, 1, message, unsafe)
+                health.add("truncated_file", ERROR, 1, message, unsafe)
+            elif not open_end:
+                message = f"{path.name} may break off inside its last cell: its last row is whole, and no line end follows"
+                health.add("truncated_file", WARNING, 1, message, unsafe)
         frames.append(frame)
     return TextTable(pl.concat(frames, how="diagonal") if frames else pl.DataFrame())
 

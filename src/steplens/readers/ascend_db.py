@@ -25,7 +25,7 @@ from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INF
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
-_NAME = re.compile(r"^ascend_pytorch_profiler(?:_(\d+))?\.db$")
+_NAME = re.compile(r"^ascend_(?:pytorch|mindspore)_profiler(?:_(\d+))?\.db$")
 _ANALYSIS = "analysis.db"
 _NPU = "NPU"
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")

@@ -116,8 +116,12 @@ def _updated(tasks: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     """Tasks with the values of the list where it has them."""
     joined = tasks.join(listed, on="_task", how="left", suffix="_d", maintain_order="left")
     both = [column for column in _BETTER if f"{column}_d" in joined.columns]
-    better = [pl.coalesce(f"{column}_d", column).alias(column) for column in both]
-    return joined.with_columns(better).drop([f"{column}_d" for column in both])
+    better = {column: pl.coalesce(f"{column}_d", column) for column in both}
+    if "kind" in better:
+        # what lies on the lane of a group communicates, whatever a list calls its core
+        by_lane = pl.col("kind").cast(pl.String) == KIND_COMMUNICATION
+        better["kind"] = pl.when(by_lane).then("kind").otherwise(better["kind"])
+    return joined.with_columns(**better).drop([f"{column}_d" for column in both])
 
 
 def _report(kernels: pl.DataFrame, missing: pl.DataFrame, health: HealthLog) -> None:

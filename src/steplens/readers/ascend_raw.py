@@ -28,7 +28,7 @@ from steplens.readers.contents import FRAMEWORK_DIRECTORY
 from steplens.readers.framework import read_framework
 from steplens.readers.framework_files import FORMATS, MEMORY_USAGE, PYTHON_CALLS, find_files, first_time
 from steplens.readers.kineto import meta_frame
-from steplens.readers.prof_directory import ProfDirectory, device_info, find_clock, find_prof, host_values
+from steplens.readers.prof_directory import ProfDirectory, device_info, find_clock, find_prof, host_values, rank_of
 from steplens.readers.run_directory import read_json
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
@@ -398,6 +398,8 @@ def _meta(
         if key in info:
             values[key] = info[key]
     values["source_format"] = "ascend_raw"
+    if rank is None and prof is not None:
+        rank = rank_of(prof)
     if rank is not None:
         values["rank"] = rank
     values.update(host_values(prof))

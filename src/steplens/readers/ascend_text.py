@@ -17,12 +17,15 @@ import polars as pl
 from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers import ascend_csv, mindspore_windows
+from steplens.readers.analysis_db import elapsed_sums, read_analysis
 from steplens.readers.ascend_communication import read_communication, read_communication_matrix
 from steplens.readers.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend_link import through_queue
 from steplens.readers.ascend_planes import with_inner_tasks
 from steplens.readers.ascend_timeline import read_timeline
+from steplens.readers.ascend_timeline_device import operation_name
 from steplens.readers.kineto import meta_frame
+from steplens.readers.kineto_meta import rank_in_name
 from steplens.readers.prof_directory import device_info, find_prof
 from steplens.readers.run_directory import read_json
 from steplens.trace.build import build_trace
@@ -33,17 +36,22 @@ from steplens.trace.health import (
     ERROR,
     HOST_AGAINST_DEVICE,
     INFO,
+    KERNEL_CALLS,
     KERNEL_DETAILS,
+    KERNEL_TIMES,
     MEMORY,
     OPERATOR_CALLS,
     OPERATOR_DEVICE_TIMES,
     OPERATOR_TIMES,
+    OVERLAP,
     RUN_OPTIONS,
+    STEP_DEVICE_TIMES,
+    STEP_PHASES,
     STEP_TIMES,
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import CORE_CPU, NAME, PARTIAL_STEPS
+from steplens.trace.schema import COLLECTIVE, CORE_CPU, NAME, PARTIAL_STEPS, RECEIVE, RESULTS_ONLY, SEND
 from steplens.trace.trace import Trace
 
 TIMELINE = "trace_view.json"
@@ -53,6 +61,7 @@ _OPERATOR_MEMORY = "operator_memory.csv"
 _MODULE_MEMORY = "npu_module_mem.csv"
 _COMMUNICATION = "communication.json"
 _MATRIX = "communication_matrix.json"
+_ANALYSIS = "analysis.db"
 
 #: files that are handed on, besides those of ascend_csv.SOURCE_TABLES
 _HANDED_ON = {
@@ -61,7 +70,12 @@ _HANDED_ON = {
     "step_trace_time.csv": ascend_csv.read_step_trace_time,
 }
 #: any of these makes a folder a result
-_FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY, _COMMUNICATION, _MATRIX, *_HANDED_ON)
+_FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY, _COMMUNICATION, _MATRIX, _ANALYSIS, *_HANDED_ON)
+#: those that hold events; without any of them a folder holds sums and times of another analysis alone
+_EVENT_FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY)
+#: what such a folder tells of its rank: tables, and source tables
+_SUMS = ("communication_times", "communication_matrix")
+_STEP_TABLES = ("step_trace_time", "StepTraceTime")
 #: of profiler_info, what becomes of it in ``meta``
 _OF_INFO = (
     "config",
@@ -77,6 +91,8 @@ _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d{{1,9}}))?\.json$")
 _FORMAT = {"source_format": "ascend_text"}
 _BASE_KEY = "base_time_ns"
 _EVENTS = ("ops", "python", "kernels", "communication", "api", "memory", "allocations", "counters", "gc", "marks")
+
+_SUMS_REMEDY = "Give the run, or its communication.json, communication_matrix.json, step_trace_time.csv or analysis.db"
 
 #: start times of communication.json have lost digits
 _START_TOLERANCE_NS = 1_000
@@ -130,7 +146,10 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     info, values = _description(run_directory, health)
     base_ns = values.get(_BASE_KEY)
     base_ns = base_ns if type(base_ns) is int and 0 <= base_ns < 1 << 62 else 0
-    tables, base_ns = _timeline(output_folder / TIMELINE, base_ns, health)
+    results_only = not any((output_folder / name).is_file() for name in _EVENT_FILES)
+    tables: dict[str, pl.DataFrame] = {}
+    if not results_only:
+        tables, base_ns = _timeline(output_folder / TIMELINE, base_ns, health)
     if (output_folder / KERNELS).is_file():
         details, metrics = ascend_csv.read_kernel_details([output_folder / KERNELS], health, base_ns=base_ns)
         tables = with_kernel_list(tables, details, metrics, health)
@@ -146,12 +165,92 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
         tables.update(read_communication(output_folder / _COMMUNICATION, health, base_ns=base_ns))
     if (output_folder / _MATRIX).is_file():
         tables["communication_matrix"] = read_communication_matrix(output_folder / _MATRIX, health)
+    if (output_folder / _ANALYSIS).is_file():
+        _add_analysis(tables, output_folder / _ANALYSIS, health)
+    if results_only:
+        tables = _with_results_only(tables, output_folder, run_directory, values, health)
     tables = with_groups(_linked(tables), values.get("parallel_group_info"))
     tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta"), meta_frame(values)])
     tables = {name: frame for name, frame in tables.items() if frame.height}
+    if results_only:
+        return tables
     _require_events(tables, output_folder)
     _report_missing(output_folder, tables, info, health)
     return tables
+
+
+def _add_analysis(tables: dict[str, pl.DataFrame], path: Path, health: HealthLog) -> None:
+    """Add what analysis.db has and the text files have not, and beside theirs its times of steps and collectives, as a check."""
+    try:
+        found = read_analysis(path, health)
+    except InputError as error:
+        message = f"{path.name} {error.problem}, so what it measured of communication is missing"
+        health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
+        return
+    rows = [found.pop("source_tables", pl.DataFrame())]
+    if "communication_times" in found and "communication_times" in tables:
+        rows.append(elapsed_sums(found["communication_times"]))
+    if rows := [frame for frame in rows if frame.height]:
+        tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), *rows])
+    for name, frame in found.items():
+        tables.setdefault(name, frame)
+
+
+def _with_results_only(
+    tables: dict[str, pl.DataFrame], output_folder: Path, run_directory: Path, values: dict[str, Any], health: HealthLog
+) -> dict[str, pl.DataFrame]:
+    """A rank of which only sums and times of another analysis are there: its communication as they tell it, and its rank.
+
+    Its rank is, unless profiler_info says it, that from which all links of the communication matrix go, else that in the name
+    of its folder.
+    """
+    values[RESULTS_ONLY] = True
+    matrix = tables.get("communication_matrix")
+    sources = matrix["source"].drop_nulls().unique().to_list() if matrix is not None else []
+    if "rank" not in values:
+        names = (run_directory.resolve().name, run_directory.resolve().parent.name)
+        named = next((rank for name in names if (rank := rank_in_name(name, distributed=False)) is not None), None)
+        rank = sources[0] if len(sources) == 1 else named
+        if rank is not None:
+            values["rank"], values["rank_source"] = rank, "communication matrix" if len(sources) == 1 else "folder name"
+    times = tables.get("communication_times")
+    if times is not None and times.height:
+        # the format may hold times without a start, which no operation can be placed by
+        timed = times.drop_nulls(["start_ns", "elapse_ms"])
+        name = pl.col("name").cast(pl.String)
+        tables = {
+            **tables,
+            "communication": timed.select(
+                "group",
+                "step",
+                "start_ns",
+                name=name.cast(NAME),
+                operation=operation_name(name).cast(NAME),
+                kind=_kind_of(operation_name(name)).cast(NAME),
+                end_ns=pl.col("start_ns") + (pl.col("elapse_ms") * 1e6).round().cast(pl.Int64),
+            ),
+        }
+    steps = "source_tables" in tables and bool(set(tables["source_tables"]["table"]) & set(_STEP_TABLES))
+    holds = [
+        *(["the step times"] if steps else []),
+        *(["the times of its communication"] if "communication" in tables else []),
+        *(["the links between ranks"] if matrix is not None else []),
+    ]
+    if not holds:
+        raise InputError(output_folder, "holds no event that steplens knows, no steps and no communication", _SUMS_REMEDY)
+    message = (
+        f"of this rank only results of another analysis are there ({' and '.join(holds)}): "
+        "no operators, no device tasks, nothing of the host"
+    )
+    unsafe = (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES, KERNEL_CALLS, KERNEL_TIMES, STEP_PHASES, OVERLAP)
+    missing_steps = () if steps else (STEP_TIMES, STEP_DEVICE_TIMES)
+    health.add("results_only", WARNING, 1, message, (*unsafe, *missing_steps))
+    return tables
+
+
+def _kind_of(operation: pl.Expr) -> pl.Expr:
+    receives, sends = operation.is_in(["receive", "recv"]), operation == "send"
+    return pl.when(receives).then(pl.lit(RECEIVE)).when(sends).then(pl.lit(SEND)).otherwise(pl.lit(COLLECTIVE))
 
 
 def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl.DataFrame], int]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.readers.ascend_planes import with_details
 from steplens.readers.ascend_timeline_host import paired
+from steplens.trace.communication_marks import COMMUNICATION_CORE, is_collective, is_part
 from steplens.trace.device_work import with_kind
 from steplens.trace.health import COMMUNICATION_VOLUME, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.nesting import Int64Array
@@ -34,9 +35,6 @@ GPU_CORES = ("CUDA", "ROCM")
 _COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", "MEMCPY_ASYNC")
 _COPY_NAME = "MEMCPY"
 _GPU_COPY = r"(?i)^(gpu_)?mem(cpy|set)"
-_COMMUNICATION_CORE = "HCCL"
-#: the parts of a collective that run as kernels of their own; the collective is counted already
-COMMUNICATION_KERNEL_NAME = r"(AicpuKernel|AivKernel)$"
 
 _COMPUTING = "Computing"
 _COMMUNICATING = "Communication"
@@ -170,7 +168,7 @@ def _lane(overlap: pl.DataFrame, name: str) -> pl.DataFrame:
 
 def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Operations with stream, task_id and core; tasks without those that are operations (steplens lists them there, too)."""
-    core = pl.lit(_COMMUNICATION_CORE, dtype=NAME)
+    core = pl.lit(COMMUNICATION_CORE, dtype=NAME)
     if not tasks.height:
         nothing = pl.lit(None, dtype=pl.Int64)
         return operations.with_columns(stream=nothing, task_id=nothing, core=core), tasks
@@ -210,14 +208,15 @@ def _tasks(found: DeviceEvents) -> pl.DataFrame:
 def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
     """What each task does: by its core, and inside the computing lane where the timeline has one."""
     core, name = pl.col("core").cast(pl.String).fill_null(""), pl.col("name").cast(pl.String)
-    computing = core.is_in(COMPUTE_TASKS) & ~name.str.contains(COMMUNICATION_KERNEL_NAME)
+    communicates = is_collective(core, name)
+    computing = core.is_in(COMPUTE_TASKS) & ~communicates & ~is_part(core, name)
     lanes = _lane(overlap, _COMPUTING)
     if lanes.height:
         computing &= pl.lit(_inside(tasks, lanes))
     kind = (
         pl.when(computing)
         .then(pl.lit(KIND_COMPUTE))
-        .when(core == _COMMUNICATION_CORE)
+        .when(communicates)
         .then(pl.lit(KIND_COMMUNICATION))
         .when(core.is_in(_COPY_TASKS) | name.str.contains(_COPY_NAME, literal=True))
         .then(pl.lit(KIND_COPY))

@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.readers.cann_layout import ELEMENT_BYTES, NO_ID, NOT_AVAILABLE, Enums, Texts, timed
 from steplens.readers.sqlite_file import SqliteFile
+from steplens.trace.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
 from steplens.trace.schema import (
     COLLECTIVE,
@@ -21,16 +22,12 @@ from steplens.trace.schema import (
     SEND,
 )
 
-CORE_COMMUNICATION = "HCCL"
 #: name of an operation that stands for communication without one
 _UNNAMED = "Communication"
-_COMMUNICATION_CORES = (CORE_COMMUNICATION, "COMMUNICATION")
 #: cores of runs without an NPU, whose collectives are tasks like others
 _OTHER_CORES = r"^(CPU|CUDA|ROCM)"
 
 _COPY_TASK = r"(?i)memcpy|memset|pcie_dma|^sdma"
-#: the parts of a collective that run as kernels of their own; the collective is counted already
-_COMMUNICATION_KERNEL = r"(AicpuKernel|AivKernel)$"
 #: what a communication operation does: the leftmost of these words in its name, and of several there the longest
 _OPERATION = (
     "(allgather|allreduce|alltoallvc|alltoallv|alltoall|batchsendrecv|broadcast|invalid|receive|reducescatter|reduce"
@@ -84,9 +81,9 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
     for part in (compute, schedule, copies, _prefixed(inner.select("globalTaskId", "taskType", "size"), "inner")):
         frame = frame.join(part, on="globalTaskId", how="left", maintain_order="left")
     frame = frame.with_columns(pl.col("is_compute", "is_schedule", "is_copy", "is_inner").fill_null(False))
-    collective_cores = texts.ids_of(*_COMMUNICATION_CORES)
+    collective_cores = texts.ids_of(*COMMUNICATION_CORES, *PART_CORES)
     part_of_collective = pl.col("compute_taskType").is_in(collective_cores) | pl.col("compute_name").is_in(
-        texts.ids_matching(_COMMUNICATION_KERNEL)
+        texts.ids_matching(PART_NAME)
     )
     computes = pl.col("is_compute") & ~part_of_collective.fill_null(False)
     listed = pl.any_horizontal(pl.col(f"is_{part}") for part in ("compute", "schedule", "inner"))
@@ -244,7 +241,7 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         launch = ["launch_ns", "launch_pid", "launch_tid"]
         # stretches of communication that no operation explains have this name, and are no task
         rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(_UNNAMED)).select(
-            *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(CORE_COMMUNICATION, dtype=NAME)
+            *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(COMMUNICATION_CORE, dtype=NAME)
         )
         nothing = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})
         kernels = pl.concat([kernels if kernels.height else nothing, rows], how="diagonal")

@@ -44,7 +44,7 @@ def _kernels(trace: Trace, output: Path) -> str:
     if rows is None or "kernels" not in trace:
         return ""
     kinds = pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION])
-    mine = trace.required("kernels").filter(kinds).select(pl.len(), total=(pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
+    mine = trace.required("kernels").filter(kinds).select(pl.len(), total=pl.col("self_ns").sum()).collect()
     count, total = mine.row(0)
     if count != len(rows):
         return f"kernel_details.csv lists {len(rows)} kernels, the data that was read holds {count}"

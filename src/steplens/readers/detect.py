@@ -12,6 +12,7 @@ from steplens.errors import InputError
 from steplens.readers import ascend_db, ascend_raw, ascend_text, conflicts, kineto, kineto_ascend, mindspore_find, run_directory
 from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
 from steplens.readers.mindspore_find import MindSporeSource
+from steplens.readers.unread import Unread, grouped, listed
 from steplens.trace import store
 from steplens.trace.trace import Trace
 
@@ -21,6 +22,8 @@ _REMEDY = (
 )
 
 _ANALYSIS_DATABASE = "analysis.db"
+#: of so many files that are not read a message says why
+_NAMED_UNREAD = 200
 
 
 @dataclass(frozen=True)
@@ -118,15 +121,21 @@ MINDSPORE = {
 }
 
 
-def find_traces(path: Path) -> list[Found]:
+def find_traces(path: Path, unread: list[Unread] | None = None) -> list[Found]:
     """Every trace at or below ``path``, with the way it will be read.
+
+    Args:
+        path: what to open.
+        unread: gets what lies there and is no part of any of them.
 
     Raises:
         InputError: the path does not exist or holds nothing that steplens reads.
     """
-    found = [choose(where) for where in find(path, mindspore_find.find)]
+    rest: list[Unread] = [] if unread is None else unread
+    found = [choose(where) for where in find(path, mindspore_find.find, rest)]
     if not found:
-        raise InputError(path, "holds no run and no trace", _REMEDY)
+        groups = [f"{listed(names)} ({reason})" for _, reason, names in grouped(rest[:_NAMED_UNREAD])]
+        raise InputError(path, f"holds no run and no trace{', only ' if groups else ''}{'; '.join(groups)}", _REMEDY)
     return found
 
 
@@ -135,7 +144,9 @@ def choose(where: Contents | Path | MindSporeSource) -> Found:
 
     What lies nearest to the measurement wins, because everything else was made from it: raw data with everything it
     needs, then the database (exact to the ns, with the links between events), then text, then raw data that lacks its
-    device part. So complete results that steplens made of device data come before what data simplification left of it.
+    device part. So complete results that steplens made of device data come before what data simplification left of it. Of
+    results that steplens itself wrote, text comes before the database: it is as exact, and has Python's callers, modules and
+    floating-point operations as well.
 
     Raises:
         InputError: the file is of no known format.
@@ -143,7 +154,7 @@ def choose(where: Contents | Path | MindSporeSource) -> Found:
     if isinstance(where, Path):
         return _choose_file(where)
     if isinstance(where, MindSporeSource):
-        return Found(where.path, MINDSPORE[where.kind], where.reason, (), where, str(where.number))
+        return Found(where.path, MINDSPORE[where.kind], where.reason, where.ignored, where, str(where.number))
     folder = where.output.name if where.output is not None else ""
     text = (f"text files of {folder}",) if where.text else ()
     databases = tuple(f"{folder}/{name}" for name in where.databases)
@@ -164,9 +175,14 @@ def raw_of(found: Found) -> Found:
 
 def _choose_results(where: Contents, raw: tuple[str, ...], text: tuple[str, ...], databases: tuple[str, ...]) -> Found:
     why = "its results are complete, and the device data that they were made from can be read only where CANN exports it again"
-    if any(name != _ANALYSIS_DATABASE for name in where.databases):
+    if _reads_database(where):
         return Found(where.path, ASCEND_DATABASE, why, (*raw, *text), where)
-    return Found(where.path, ASCEND_TEXT, why, (*raw, *databases), where)
+    return Found(where.path, ASCEND_TEXT, why, raw, where)
+
+
+def _reads_database(where: Contents) -> bool:
+    """Whether the result database is read and not the text files: those of steplens are exact too, and hold more."""
+    return any(name != _ANALYSIS_DATABASE for name in where.databases) and not (where.own and where.text)
 
 
 def _choose_raw_or_results(where: Contents, raw: tuple[str, ...], text: tuple[str, ...], databases: tuple[str, ...]) -> Found:
@@ -179,18 +195,18 @@ def _choose_raw_or_results(where: Contents, raw: tuple[str, ...], text: tuple[st
         return Found(
             where.path, ASCEND_RAW, "its raw data is there, which the results were made from", (*text, *databases), where
         )
-    if any(name != _ANALYSIS_DATABASE for name in where.databases):
+    if _reads_database(where):
         why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
         return Found(where.path, ASCEND_DATABASE, why, (*raw, *text), where)
     if where.text:
-        why = "it holds the result files of another analysis"
+        why = "it holds the result files of " + ("steplens" if where.own else "another analysis")
         if raw:
             why += f" and no exported device data (no {EXPORT_DIRECTORY})"
-        return Found(where.path, ASCEND_TEXT, why, (*raw, *databases), where)
+        return Found(where.path, ASCEND_TEXT, why, raw, where)
     if raw:
         why = "its raw data is there, the device part not exported" if where.prof else "its raw framework data is there"
         return Found(where.path, ASCEND_RAW, why, (), where)
-    raise InputError(where.path, "holds analysis.db and no profiler database", "Put ascend_pytorch_profiler_<rank>.db beside it")
+    return Found(where.path, ASCEND_TEXT, "it holds what another analysis has computed", (), where)
 
 
 def _choose_file(path: Path) -> Found:
@@ -199,6 +215,8 @@ def _choose_file(path: Path) -> Found:
         whole = path.resolve().parent
         whole = whole.parent if whole.name == rundir.OUTPUT_DIRECTORY else whole
         contents = contents_of(whole)
+        if contents.output is not None and path.name == _ANALYSIS_DATABASE and path.name in contents.databases:
+            return Found(path, ASCEND_TEXT, "what another analysis has computed; what lies beside it completes it", (), contents)
         if contents.output is not None and path.name in contents.databases and path.name != _ANALYSIS_DATABASE:
             return Found(path, ASCEND_DATABASE, "a result database; what lies beside it completes it", (), contents)
         return Found(path, ASCEND_FILE, "a database on its own", (), path)
@@ -251,15 +269,18 @@ def sources(found: Found) -> list[Path]:
 
 
 def find_one(path: Path) -> Found:
-    """The only trace at or below ``path``.
+    """The only trace at or below ``path``, or that which ``path`` itself is, whatever else it holds.
 
     Raises:
         InputError: as ``find_traces``; or there are several.
     """
     found = find_traces(path)
-    if len(found) > 1:
+    if len(found) == 1:
+        return found[0]
+    itself = [item for item in found if item.path == path]
+    if len(itself) != 1:
         raise InputError(path, f"holds {len(found)} traces, one is wanted here", "Give one of its run directories")
-    return found[0]
+    return itself[0]
 
 
 def load_trace(path: Path) -> Trace:

@@ -37,6 +37,9 @@ KINETO_BOUNDARY = b"},\n  {"
 _SPLIT = 0.42
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = b", \t\r\n"
+
+#: what decoding JSON raises where it is damaged, or nested deeper than any profiler does
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: what may stand in front of a document: a mark of its encoding, and white space
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 #: where an event seems to begin, inside damage and behind a bracket that closes the list too early
@@ -394,7 +397,7 @@ def _members(text: bytes) -> dict[str, Any]:
     """Members of a JSON object; an empty dictionary where it is damaged, since events matter more than the header."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.json_events import JsonEventFile
-from steplens.readers.kineto_device import device_is_missing, device_tables
+from steplens.readers.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_meta import meta, meta_frame, report_losses
 from steplens.readers.kineto_tables import flows, host_tables, shapes_text, types_text
@@ -34,9 +34,6 @@ SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
 #: tables that a host and a device recorded apart may both have rows of
 _SHARED = ("memory", "marks", "threads", "api", "counters")
-
-#: names of categories in one finding
-_NAMED = 8
 
 
 def detect(path: Path) -> bool:
@@ -75,10 +72,10 @@ def read(
     base_ns = members.get("baseTimeNanoseconds", 0)
     base_ns = base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 62 else 0
     raw = host_tables(columns, base_ns)
-    raw.update(device_tables(columns, raw.get("ops"), members, base_ns, log))
+    raw.update(device_tables(columns, raw, members, base_ns, log))
     kernels = raw.get("kernels")
     raw["flows"] = flows(columns, base_ns, pl.Series(dtype=pl.Int64) if kernels is None else kernels["correlation"], log)
-    raw["meta"] = meta(members, base_ns, path)
+    raw["meta"] = meta({**members, **accelerator_meta(raw, members)}, base_ns, path)
     for name, frame in (extra or {}).items():
         if name == "meta":
             raw[name] = pl.concat([raw[name], frame]).unique("key", keep="last", maintain_order=True)
@@ -111,7 +108,3 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
         log.add("damaged_events", ERROR, columns.damaged, message, [OPERATOR_CALLS, OPERATOR_SELF_TIMES, KERNEL_CALLS])
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")
-    if columns.unused:
-        categories = [category or "no category" for category, _ in columns.unused.most_common()]
-        named = ", ".join(categories[:_NAMED]) + (" ..." if len(categories) > _NAMED else "")
-        log.add("unused_categories", INFO, columns.unused.total(), f"events are of categories that no table takes: {named}")

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 
+from steplens.readers.kineto_accelerators import (
+    accelerator_name,
+    accelerator_of_calls,
+    is_communication,
+    is_copy,
+    is_idle,
+    place,
+)
 from steplens.readers.kineto_collectives import communication
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_structs import LaunchArgs
 from steplens.readers.kineto_tables import absolute
 from steplens.trace.checks import launches_device_work
-from steplens.trace.devices import NPU
+from steplens.trace.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
+from steplens.trace.devices import ACCELERATOR
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
-from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, NAME
+from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER, NAME
 
 #: measured values of a device task in Kineto's order, and the member of ``LaunchArgs`` that has them; the last one
 #: differs from task to task
@@ -36,15 +46,15 @@ METRICS = {
 BANDWIDTH = "memory bandwidth (GB/s)"
 
 _COPIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
-#: kernels of the collective libraries; what a library calls its kernels is all that every version of a trace tells
-_COMMUNICATION_KERNEL = re.compile(r"(?i)^(void )?(nccl|rccl|msccl|mscclpp)")
+_COMMUNICATION_KERNEL = re.compile(LIBRARY_KERNEL)
 _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
 _SYNCHRONIZATION = "cuda_sync"
+#: names of categories in one finding
+_NAMED = 8
 #: calls of HIP whose grid is the number of threads, not of blocks
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
 _NPU_DEVICE = re.compile(r"^(NPU|Ascend)")
-_COLLECTIVE_CORE = "HCCL"
 #: what steplens puts in front of the names of an NPU's collectives and copies, since tools know these by CUDA's names
 COLLECTIVE_PREFIX = "ncclKernel: "
 COPY_PREFIX = "Memcpy: "
@@ -52,13 +62,13 @@ _LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
 
 
 def device_tables(
-    columns: EventColumns, ops: pl.DataFrame | None, members: dict[str, Any], base_ns: int, log: HealthLog
+    columns: EventColumns, host: Mapping[str, pl.DataFrame], members: dict[str, Any], base_ns: int, log: HealthLog
 ) -> dict[str, pl.DataFrame]:
     """``api``, ``kernels``, ``kernel_metrics``, ``communication`` and ``marks``, where the trace has them.
 
     Args:
         columns: the columns these tables are made of are forgotten there.
-        ops: raw operator calls, which say of old traces what a communication kernel does.
+        host: raw tables of the host; its operator calls say of old traces what a communication kernel does.
         members: the members of the trace's top object.
         base_ns: base time of the file.
         log: takes findings.
@@ -68,20 +78,24 @@ def device_tables(
     ranges = absolute(columns.take("device_ranges"), base_ns, lanes=False)
     tasks = absolute(columns.take("tasks"), base_ns, lanes=False)
     collectives = absolute(columns.take("collectives"), base_ns)
+    placed = place(absolute(columns.take("unplaced"), base_ns, lanes=False), _processes(host, calls), columns.process_labels)
+    tasks, ranges = _together(tasks, placed.tasks), _together(ranges, placed.ranges)
+    _report_unplaced(placed.rest, log)
     if _cpu_is_device(members):
         # they repeat what the operator calls say, which their own rule makes the CPU's tasks
         tasks, collectives = tasks.clear(), collectives.clear()
     if calls.height:
         calls = calls.with_columns(external_id=_meaningful("external_id"))
     if tasks.height:
-        tasks = _tasks(tasks.with_columns(external_id=_meaningful("external_id")), calls, _core(calls, members))
+        core = _core(tasks, calls, members, columns.process_labels)
+        tasks = _tasks(tasks.with_columns(external_id=_meaningful("external_id")), calls, core)
         if _colliding(calls):
             message = "calls of several processes have the same numbers; tasks were linked to the last call before them"
             log.add("several_processes", INFO, calls["pid"].n_unique(), message, (OPERATOR_DEVICE_TIMES, KERNEL_TIMES))
             tasks = _launched_before(tasks, calls)
             calls = calls.with_columns(external_id=pl.lit(None, dtype=pl.Int64))
         raw["kernel_metrics"] = _kernel_metrics(tasks)
-        found = communication(tasks, calls, ops, collectives, members)
+        found = communication(tasks, calls, host.get("ops"), collectives, members)
         if found.height:
             raw["communication"] = found
         raw["kernels"] = tasks.drop("launch", "bandwidth", strict=False)
@@ -93,16 +107,20 @@ def device_tables(
 def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log: HealthLog) -> bool:
     """Whether an accelerator worked and none of its tasks was recorded: the operators of the CPU would pass for its work.
 
-    Two things tell, beside calls that launch device work, whose lost tasks have a finding of their own: allocations on a
-    device, and a job whose only way to communicate is NCCL.
+    Three things tell, beside calls that launch device work, whose lost tasks have a finding of their own: allocations on a
+    device, calls of the runtime of an accelerator other than a GPU of CUDA or HIP, whose libraries are called for a CPU too,
+    and a job whose only way to communicate is NCCL.
     """
     if "kernels" in raw or launches_device_work(raw["api"]):
         return False
     memory = raw.get("memory")
-    allocates = memory is not None and memory["device_type"].unique().cast(pl.String).is_in(["CUDA", "HIP", "XPU"]).any()
+    types = memory["device_type"].unique().cast(pl.String).drop_nulls() if memory is not None else pl.Series(dtype=pl.String)
+    allocates = bool((~types.is_in([CORE_CPU, "unknown"])).any())
+    layers = raw["api"]["layer"].unique().cast(pl.String).to_list() if "layer" in raw["api"].columns else []
+    called = accelerator_of_calls(layers) is not None
     distributed = members.get("distributedInfo")
     backend = distributed.get("backend") if isinstance(distributed, dict) else None
-    if not allocates and backend not in ("nccl", "rccl", "cuda:nccl"):
+    if not allocates and not called and backend not in ("nccl", "rccl", "cuda:nccl"):
         return False
     message = "the job used an accelerator and no device task was recorded: the trace shows the host alone"
     log.add("device_not_recorded", WARNING, 1, message, (STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES, KERNEL_TIMES, OVERLAP))
@@ -121,19 +139,64 @@ def _cpu_is_device(members: dict[str, Any]) -> bool:
     return bool(named) and all(name == CORE_CPU for name in named)
 
 
-def _core(calls: pl.DataFrame, members: dict[str, Any]) -> str:
-    """What the devices are; "NPU" of a file that steplens wrote of a capture of one."""
+def _processes(host: Mapping[str, pl.DataFrame], calls: pl.DataFrame) -> set[int]:
+    """The processes of the host."""
+    frames = [*(host[name] for name in ("ops", "python") if name in host), calls]
+    return {pid for frame in frames if frame.height for pid in frame["pid"].drop_nulls().unique()}
+
+
+def _together(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
+    if not first.height or not second.height:
+        return second if second.height else first
+    return pl.concat([first, second], how="diagonal_relaxed")
+
+
+def _report_unplaced(events: pl.DataFrame, log: HealthLog) -> None:
+    """Name the categories of the events that nothing says the place of."""
+    if not events.height:
+        return
+    counts = events["category"].cast(pl.String).value_counts().sort("count", "category", descending=[True, False])
+    named = [f"{category or 'no category'} ({count})" for category, count in counts.head(_NAMED).iter_rows()]
+    more = " ..." if counts.height > _NAMED else ""
+    message = f"events are of categories that no table takes, and nothing says that a device ran them: {', '.join(named)}{more}"
+    log.add("unused_categories", INFO, events.height, message)
+
+
+def accelerator_meta(raw: Mapping[str, pl.DataFrame], members: Mapping[str, Any]) -> dict[str, str]:
+    """``accelerator`` of ``meta``: what the devices are called that are neither CUDA's nor ROCm's nor Ascend's."""
+    kernels = raw.get("kernels")
+    if kernels is None or _is_npu_capture(members):
+        return {}
+    core = str(kernels["core"][0])
+    return {} if core in (CORE_CUDA, CORE_ROCM, CORE_CPU) else {ACCELERATOR: core}
+
+
+def _described(members: Mapping[str, Any]) -> list[str]:
+    """Names of the devices that the file describes."""
+    devices = members.get("deviceProperties")
+    return [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+
+
+def _is_npu_capture(members: Mapping[str, Any]) -> bool:
+    """Whether steplens wrote the file of a capture of an NPU."""
+    described = _described(members)
+    return bool(described) and all(_NPU_DEVICE.search(name) for name in described)
+
+
+def _core(tasks: pl.DataFrame, calls: pl.DataFrame, members: dict[str, Any], labels: Mapping[int, str]) -> str | None:
+    """What the devices are; None of a file that steplens wrote of a capture of an NPU, whose tasks tell their own cores."""
     names = calls["name"].unique().cast(pl.String) if calls.height else pl.Series(dtype=pl.String)
     if names.str.starts_with("hip").any():
         return CORE_ROCM
-    devices = members.get("deviceProperties")
-    described = [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
-    if described and all(_NPU_DEVICE.search(name) for name in described):
-        return NPU
-    return CORE_ROCM if any(_ROCM_DEVICE.search(name) for name in described) else CORE_CUDA
+    if _is_npu_capture(members):
+        return None
+    categories, layers = (frame["category"].unique().cast(pl.String).drop_nulls().to_list() if frame.height else []
+                          for frame in (tasks, calls))  # fmt: skip
+    name = accelerator_name(categories, layers, list(labels.values()))
+    return CORE_ROCM if name == CORE_CUDA and any(_ROCM_DEVICE.search(described) for described in _described(members)) else name
 
 
-def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
+def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> pl.DataFrame:
     """Device tasks as rows of ``kernels``, numbered by (device, stream, start); with ``launch``, the text of ``LaunchArgs``."""
     if "launch" not in tasks.columns:
         tasks = tasks.with_columns(launch=pl.lit(None, dtype=NAME))
@@ -158,7 +221,7 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
         how="left",
         maintain_order="left",
     )
-    if core == NPU:
+    if core is None:
         tasks = _of_an_npu(tasks)
     if "_call" in tasks.columns:
         in_threads = pl.col("_call").cast(pl.String).is_in(_GRID_IN_THREADS)
@@ -166,7 +229,7 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str) -> pl.DataFrame:
     size = pl.when(pl.col("kind") == KIND_COPY).then(pl.col("size"))
     return tasks.with_columns(
         id=pl.int_range(pl.len(), dtype=pl.Int32),
-        core=pl.col("own_core") if core == NPU else pl.lit(core, dtype=NAME),
+        core=pl.col("own_core") if core is None else pl.lit(core, dtype=NAME),
         device=pl.col("device").cast(pl.Int32, strict=False).fill_null(0),
         stream=pl.col("stream").fill_null(0),
         bytes=pl.coalesce("bytes", size) if "bytes" in tasks.columns else size,
@@ -194,15 +257,19 @@ def _of_an_npu(tasks: pl.DataFrame) -> pl.DataFrame:
     return tasks.with_columns(
         name=plain.cast(NAME),
         type=pl.when(~collective).then("own_type"),
-        own_core=pl.when(collective).then(pl.lit(_COLLECTIVE_CORE, dtype=NAME)).otherwise("own_core"),
+        own_core=pl.when(collective).then(pl.lit(COMMUNICATION_CORE, dtype=NAME)).otherwise("own_core"),
     )
 
 
 def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | None]:
     """What a task does with the time line of its device; its type where that is not its category (trace.classify)."""
-    if category in _COPIES:
+    if category in _COPIES or is_copy(category or ""):
         found = _COPY_NAME.match(name or "")
         return KIND_COPY, found[1] if found else str(category)
+    if is_communication(category or ""):
+        return KIND_COMMUNICATION, None
+    if is_idle(category or ""):
+        return KIND_OTHER, category
     return (KIND_COMMUNICATION, None) if _COMMUNICATION_KERNEL.match(name or "") else (KIND_COMPUTE, None)
 
 

@@ -7,15 +7,14 @@ event) goes through a tolerant path, event by event; what cannot be read even so
 from __future__ import annotations
 
 import gc
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import islice
 from typing import Any, ClassVar
 
-import msgspec
 import polars as pl
 
 from steplens.readers import kineto_frames as frames
-from steplens.readers.json_events import JsonEventFile, Piece
+from steplens.readers.json_events import UNREADABLE, JsonEventFile, Piece
 from steplens.readers.kineto_structs import DAMAGED, FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
 from steplens.readers.kineto_times import needs_text, with_ns
 
@@ -35,6 +34,8 @@ _TASKS = "tasks"
 _CALLS = "calls"
 _DEVICE_RANGES = "device_ranges"
 _PYTHON = "python"
+#: of categories that nothing is known of
+_UNPLACED = "unplaced"
 _IGNORED = "ignored"
 _KIND_OF_CATEGORY = {
     **dict.fromkeys(("Runtime", "runtime", "driver", "overhead"), _CALLS),
@@ -42,11 +43,12 @@ _KIND_OF_CATEGORY = {
     "python_function": _PYTHON,
     # the span of the whole recording
     "Trace": _IGNORED,
+    "trace": _IGNORED,
 }
 
 
 def kind_of_category(category: str) -> str | None:
-    """Which frame of ``EventColumns`` takes the events of a category; None where no frame does."""
+    """Which frame of ``EventColumns`` takes the events of a category; None where nothing is known of it."""
     kind = _KIND_OF_CATEGORY.get(category)
     # cuda_runtime, hip_runtime, xpu_driver, mtia_runtime, privateuse1_runtime ...
     return _CALLS if kind is None and category.endswith(("_runtime", "_driver")) else kind
@@ -59,7 +61,7 @@ class EventColumns:
         count: events read.
         skipped: events that could not be read, and events of phases that carry nothing for a profile.
         damaged: events that were not valid JSON or not an event.
-        unused: number of events with a duration whose category no table takes, by category.
+        process_labels: of the processes that have one, such as "GPU 0" for a device.
     """
 
     kinds: ClassVar[tuple[str, ...]] = (
@@ -69,6 +71,7 @@ class EventColumns:
         _CALLS,
         _DEVICE_RANGES,
         _PYTHON,
+        _UNPLACED,
         "memory",
         "flow_starts",
         "flow_ends",
@@ -81,7 +84,7 @@ class EventColumns:
         self.count = 0
         self.skipped = 0
         self.damaged = 0
-        self.unused: Counter[str] = Counter()
+        self.process_labels: dict[int, str] = {}
         self._layout = FLOAT_TIMES
 
     def frame(self, kind: str) -> pl.DataFrame:
@@ -125,7 +128,7 @@ class EventColumns:
         self.count += other.count
         self.skipped += other.skipped
         self.damaged += other.damaged
-        self.unused += other.unused
+        self.process_labels = {**other.process_labels, **self.process_labels}
 
     def add(self, piece: Piece) -> None:
         """Add the events of one piece of JSON array text."""
@@ -142,12 +145,12 @@ class EventColumns:
                     self._layout = TEXT_TIMES
                     events = TEXT_TIMES.many.decode(piece)
             return events, self._layout
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             pass
         try:
             # times in quotes are the usual reason
             return TEXT_TIMES.many.decode(piece), TEXT_TIMES
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             pass
         events = []
         for event in tolerant(piece):
@@ -204,7 +207,7 @@ class EventColumns:
     def _add_category(self, category: str, events: list[Any], layout: Layout) -> None:
         kind = kind_of_category(category)
         if kind is None:
-            self.unused[category] += len(events)
+            self.parts[_UNPLACED].append(frames.kernel_frame(events, layout))
         elif kind == _PYTHON:
             self.parts[kind].append(frames.python_frame(events, layout))
         elif kind == _CALLS:
@@ -213,9 +216,13 @@ class EventColumns:
             self.parts[kind].append(frames.device_range_frame(category, events, layout))
 
     def _metadata(self, event: Metadata) -> None:
-        if event.args is None or not isinstance(event.args.name, str) or not isinstance(event.pid, int):
+        if event.args is None or not isinstance(event.pid, int):
             return
         if not all(-_NUMBERS <= number < _NUMBERS for number in (event.pid, event.tid) if isinstance(number, int)):
+            return
+        if event.name == "process_labels" and isinstance(event.args.labels, str):
+            self.process_labels[event.pid] = event.args.labels
+        if not isinstance(event.args.name, str):
             return
         if event.name == "process_name":
             self.process_names[event.pid] = event.args.name

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from steplens.readers.json_events import Piece, behind_damage, events_of
+from steplens.readers.json_events import UNREADABLE, Piece, behind_damage, events_of
 
 NO_TEXT = Raw(b"")
 NO_ARGS = Raw(b"null")
@@ -171,9 +171,10 @@ class MemoryArgs(
 
 
 class MetadataArgs(msgspec.Struct, gc=False):
-    """``args`` of the event that names a process or thread."""
+    """``args`` of the event that names a process or thread, or labels a process."""
 
     name: str | int | float | None = None
+    labels: str | int | float | None = None
 
 
 class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -323,7 +324,7 @@ class ArgsDecoder(Generic[_Args]):
         """
         try:
             found = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             return [self._mended(bytes(raw)) for raw in raws]
         empty = self._empty
         return [empty if args is None else args for args in found] if None in found else found
@@ -361,11 +362,13 @@ def tolerant(piece: Piece) -> Iterator[Any | None]:
             try:
                 yield FLOAT_TIMES.one.decode(text)
                 continue
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNREADABLE:
                 pass
             try:
                 # invalid UTF-8 and raw control characters occur in symbol names of other runtimes
                 value = msgspec.json.decode(text.decode("utf-8", "replace").translate(_NO_CONTROLS))
+            except RecursionError:
+                yield DAMAGED
             except msgspec.DecodeError:
                 yield DAMAGED
                 if (rest := behind_damage(text)) is not None:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from steplens.readers.json_events import UNREADABLE
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.checks import unmatched_flows
@@ -18,7 +19,8 @@ from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_US
 
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 _OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
-_DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 12: "XPU", 20: "NPU"}
+#: numbers of PyTorch's device types; a backend of one's own is "NPU", the only one whose memory is known here
+_DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 9: "XLA", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA", 20: "NPU"}
 
 
 def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
@@ -112,7 +114,7 @@ def _decode(raw: str) -> list[Any]:
         return []
     try:
         value = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return []
     return value if isinstance(value, list) else []
 

@@ -30,6 +30,12 @@ _PREFIXES = {
 }
 _NAMES = {kind: re.compile(rf"^{prefix}\.(\d{{1,9}})(?:\.slice_(\d{{1,9}}))?$") for kind, prefix in _PREFIXES.items()}
 
+#: folders of a job that hold its logs
+LOG_FOLDERS = ("data", "container")
+
+#: how the ``profiler_info`` of results that steplens made of them names what they were made of
+MADE_FROM_LOGS = "raw device logs"
+
 _ENTRY_LIMIT = 100_000
 #: a log of one device larger than this is read up to here
 SIZE_LIMIT_BYTES = 4 << 30
@@ -70,7 +76,7 @@ class LegacyFiles:
 def find_logs(path: Path) -> LegacyFiles:
     """The raw logs in a job's folder, its ``data`` folder and its ``container/<device>/data`` folders."""
     found: dict[tuple[str, int], list[tuple[int, Path]]] = {}
-    for folder in (path, path / "data", *(child / "data" for child in _children(path / "container"))):
+    for folder in (path, path / LOG_FOLDERS[0], *(child / LOG_FOLDERS[0] for child in _children(path / LOG_FOLDERS[1]))):
         for file in _children(folder):
             for kind, pattern in _NAMES.items():
                 name = pattern.match(file.name)

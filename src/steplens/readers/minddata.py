@@ -34,6 +34,8 @@ _FAMILIES = {
     "pipeline": r"pipeline_profiling_(\d{1,9})\.json",
     "raw": r"minddata_pipeline_raw_(\d{1,9})\.csv",
     "summary": r"minddata_pipeline_summary_(\d{1,9})\.json",
+    # the same once more, as a table
+    "summary_table": r"minddata_pipeline_summary_(\d{1,9})\.csv",
     "iterate": r"dataset_iterator_profiling_(\d{1,9})\.txt",
     "send": r"device_queue_profiling_(\d{1,9})\.txt",
     "cpu": r"minddata_cpu_utilization_(\d{1,9})\.json",

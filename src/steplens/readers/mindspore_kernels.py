@@ -11,9 +11,12 @@ from steplens.readers import legacy_hwts, mindspore_tables
 from steplens.readers.ascend_csv_file import read_table, required
 from steplens.readers.legacy_device import core_kernels
 from steplens.readers.legacy_framework import kernel_columns
+from steplens.trace.communication_marks import is_collective, is_part
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_DETAILS, WARNING, HealthLog
-from steplens.trace.schema import KIND_COMPUTE
+from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER
 
+#: what stands before the last part of the full name of an operator
+_PATH = r"^.*/"
 _DECIMAL = r"^(\d{1,14})(?:\.(\d*))?$"
 _LIMIT_NS = 1 << 61
 
@@ -89,6 +92,9 @@ def described(kernels: pl.DataFrame, framework: pl.DataFrame, health: HealthLog)
         **{new: pl.col(old).cast(pl.Int64, strict=False) for new, old in numbers.items()},
     )
     found = kernels.join(right, left_on="name", right_on="full_kernel_name", how="left", maintain_order="left")
+    core, name = pl.col("core").cast(pl.String), pl.col("name").str.replace(_PATH, "")
+    kind = pl.when(is_collective(core, name, pl.col("type"))).then(pl.lit(KIND_COMMUNICATION)).when(is_part(core, name))
+    found = found.with_columns(kind=kind.then(pl.lit(KIND_OTHER)).otherwise("kind"))
     if unknown := int(found["type"].null_count()):
         message = "operators of the timeline are not in the framework's table, so their types and shapes are unknown"
         health.add("unnamed_tasks", WARNING, unknown, message, KERNEL_DETAILS)

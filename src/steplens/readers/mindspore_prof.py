@@ -24,6 +24,7 @@ from steplens.readers.legacy_device import step_tables
 from steplens.readers.minddata_cpu import json_object
 from steplens.readers.prof_directory import device_info, open_prof
 from steplens.trace.build import build_trace
+from steplens.trace.communication_marks import COMMUNICATION_CORE
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
     ERROR,
@@ -115,10 +116,7 @@ def read_trace(path: Path) -> Trace:
     for name in ("api", "threads"):
         if name in device_tables:
             tables[name] = device_tables[name]
-    rank = info.get("rank_id")
-    meta: dict[str, Any] = {"source_format": "mindspore_prof", "device_ids": [device]}
-    if type(rank) is int and 0 <= rank < 1 << 31:
-        meta["rank"] = rank
+    meta: dict[str, Any] = {"source_format": "mindspore_prof", "device_ids": [device], "rank": rank_of(path)}
     for key, source in (("hostname", "hostname"), ("pid", "pid"), ("chip", "platform_version")):
         if isinstance(info.get(source), (str, int)):
             meta[key] = int(info[source]) if key == "pid" and str(info[source]).isdigit() else info[source]
@@ -299,4 +297,5 @@ def _kind(name: str) -> str:
 
 
 def _communication_kernels(operations: pl.DataFrame) -> pl.DataFrame:
-    return operations.select("name", "start_ns", "end_ns", "stream", kind=pl.lit(KIND_COMMUNICATION), core=pl.lit("HCCL"))
+    marks = {"kind": pl.lit(KIND_COMMUNICATION), "core": pl.lit(COMMUNICATION_CORE)}
+    return operations.select("name", "start_ns", "end_ns", "stream", **marks)

@@ -49,6 +49,9 @@ def read_steps(path: Path, health: HealthLog) -> Steps:
     row = pl.int_range(points.height, eager=True)
     known = points.with_columns(row=row).drop_nulls(["step", "start_ns", "forward_ns", "end_ns"])
     known = known.filter(pl.col("end_ns") >= pl.col("start_ns")).unique("step", keep="first", maintain_order=True)
+    # 0 stands for a point that a step does not have: an evaluation has no backward pass
+    absent = [pl.when((pl.col(name) != 0) | (pl.col("start_ns") == 0)).then(name).alias(name) for name in _MAY_BE_ABSENT]
+    known = known.with_columns(absent)
     if lost := points.height - known.height:
         message = f"rows of {path.name} have no step, no point or no length and were left out"
         health.add("damaged_rows", ERROR, lost, message, STEP_TIMES)
@@ -58,6 +61,7 @@ def read_steps(path: Path, health: HealthLog) -> Steps:
     return known.select(list(SCHEMA["step_points"])), collectives, stored
 
 
+_MAY_BE_ABSENT = ("forward_ns", "backward_ns")
 _POINTS = {"start_ns": "start_point", "forward_ns": "fp_point", "backward_ns": "bp_point", "end_ns": "end_point"}
 
 

@@ -68,7 +68,13 @@ FLOPS = {
 
 
 def renamed(
-    path: Path, columns: Mapping[str, tuple[str, ...]], needed: tuple[str, ...], health: HealthLog, unsafe: str
+    path: Path,
+    columns: Mapping[str, tuple[str, ...]],
+    needed: tuple[str, ...],
+    health: HealthLog,
+    unsafe: str,
+    *,
+    open_end: bool = False,
 ) -> pl.DataFrame:
     """A CSV file of text under the newest names of its columns; those that it lacks are left out.
 
@@ -78,8 +84,9 @@ def renamed(
         needed: new names without which the file says nothing.
         health: gets what is wrong.
         unsafe: what the loss of the file makes unsafe.
+        open_end: see ``read_table``.
     """
-    table = read_table([path], health, unsafe)
+    table = read_table([path], health, unsafe, open_end=open_end)
     if not required(table, path.name, health, unsafe, *(columns[name] for name in needed)):
         return pl.DataFrame()
     found = {new: exact(table, names) for new, names in columns.items()}
@@ -169,8 +176,8 @@ def framework(path: Path, health: HealthLog) -> pl.DataFrame:
 
 
 def flops(path: Path, health: HealthLog) -> pl.DataFrame:
-    """``flops_<rank>.txt`` of 4, 5 or 7 columns, by their names; numbers."""
-    frame = renamed(path, FLOPS, ("full_kernel_name",), health, KERNEL_DETAILS)
+    """``flops_<rank>.txt`` of 4, 5 or 7 columns, by their names; numbers. MindSpore ends its last line or does not."""
+    frame = renamed(path, FLOPS, ("full_kernel_name",), health, KERNEL_DETAILS, open_end=True)
     return frame.with_columns(_float(name) for name in frame.columns[1:]) if frame.height else frame
 
 

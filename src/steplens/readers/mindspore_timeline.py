@@ -14,6 +14,7 @@ import polars as pl
 from steplens.errors import InputError
 from steplens.readers.json_events import JsonEventFile
 from steplens.readers.microseconds import float_ns
+from steplens.trace.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
 from steplens.trace.health import ERROR, EVERYTHING, INFO, KERNEL_CALLS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CUDA, KIND_COMMUNICATION, KIND_COMPUTE, NAME, SCOPE_FUNCTION
 
@@ -114,7 +115,7 @@ def ascend_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.Data
         pl.when(pid == _AI_CPU)
         .then(pl.lit("AI_CPU"))
         .when(pid == _COMMUNICATION)
-        .then(pl.lit("HCCL"))
+        .then(pl.lit(COMMUNICATION_CORE))
         .otherwise(pl.lit("AI_CORE"))
     )
     kernels = device.select(
@@ -165,7 +166,9 @@ def gpu_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFra
         "end_ns",
         stream=stream,
         core=pl.lit(CORE_CUDA),
-        kind=pl.when(pl.col("name").str.contains("(?i)^nccl")).then(pl.lit(KIND_COMMUNICATION)).otherwise(pl.lit(KIND_COMPUTE)),
+        kind=pl.when(pl.col("name").str.contains(LIBRARY_KERNEL))
+        .then(pl.lit(KIND_COMMUNICATION))
+        .otherwise(pl.lit(KIND_COMPUTE)),
         device=pl.lit(rank, dtype=pl.Int32),
     )
     other = events.height - calls.height - kernels.height

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers import minddata, mindspore_cpu
+from steplens.readers import minddata, mindspore_cpu, mindspore_python
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_device import source_rows
 from steplens.readers.mindspore_folder import open_folder
@@ -56,6 +56,8 @@ _IDENTIFIERS = 1 << 32
 #: findings that only the windows show
 _OF_RECORDING = (
     "missing_data_pipeline",
+    "missing_python_calls",
+    "unbalanced_python_calls",
     "window_lost",
     "missing_file",
     "damaged_records",
@@ -171,6 +173,10 @@ def _read_window(
             with file.open("rb") as handle:
                 frame = pl.read_csv(handle, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
             parts.setdefault("source_tables", []).append(source_rows(table, frame))
+    calls = mindspore_python.read_calls(folder, pid, _identifier(state, "tid", 0), health)
+    if calls.height:
+        earlier = sum(frame.height for frame in parts.get("python", []))
+        parts.setdefault("python", []).append(calls.with_columns(pl.col("id", "parent") + earlier))
     _add_steps(state, pid, found.get("kernels", pl.DataFrame()), parts, health)
     _add_waits(state, pid, parts, health)
     _add_marks(state, pid, parts, health)
@@ -351,6 +357,9 @@ def _only(tables: dict[str, pl.DataFrame], step_list: Sequence[int], path: Path)
     for name, column in _TIMES.items():
         if name in cut:
             cut[name] = cut[name].filter(pl.col(column).is_between(begin, end, closed="left") | pl.col(column).is_null())
+    if "python" in cut:
+        # also the callers that everything runs in
+        cut["python"] = cut["python"].filter(pl.col("start_ns") < end, pl.col("end_ns") > begin)
     return {**cut, "steps": steps}
 
 

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -78,7 +77,7 @@ def _load(folder: Path) -> EventColumns:
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.process_names = dict(counts["processes"])
-    columns.unused = Counter(counts["unused"])
+    columns.process_labels = dict(counts["labels"])
     for kind in columns.kinds:
         file = folder / f"{kind}.arrow"
         if file.exists():
@@ -97,7 +96,7 @@ def _main(path: str, end: str, folder: str) -> None:
         "count": columns.count,
         "skipped": columns.skipped,
         "damaged": columns.damaged,
-        "unused": columns.unused,
+        "labels": list(columns.process_labels.items()),
         "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
         "processes": list(columns.process_names.items()),
     }

@@ -293,6 +293,16 @@ def host_values(prof: ProfDirectory | None) -> dict[str, Any]:
     return values
 
 
+def rank_of(prof: ProfDirectory) -> int | None:
+    """The rank that ``info.json`` of the device, else of the host, has; None where neither says one."""
+    devices = (path for number in prof.devices for path in (f"device_{number}/info.json.{number}", f"device_{number}/info.json"))
+    for name in (*devices, "host/info.json"):
+        rank = _side_file(prof.path / name).get("rank_id")
+        if type(rank) is int and 0 <= rank < 1 << 31:
+            return rank
+    return None
+
+
 #: what ``info.json`` of a device tells of its cores
 _CORES = ("id", "ai_core_num", "aiv_num", "aic_frequency", "aiv_frequency")
 

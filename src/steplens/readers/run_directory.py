@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import host_events, kineto
+from steplens.readers import flight_recorder, host_events, kineto
 from steplens.trace.health import GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
@@ -31,6 +31,7 @@ def sources(path: Path) -> list[Path]:
     raw = path / rundir.RAW_DIRECTORY
     named = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
     beside = host_events.sources(raw)
+    beside += flight_recorder.source(raw)
     return [*(file for file in named if file.is_file()), *beside, *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
 
 
@@ -69,7 +70,8 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
     pid = state.get("pid") if isinstance(state.get("pid"), int) else None
     for name, frame in host_events.tables(raw_trace.parent, host, pid, read_json, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
-    return kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
+    trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
+    return flight_recorder.with_sizes(trace, raw_trace.parent)
 
 
 def _list(value: Any) -> list[Any]:
