@@ -254,3 +254,69 @@ def test_many_names_at_once_are_judged_as_each_alone() -> None:
     assert len(set(names)) > 2000
     assert len(set(expected)) > 8
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        # a word of a pattern inside another word
+        ("UnsortedSegmentSum", "reduction"),
+        ("UnsortedSegmentMax", "reduction"),
+        ("TensorToScalar", "other"),
+        ("RemainderTensorTensor", "elementwise"),
+        ("SignalWaitUntil", "other"),
+        ("aten::is_inference", "other"),
+        ("export::access_subclass_inner_tensor", "other"),
+        ("aten::logdet", "linear algebra"),
+        ("InvertPermutation", "layout"),
+        ("MultiScaleDeformableAttn", "attention"),
+        ("fbgemm::permute_pooled_embs_auto_grad", "indexing"),
+        ("All2All_Pooled_Req", "communication"),
+        ("SubGraph", "other"),
+        ("ModulePart", "other"),
+        # the same words as words of their own
+        ("aten::argsort", "sort"),
+        ("aten::msort", "sort"),
+        ("aten::sort_out", "sort"),
+        ("SortExt", "sort"),
+        ("ArgSort", "sort"),
+        ("Sign", "elementwise"),
+        ("Muls", "elementwise"),
+        ("SquaredDifference", "elementwise"),
+        ("Padding", "layout"),
+        ("aten::concatenate", "layout"),
+        ("ConcatD", "layout"),
+        ("AddN", "elementwise"),
+        ("MoeGatingTopKSoftmax", "softmax"),
+        ("MoeTokenDispatch", "indexing"),
+        ("DeformableOffsets", "convolution"),
+        ("MaxUnpool2D", "pooling"),
+        ("FusedMulApplyMomentum", "optimizer"),
+    ],
+)
+def test_types_are_told_by_whole_words(name: str, category: str) -> None:
+    assert category_of(name, name) == category
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("void cudnn::tensorTransformGeneric<float>(cudnn::Params)", "layout"),
+        ("void unsorted_segment_kernel<float>(float*)", "other"),
+        ("void bitonicSortKVInPlace<-2, -1, 16, 16, float>(float)", "sort"),
+        ("void kernel<Operand_A>(int)", "other"),
+        ("triton_bceadf01_kernel", "elementwise"),
+    ],
+)
+def test_kernels_are_told_by_words(name: str, category: str) -> None:
+    assert category_of(name) == category
+
+
+def test_the_type_at_the_end_of_a_full_name_decides() -> None:
+    """The scopes before it are words of the program: a network that is called after its attention computes more than that."""
+    name = "Default/network-TrainOneStepCell/attention-Reducer/UnsortedSegmentSum-op12"
+    assert category_of(name) == "reduction"
+    assert category_of(name, "MatMul") == "matmul"
+    assert category_of("Default/attention/softmax/Nothing-op1") == "other"
+    many = pl.DataFrame({"name": [f"{scope}/Mul-op{number}" for number in range(600) for scope in ("sort", "a/pool")]})
+    assert set(classify(many.cast(NAME), None)) == {"elementwise"}

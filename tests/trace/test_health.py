@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.times import step_times
 from steplens.trace import checks, health
 from steplens.trace.health import CONCLUSIONS, ERROR, INFO, SEVERITIES, WARNING, HealthFinding, HealthLog, finding, unsafe
 from steplens.trace.run import Run, Source

@@ -141,7 +141,7 @@ def test_run_questions_over_a_folder_of_windows(tmp_path: Path) -> None:
         if state == "collected":
             write(run / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, f"aten::op{index}")
     opened = open_run(tmp_path)
-    assert [trace.rank for trace in opened.traces] == [-1, -1]
+    assert [trace.rank for trace in opened.traces] == [0, 0]
     assert sorted(opened.operators()["name"].to_list()) == ["aten::op0", "aten::op1"]
     assert opened.sql("select count(*) as n from ops")["n"].to_list() == [2]
     lost = opened.health().filter(check="unreadable").row(0, named=True)

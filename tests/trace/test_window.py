@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import polars as pl
 import pytest
 
@@ -11,14 +9,12 @@ import steplens
 from steplens.trace.trace import Trace
 from steplens.trace.window import window
 
-SAMPLE = Path(__file__).resolve().parents[3] / "shared" / "data" / "kineto" / "cuda_alexnet.json.gz"
+from ..shared_data import shared
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    if not SAMPLE.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    return steplens.open(SAMPLE).trace()
+    return steplens.open(shared("kineto", "cuda_alexnet.json.gz")).trace()
 
 
 def span(trace: Trace) -> tuple[int, int]:

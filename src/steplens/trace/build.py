@@ -15,12 +15,14 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.trace import checks, cpu_device, device_work, stacks
-from steplens.trace.classify import classify
+from steplens.trace.classify import TYPE_IN_GRAPH, classify
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
+    CORE_CPU,
     KIND_OTHER,
     MODULE_PREFIX,
+    NAME,
     SCHEMA,
     SCOPE_BACKWARD,
     SCOPE_MODULE,
@@ -52,11 +54,13 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
     linked = _link_ops(tables, steps, health) if "ops" in tables else None
     _link_device(tables, steps, linked, health)
     if linked is not None:
-        # calls that launch device work tell of an accelerator whose tasks are lost
-        if "kernels" not in tables and cpu_is_device and not checks.launches_device_work(tables.get("api")):
+        if _cpu_computes(tables, cpu_is_device):
             _cpu_device(tables, linked)
-        _device_times(tables, linked)
+        else:
+            _device_times(tables, linked)
     if "kernels" in tables:
+        if "self_ns" not in tables["kernels"].columns:
+            tables["kernels"] = tables["kernels"].with_columns(self_ns=pl.col("end_ns") - pl.col("start_ns"))
         tables["kernels"] = _categorised(tables["kernels"], tables.get("ops"))
     tables = {name: conform(name, frame) for name, frame in tables.items()}
     checks.run(tables, health)
@@ -163,16 +167,38 @@ def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, ca
 
 
 def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
-    """Add the category of each task, which is also the type of those that have none of their own."""
+    """Add the category of each task, which is also the type of those whose source and name tell none."""
     category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
-    kernels = kernels.with_columns(category=category)
-    return kernels.with_columns(type=pl.coalesce("type", "category") if "type" in kernels.columns else pl.col("category"))
+    types = [pl.col("type")] if "type" in kernels.columns else []
+    return kernels.with_columns(category=category).with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
+
+
+def _types_in_names(kernels: pl.DataFrame) -> pl.Expr:
+    """The types that the names of tasks end in, as those of operators in a graph of MindSpore do."""
+    names = kernels.select("name").unique().drop_nulls()
+    types = names.with_columns(_type=pl.col("name").cast(pl.String).str.extract(TYPE_IN_GRAPH).cast(NAME)).drop_nulls()
+    if types.is_empty():
+        return pl.lit(None, dtype=NAME)
+    return pl.lit(kernels.select("name").join(types, on="name", how="left", maintain_order="left")["_type"])
+
+
+def _cpu_computes(tables: Mapping[str, pl.DataFrame], cpu_is_device: bool) -> bool:
+    """Whether the operator calls are the device work: nothing else is, or the source says that it was the CPU's."""
+    if "kernels" in tables:
+        kernels = tables["kernels"]
+        return "core" in kernels.columns and bool(kernels["core"].unique().cast(pl.String).eq_missing(CORE_CPU).all())
+    # calls that launch device work tell of an accelerator whose tasks are lost
+    return cpu_is_device and not checks.launches_device_work(tables.get("api"))
 
 
 def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
-    """The CPU's own tasks and communication, where it is the only device."""
+    """The CPU's own tasks and communication, where it is the only device, and the device time of every call."""
     ops = tables["ops"]
-    tasks = cpu_device.cpu_tasks(ops, calls.nesting, calls.self_ns)
+    task = cpu_device.tasks_of_calls(ops)
+    tables["ops"] = _with_device_time(ops, calls, np.where(task >= 0, calls.self_ns, 0))
+    tasks = cpu_device.cpu_tasks(ops, task)
+    if "kernels" in tables:
+        tasks = cpu_device.with_recorded(tasks, tables["kernels"])
     if not tasks.height:
         return
     tables["kernels"] = tasks
@@ -192,7 +218,12 @@ def _device_times(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
         works = tables["kernels"].filter(pl.col("kind").cast(pl.String).ne_missing(KIND_OTHER))
         linked = works.select("op", length=pl.col("end_ns") - pl.col("start_ns")).drop_nulls("op")
         np.add.at(device_self, linked["op"].to_numpy(), linked["length"].to_numpy())
-    tables["ops"] = ops.with_columns(
+    tables["ops"] = _with_device_time(ops, calls, device_self)
+
+
+def _with_device_time(ops: pl.DataFrame, calls: _Calls, device_self: Int64Array) -> pl.DataFrame:
+    """Calls with their device time, ns: their own, and with that of everything below them."""
+    return ops.with_columns(
         device_self_ns=pl.Series(device_self),
         device_total_ns=pl.Series(subtree_sums(calls.nesting.subtree_end, device_self)),
     )

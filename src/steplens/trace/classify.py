@@ -45,9 +45,18 @@ def _words(text: str) -> str:
     return rf"^_?({'|'.join(text.split())})(_?(out|tensor|mode|like|copy|forward|backward|grad|v\d|d|n))*_?$"
 
 
+#: a word ends where no small letter follows: types are words without spaces, each with a capital, or names with ``_``
+_WORD_ENDS = r"(?-i:(?![a-z]))"
+
+
 def _starts(text: str) -> str:
-    """A pattern for operator types, which are words without spaces: one of the beginnings."""
-    return rf"^({'|'.join(text.split())})"
+    """A pattern for operator types: they begin with one of the words, in a plural or a participle or not."""
+    return rf"^({'|'.join(text.split())})(s|d|ed|ing)?{_WORD_ENDS}"
+
+
+def _word(text: str) -> str:
+    """A pattern for a whole word anywhere in an operator type or a name: ``sort`` is in ``ArgSort``, not in ``Unsorted``."""
+    return rf"((?<![a-z]){text}|(?-i:{text.capitalize()})){_WORD_ENDS}"
 
 
 #: the first rule that matches decides
@@ -56,21 +65,21 @@ TABLE: tuple[Rule, ...] = (
         COMMUNICATION,
         r"^(void )?(nccl|rccl|hccl|hcom_|msccl|nvshmem)|all_?reduce_kernel|cross_device_reduce|one_?shot_all_?reduce",
         r"^(nccl|gloo|mpi|ucc|hccl|c10d|_?c10d_functional)(:|$)|^hcom|record_param_comms"
-        r"|^_?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_coalesced)(v|_into_tensor|_tensor|_coalesced|_base|_?single)*_?$",
+        r"|^all_?2_?all|^_?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_coalesced)(v|_into_tensor|_tensor|_coalesced|_base|_?single)*_?$",
     ),
     Rule(MEMSET, r"^memset|fillbuffer|^__amd_rocclr_fill", r"^memset(async)?$|^atomicaddrclean$"),
     Rule(COPY, r"^memcpy|copybuffer|^__amd_rocclr_copy|^dma", r"^memcpy(_?async)?$"),
     Rule(
         "attention",
         r"flash_?(attn|fwd|bwd|attention)|fmha|mem_?eff|attention|(\b|_)mha(_|\b)|sdpa",
-        r"attention|flash_?attn|scaled_dot_product|multi_?head|fmha|\bsdpa",
+        r"attention|flash_?attn|deformable_?attn|scaled_dot_product|multi_?head|fmha|\bsdpa",
         owns=True,
     ),
     Rule(
         "convolution",
-        r"conv(?!ert)|implicit_?gemm|winograd|(?<![a-z])[dw]grad|computewgrad|fprop|scudnn|cudnn::cnn|im2col|col2im|vol2col|computeb?offsets|igemm_"
+        r"conv(?!ert|erg)|implicit_?gemm|winograd|(?<![a-z])[dw]grad|computewgrad|fprop|scudnn|cudnn::cnn|im2col|col2im|vol2col|computeb?offsets|igemm_"
         r"|miopensp3asm|nchwtonhwc|nhwctonchw",
-        r"conv(?!ert)|im2col|col2im|\bunfold|\bfold$|deform",
+        r"conv(?!ert|erg)|im2col|col2im|\bunfold|\bfold$|deform",
         owns=True,
     ),
     Rule(
@@ -81,8 +90,8 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "loss",
-        r"nll_loss|cross_?entropy|mse_(kernel|loss|backward)|smooth_l1|bce|ctc_|kl_div|huber|_loss_",
-        r"loss|cross_?entropy|kl_div",
+        r"nll_loss|cross_?entropy|mse_(kernel|loss|backward)|smooth_l1|(?<![0-9a-f])bce(?![0-9a-f])|ctc_|kl_div|huber|_loss_",
+        r"loss(?!less)|cross_?entropy|kl_div",
     ),
     Rule(
         "embedding", r"embedding|embs_kernel|bounds_check_indices", r"(?<!position)(?<!position_)embedding|embed_|_embs\b|\btbe\b"
@@ -90,7 +99,7 @@ TABLE: tuple[Rule, ...] = (
     Rule(
         "optimizer",
         r"multi_tensor_apply|fused_?adam|fused_?sgd|adamw?_|lamb_|sgd_kernel|adagrad|optimizer",
-        r"^_?foreach|^_?fused_?(adam|sgd|adagrad|lamb)|^(sparse)?apply_?(adam|momentum|adagrad|rms|grad|ada|ftrl|proximal)|optimizer\."
+        r"^_?foreach|^_?fused_?(adam|sgd|adagrad|lamb)|^(sparse|fused\w*)?apply_?(adam|momentum|adagrad|rms|grad|ada|ftrl|proximal)|optimizer\."
         r"|^(adam|adamw|lamb|sgd|momentum|rmsprop|adagrad|adafactor)(v\d|_?weight_?decay)?_?$|^npu_apply_adam",
     ),
     Rule(
@@ -100,17 +109,17 @@ TABLE: tuple[Rule, ...] = (
         r"(batch|layer|group|instance|rms|weight|spectral|deep)_?norm|^norm_except|^bn|lrn|moments",
     ),
     Rule("softmax", r"soft_?max", r"soft_?max"),
-    Rule("pooling", r"pool", r"pool"),
+    Rule("pooling", r"pool(?!ed)", r"pool(?!ed)"),
     Rule(
         "interpolation",
-        r"upsample|grid_sampler|interp|resize_",
+        r"upsample|grid_sampler|interp(?!ret)|resize_",
         r"upsample|grid_sampl|affine_grid|interpolate|^resize(bi|near|area|d$|grad)",
     ),
     Rule("fft", r"fft", r"fft|^stft$|^istft$"),
     Rule(
         "linear algebra",
         r"cusolver|potrf|getrf|getrs|geqrf|syev|gesvd|magma|trsm",
-        r"linalg_(?!(vector_|matrix_)?norm|cross|multi_dot|vecdot)|cholesky|^_?(lu|qr|svd|det|slogdet|geqrf|orgqr|ormqr|inverse|pinverse|triangular_solve)"
+        r"linalg_(?!(vector_|matrix_)?norm|cross|multi_dot|vecdot)|cholesky|^_?(lu|qr|svd|det|logdet|slogdet|geqrf|orgqr|ormqr|inverse|pinverse|triangular_solve)"
         r"(_|$)|^matrix_(exp|power)|solve$|^(qr|svd|matrixinverse|matrixsolve)",
     ),
     Rule(
@@ -128,7 +137,7 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "random",
-        r"distribution_|dropout|philox|curand|rand(om|perm|int|n)?_|bernoulli|multinomial|uniform_kernel|normal_kernel",
+        r"distribution_|dropout|philox|curand|(?<![a-z])rand(om|perm|int|n)?_|bernoulli|multinomial|uniform_kernel|normal_kernel",
         r"drop_?out|bernoulli|multinomial|stateless|philox|random|dsagenbitmask|^poisson$|^binomial$|"
         + _words(
             r"""
@@ -139,15 +148,16 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "sort",
-        r"radix_?sort|sort|topk|\bunique|kthvalue|searchsorted|bucketize|reducebykey|runlength",
-        r"sort|top_?k|^_?unique|kthvalue|search_?sorted|bucketize|median|^mode$|quantile",
+        # a tensor that is transformed, and segments that are unsorted, are not
+        r"(?<!ten)(?<!un)sort|topk|\bunique|kthvalue|searchsorted|bucketize|reducebykey|runlength",
+        _word("sort") + r"|argsort|^msort|top_?k|^_?unique|kthvalue|search_?sorted|bucketize|median|^mode$|quantile",
     ),
     Rule(
         "indexing",
         r"(?<!with_)index|gather|scatter|masked_(select|scatter)|\btake_|nonzero|one_?hot|permute_(1d|2d|indices|pooled)|jagged|offsets_range"
         r"|lengths_range|compactinit|devicecompact|deviceselect",
-        r"index|gather|scatter|masked_(select|scatter)|non_?zero|^take|one_?hot|^permute_(1d|2d|sparse|pooled)|jagged|offsets_range|^put_?$"
-        r"|moe|token_?(un)?permute|routing|lookup",
+        r"index|gather|scatter|masked_(select|scatter)|non_?zero|^take|one_?hot|^permute_(1d|2d|sparse)|permute_?pooled|jagged|offsets_range|^put_?$"
+        r"|token_?(un)?permute|routing|lookup|" + _word("moe"),
     ),
     Rule(
         "allocation",
@@ -179,7 +189,7 @@ TABLE: tuple[Rule, ...] = (
             r"""
             cast transdata trans_?pose tensor_?move concat split slice strided_?slice pad tile pack unpack
             reshape expand squeeze unsqueeze identity data_?move format viewcopy asstrided broadcast_?to
-            copy(?!sign) reverse roll
+            copy(?!sign) reverse roll concatenate padding invert_?permutation
             """
         )
         + r"|to_dense|to_sparse|to_mkldnn|mkldnn_reorder|quant|^select(_backward|_copy)?$",
@@ -195,13 +205,14 @@ TABLE: tuple[Rule, ...] = (
             local_scalar_dense item is_nonzero sum_to_size
             """
         )
-        + r"|^reduce|^segment_reduce|^arg_?(max|min)|cumsum|cumprod|^lp_?norm|^l2_?norm|^square_?sum|clip_?by_?norm"
+        + r"|segment_?(reduce|sum|mean|max|min|prod)"
+        r"|^reduce|^arg_?(max|min)|cumsum|cumprod|^lp_?norm|^l2_?norm|^square_?sum|clip_?by_?norm"
         r"|bias_?add_?grad|histogram|sum_backward|mean_backward",
     ),
     Rule(
         "elementwise",
         r"elementwise|elemwise|pointwise|triton_poi_|unrolled|vectorized|threshold|relu|gelu|silu|sigmoid|tanh|fill|arange|functor|activation"
-        r"|scalepackedtensor|op_?tensor|addtensor|rotary|rope|swiglu|geglu",
+        r"|scalepackedtensor|op_?tensor|addtensor|rotary|rope(?!rt)|swiglu|geglu",
         _words(
             r"""
             add sub rsub mul div subtract multiply divide true_divide floor_divide remainder fmod pow
@@ -220,11 +231,11 @@ TABLE: tuple[Rule, ...] = (
         + "|"
         + _starts(
             r"""
-            add sub mul div real_?div floor_?div exp log sqrt rsqrt pow square abs neg maximum minimum equal
+            add sub(?!_?graph) mul div real_?div floor_?div exp log sqrt rsqrt pow square abs neg maximum minimum equal
             not_?equal less greater logical select sigmoid relu gelu fast_?gelu swish swi_?glu tanh muls adds
             axpy fill zeros ones range sign mod power inv assign masked_?fill is_?finite is_?nan is_?inf
             reciprocal bitwise erf floor ceil round rotary rope apply_?rotary geglu mish elu leaky softplus hard
-            cos sin lerp nan _?amp_ clip_?by_?value
+            cos sin lerp nan _?amp_\w* clip_?by_?value addc(mul|div) log(add)?exp logical logit erfcx? invert cosine
             """
         )
         + r"|triton|rotary|activation",
@@ -290,6 +301,9 @@ _by_kernel, _by_operator, _by_owner = _matcher(_KERNELS), _matcher(_OPERATORS), 
 _MANY = 500
 #: what the quick patterns cannot say: that something must not come before or behind; without it they match more
 _NEGATIVE = re.compile(r"\(\?<?!(?:[^()]|\([^()]*\))*\)")
+#: the type at the end of the full name of an operator in a graph of MindSpore
+TYPE_IN_GRAPH = r"(?:^|/)([A-Za-z]\w*)-op\d+$"
+_IN_GRAPH = re.compile(TYPE_IN_GRAPH)
 #: a name of this form is one of an operator: kernels have arguments
 _OPERATOR_NAME = re.compile(r"^(\w+:{1,2})+\w+$")
 
@@ -331,7 +345,12 @@ def category_of(name: str | None, type_: str | None = None, kind: str | None = N
 
 
 def _cut(name: str | None, type_: str | None, kind: str | None, operator: str | None) -> tuple[str, str, str | None, str]:
-    return (name or "")[:_LONGEST], _bare(type_), kind, _bare(operator)
+    name = (name or "")[:_LONGEST]
+    if in_graph := _IN_GRAPH.search(name):
+        # the scopes before it are words of the program
+        name = in_graph[1]
+        type_ = type_ or name
+    return name, _bare(type_), kind, _bare(operator)
 
 
 def _category(

@@ -1,10 +1,11 @@
-"""The CPU as a device: which operator calls are its device work when a run has no accelerator.
+"""The CPU as a device: what of the operator calls is its device work when a run has no accelerator.
 
-A *task* is an operator call that does its work itself: it calls no other operator, or its own (self) time is at
-least half of its duration. ``aten::addmm`` is one (it multiplies itself, after expanding the bias through other
-operators); ``aten::linear`` is not (it only dispatches). Of nested tasks the outermost counts and owns what it calls,
-so the tasks of a thread never overlap, their lengths add up, and a call is one task. Time that dispatching operators
-spend themselves is host time, as it is on an accelerator.
+Every operator call is a *task* of the CPU, with the range of the call; the wrappers of autograd's engine are calls as well.
+Its device time is the call's self time, so that over all calls device time is self time, and tasks of a thread nest as
+their calls do: when the CPU computes is the union of their ranges, and nothing that an operator does is idle time. A call that
+joins another one in PyTorch's statistics (``ops.counted_as``) is part of that one's task. User ranges and modules are no
+computation, and communication has a table of its own; ``c10d::`` calls only hand it over, mostly inside of autograd's, and are
+tasks as all others: without them device times would not add up to the time in which the CPU computes.
 """
 
 from __future__ import annotations
@@ -15,51 +16,90 @@ import math
 import numpy as np
 import polars as pl
 
-from steplens.trace.nesting import Int64Array, Nesting
-from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
+from steplens.trace.nesting import Int64Array
+from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
 
 #: the group of a job that made no other
 DEFAULT_GROUP = "default_group"
-_ENGINE_PREFIX = "autograd::engine::"
 _COMMUNICATION = r"^(gloo|mpi|ucc):"
+#: what a source may know of a task beside the call that it is
+_TOLD = (
+    "type", "device", "input_shapes", "input_types", "input_formats", "output_shapes", "output_types", "output_formats",
+)  # fmt: skip
 
 
-def cpu_tasks(ops: pl.DataFrame, nesting: Nesting, self_ns: Int64Array) -> pl.DataFrame:
-    """The CPU's device tasks, as rows of ``kernels`` sorted by (stream, start): device 0, stream = thread id.
+def tasks_of_calls(ops: pl.DataFrame) -> Int64Array:
+    """For each call the id of the call whose task it is part of (mostly its own); -1 for what does not compute.
+
+    Args:
+        ops: linked calls; id = row number.
+    """
+    names = ops["name"].unique()
+    communicates = names.cast(pl.String).str.contains(_COMMUNICATION)
+    excluded = names.filter(communicates.fill_null(False))
+    computes = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+    if len(excluded):
+        computes &= ~ops["name"].is_in(excluded.implode()).fill_null(False)
+    computing = computes.fill_null(False).to_numpy()
+    joined = ops["counted_as"].to_numpy().astype(np.int64)
+    # a call below a range of its own name is no part of a task: the range is none
+    return np.where(computing, np.where(computing[joined], joined, np.arange(ops.height)), -1)
+
+
+def cpu_tasks(ops: pl.DataFrame, task: Int64Array) -> pl.DataFrame:
+    """The CPU's device tasks, as rows of ``kernels`` in the order of their calls: device 0, stream = thread id.
 
     Args:
         ops: linked calls, sorted by (pid, tid, start_ns, -end_ns).
-        nesting: their nesting.
-        self_ns: their self times, ns.
+        task: of ``tasks_of_calls``.
     """
-    start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    # user ranges, the engine's wrappers and communication are not computation
-    name = ops["name"].cast(pl.String)
-    computes = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & ~name.str.starts_with(_ENGINE_PREFIX)
-    computes &= ~name.str.contains(_COMMUNICATION) & ~name.str.starts_with("c10d::") & (name != "record_param_comms")
-    leaf = nesting.subtree_end == np.arange(1, len(start) + 1)
-    candidate = computes.to_numpy() & (leaf | (2 * self_ns >= end - start))
-    rows = np.flatnonzero(candidate)
-    # a candidate below another candidate belongs to it: descendants are contiguous, so a running maximum finds them
-    reach = np.maximum.accumulate(nesting.subtree_end[rows]) if len(rows) else rows
-    outermost = np.r_[True, rows[1:] >= reach[:-1]] if len(rows) else np.empty(0, dtype=bool)
-    rows = rows[outermost]
-    tasks = ops[rows]
+    part = task >= 0
+    self_ns = np.zeros(ops.height, dtype=np.int64)
+    np.add.at(self_ns, task[part], ops["self_ns"].to_numpy()[part])
     columns = [column for column in ("input_shapes", "input_types") if column in ops.columns]
-    return tasks.select(
+    tasks = ops.select("id", "name", "tid", "start_ns", "end_ns", "step", *columns, self_ns=pl.Series(self_ns))
+    tasks = tasks.filter(pl.Series(task == np.arange(ops.height)))
+    names = tasks["name"].unique()
+    types = pl.DataFrame([names, names.cast(pl.String).str.split("::").list.last().cast(NAME).alias("type")])
+    return tasks.join(types, on="name", how="left", nulls_equal=True, maintain_order="left").select(
         id=pl.int_range(pl.len(), dtype=pl.Int32),
         name="name",
-        type=pl.col("name").cast(pl.String).str.split("::").list.last().cast(NAME),
+        type="type",
         kind=pl.lit(KIND_COMPUTE, dtype=NAME),
         core=pl.lit(CORE_CPU, dtype=NAME),
         device=pl.lit(0, dtype=pl.Int32),
         stream="tid",
         start_ns="start_ns",
         end_ns="end_ns",
+        self_ns="self_ns",
         op="id",
         step="step",
         **{column: pl.col(column) for column in columns},
     )
+
+
+def with_recorded(tasks: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """The CPU's tasks with what a source tells of them beside its calls, such as the types of MindSpore's operators.
+
+    Result files list the calls a second time, as tasks, and place them as a device would run them, one after the other. A task
+    of the source that belongs to none of its calls is kept as it is: its call was lost.
+
+    Args:
+        tasks: of ``cpu_tasks``.
+        recorded: rows of ``kernels`` as the source has them, linked to calls.
+    """
+    call = ["op", "name"]
+    types = {column: kind for column, kind in SCHEMA["kernels"].items() if column in recorded.columns}
+    recorded = recorded.select(pl.col(column).cast(kind, strict=False) for column, kind in types.items())
+    tasks = tasks.with_columns(pl.col("name").cast(NAME))
+    columns = [column for column in _TOLD if column in recorded.columns]
+    told = recorded.drop_nulls("op").select(*call, *columns).unique(call, keep="first", maintain_order=True)
+    joined = tasks.join(told, on=call, how="left", suffix="_told", maintain_order="left")
+    both = [column for column in columns if f"{column}_told" in joined.columns]
+    joined = joined.with_columns(pl.coalesce(f"{column}_told", column).alias(column) for column in both)
+    lost = recorded.filter(pl.col("op").is_null()).with_columns(self_ns=pl.col("end_ns") - pl.col("start_ns"))
+    every = pl.concat([joined.drop(f"{column}_told" for column in both), lost], how="diagonal_relaxed")
+    return every.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
 
 
 def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:

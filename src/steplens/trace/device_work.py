@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import polars as pl
 
+from steplens.trace.communication_marks import LIBRARY_KERNEL
 from steplens.trace.health import HealthLog
 from steplens.trace.lookup import first_rows
 from steplens.trace.nesting import Int64Array, Nesting, innermost
@@ -22,9 +23,6 @@ from steplens.trace.schema import (
     SEND,
 )
 from steplens.trace.steps import step_of
-
-#: kernels of the collective libraries; what a library calls its kernels is all that every version of a trace tells
-_COMMUNICATION_KERNEL = r"(?i)^(nccl|rccl|hcom_|hccl)"
 
 _COPY_TYPES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
@@ -44,7 +42,7 @@ def with_kind(kernels: pl.DataFrame) -> pl.DataFrame:
     return kernels.with_columns(
         kind=pl.when(type_.is_in(_COPY_TYPES))
         .then(pl.lit(KIND_COPY))
-        .when(pl.col("name").cast(pl.String).str.contains(_COMMUNICATION_KERNEL))
+        .when(pl.col("name").cast(pl.String).str.contains(LIBRARY_KERNEL))
         .then(pl.lit(KIND_COMMUNICATION))
         .otherwise(pl.lit(KIND_COMPUTE))
         .cast(NAME)

@@ -8,17 +8,32 @@ from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 from steplens.trace.trace import Trace
 
 NPU = "NPU"
-#: everything that ``device_kind`` gives but the CPU
-ACCELERATORS = (CORE_CUDA, CORE_ROCM, NPU)
+#: key of ``meta``: what a trace calls an accelerator of another kind, such as "MTIA" or "XPU"
+ACCELERATOR = "accelerator"
 
 
 def device_kind(trace: Trace) -> str:
-    """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU"; "CPU" for a run without device tasks."""
+    """What the devices of the run are: "CPU", "CUDA", "ROCM", "NPU", or the name that another accelerator has in its trace.
+
+    "CPU" for a run without device tasks.
+    """
     cores = trace.required("kernels").select(pl.col("core").cast(pl.String).unique().drop_nulls()).collect()["core"].to_list()
     others = [core for core in cores if core != CORE_CPU]
     if not others:
         return CORE_CPU
+    named = trace.meta_values().get(ACCELERATOR)
+    if isinstance(named, str) and others == [named]:
+        return named
     return next((kind for kind in (CORE_CUDA, CORE_ROCM) if kind in others), NPU)
+
+
+def cpu_is_device(trace: Trace) -> bool:
+    """Whether the CPU's operator calls are the device tasks: rows of ``kernels`` and of ``ops`` are the same events then."""
+    return trace.once(_cpu_is_device)
+
+
+def _cpu_is_device(trace: Trace) -> bool:
+    return "kernels" in trace and not trace.has_accelerator
 
 
 def device_names(trace: Trace) -> list[str]:

@@ -6,10 +6,11 @@ This is the facade for notebooks and commands: it alone reaches to the readers o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -18,6 +19,11 @@ from steplens.trace import checks
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from steplens.analysis.steps.summary import StepSummary
+    from steplens.analysis.verdict import Verdict
+    from steplens.readers.unread import Unread
 
 
 @dataclass(frozen=True)
@@ -45,13 +51,19 @@ class Run:
         sources: where each trace comes from, in the order of ``traces``.
         traces: one per run directory or file, in order of name.
         unreadable: what lies in a folder and could not be read, path and reason.
+        unread: what else lies there and is of no kind that is read, with its reason.
     """
 
-    def __init__(self, path: Path, traces: list[tuple[Source, Trace]], unreadable: list[InputError]) -> None:
+    def __init__(
+        self, path: Path, traces: list[tuple[Source, Trace]], unreadable: list[InputError], unread: Sequence[Unread] = ()
+    ) -> None:
         self.path = path
+        self.unread = list(unread)
         self.sources = [source for source, _ in traces]
         self.traces = [trace for _, trace in traces]
         self.unreadable = unreadable
+        for trace in self.traces:
+            trace.companions = tuple(self.traces)
 
     def trace(self, rank: int | None = None) -> Trace:
         """The tables of one rank.
@@ -70,14 +82,26 @@ class Run:
         raise InputError(self.path, f"holds no rank {rank}; its ranks are {sorted({trace.rank for trace in self.traces})}")
 
     def steps(self, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
-        """Times of every step; see ``analysis.steps.step_times``. Several traces add the columns ``rank`` and ``window``.
+        """Times of every step; see ``analysis.steps.times.step_times``. Several traces add the columns ``rank`` and ``window``.
 
         Args:
             whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
         """
-        from steplens.analysis.steps import step_times
+        from steplens.analysis.steps.times import step_times
 
         return self._each(lambda trace: step_times(trace, whole_trace_without_steps=whole_trace_without_steps))
+
+    def step_summary(self) -> StepSummary:
+        """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
+        from steplens.analysis.steps.summary import summarize_steps
+
+        return summarize_steps(self.traces)
+
+    def verdict(self) -> Verdict:
+        """What holds a step up, how sure that is, and where to look; see ``analysis.verdict.verdict``."""
+        from steplens.analysis.verdict import verdict
+
+        return verdict(self.traces)
 
     def idle(self) -> pl.DataFrame:
         """Idle time of the device per step and cause; see ``analysis.idle.idle_causes``."""
@@ -150,6 +174,12 @@ class Run:
         from steplens.analysis.breakdown import temporal_breakdown
 
         return self._each(lambda trace: temporal_breakdown(trace, per_device=True))
+
+    def device_timeline(self) -> pl.DataFrame:
+        """The whole time line of the devices in parts; see ``analysis.device_timeline.device_timeline``."""
+        from steplens.analysis.device_timeline import device_timeline
+
+        return self._each(device_timeline)
 
     def device_kinds(self) -> pl.DataFrame:
         """How long which kinds of task ran at once; see ``analysis.breakdown.kind_breakdown``."""
@@ -321,7 +351,11 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
-        found = [(source.path, trace.health) for source, trace in zip(self.sources, self.traces, strict=True)]
+        from steplens.analysis.stored_figures import contradictions
+
+        found = []
+        for source, trace in zip(self.sources, self.traces, strict=True):
+            found += [(source.path, trace.health), (source.path, frame_of(contradictions(trace)))]
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             found.append((error.path, frame_of([lost])))
@@ -391,7 +425,8 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
     top = Path(path)
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
-    every = find_traces(top)
+    unread: list[Unread] = []
+    every = find_traces(top, unread)
     for number, found in enumerate(every):
         if progress is not None:
             progress(number, len(every), found.path)
@@ -403,7 +438,7 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
         if len(unreadable) == 1:
             raise unreadable[0]
         raise InputError(top, f"holds {len(unreadable)} runs and none can be read; the first: {unreadable[0].problem}")
-    return Run(top, traces, unreadable)
+    return Run(top, traces, unreadable, unread)
 
 
 @dataclass(frozen=True)

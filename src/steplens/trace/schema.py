@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 13
 
 #: how a mark of the user was recorded, in the words and the order of CANN: a point; a range that a thread pushed and popped; a
 #: range that was started and ended by its number
@@ -31,6 +31,8 @@ DATALOADER_PREFIX = "enumerate(DataLoader)#"
 OPTIMIZER_STEP_PREFIX = "Optimizer.step#"
 #: of full names of the backward pass of a graph of MindSpore
 GRADIENTS_PREFIX = "Gradients/"
+#: in names of tasks of a graph of MindSpore: what its training cell calls the optimizer
+GRAPH_OPTIMIZER = "/optimizer-"
 #: what an optimizer calls back for, around forward and backward inside its step
 OPTIMIZER_CLOSURE = "Optimizer.closure"
 
@@ -38,6 +40,8 @@ OPTIMIZER_CLOSURE = "Optimizer.closure"
 WHOLE_STEPS = "whole_steps"
 #: key of ``meta``: numbers of the steps that recording holds a part of, where the recorder knows which
 PARTIAL_STEPS = "partial_steps"
+#: key of ``meta``: the source holds sums and times of another analysis alone, and none of the work that they are of
+RESULTS_ONLY = "results_only"
 #: key of ``meta``: mean size of the files that torch.save wrote
 CHECKPOINT_BYTES = "checkpoint_bytes"
 
@@ -71,7 +75,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # counted_as = id of the call whose statistics it joins: its own, or, for the only child of a parent with the same
     # name (an operator calling its own out= variant), the parent's, as in PyTorch's tables.
     # arguments = JSON list of the values of a convolution's arguments ("[1, 1]"; "" for a tensor): its output's size follows.
-    # device_self_ns / device_total_ns: device tasks of the call itself / of it and everything below it.
+    # device_self_ns / device_total_ns: device time of the call itself / of it and everything below it (kernels.self_ns).
     "ops": {
         "id": pl.Int32(),
         "name": NAME,
@@ -131,7 +135,10 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "dequeue_start_ns": pl.Int64(),
         "dequeue_end_ns": pl.Int64(),
     },
-    # One device task. On a run without accelerator the CPU is the device: core "CPU", stream = thread id.
+    # One device task. On a run without accelerator the CPU is the device, and every operator call is a task of it
+    # (trace.cpu_device): core "CPU", stream = thread id, op = the call. Tasks of one such stream nest as their calls do.
+    # self_ns = how long the task itself kept its device busy: end_ns - start_ns on an accelerator, the self time of the call on
+    # the CPU. Sums over tasks are sums of it; when a device is busy follows from the ranges.
     # type = the source's own type (Ascend's OP Type) or, where it has none, the category; category = matmul,
     # convolution, attention ..., see trace.classify. launch_ns = host time of the call that launched it.
     # wait_ns: on CUDA and ROCm from launch to start, on Ascend the device's Wait Time (since the stream's previous task).
@@ -149,6 +156,7 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
         "stream": pl.Int64(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
+        "self_ns": pl.Int64(),
         "wait_ns": pl.Int64(),
         "launch_ns": pl.Int64(),
         "correlation": pl.Int64(),

@@ -92,7 +92,7 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
                 return None
             tables[name] = frame
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError):
         return None
 
 

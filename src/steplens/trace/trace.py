@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import polars as pl
 
-from steplens.trace.schema import CORE_CPU, SCHEMA
+from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
 
@@ -43,6 +43,8 @@ class Trace:
             raise ValueError(f"not tables of a trace: {sorted(unknown)}")
         self.source = source
         self.kept = kept
+        #: the traces of its run, itself among them: which steps figures are of is chosen for all of them together
+        self.companions: tuple[Trace, ...] = (self,)
         self._tables: dict[str, pl.DataFrame | pl.LazyFrame] = dict(tables)
         self._made: dict[Callable[[Trace], Any], Any] = {}
         self._source_tables: dict[str, pl.DataFrame | None] = {}
@@ -104,15 +106,39 @@ class Trace:
         return self._source_tables[name]
 
     @property
-    def rank(self) -> int:
-        """Rank of the process in its job; -1 when the source does not say."""
+    def recorded_rank(self) -> int:
+        """Rank of the process in its job as the source says it; -1 when it does not."""
         value = self.meta_values().get("rank", -1)
-        return value if isinstance(value, int) else -1
+        return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+    @property
+    def rank(self) -> int:
+        """Rank of the process in its job; a process without a process group is rank 0 of 1; -1 where nobody can tell."""
+        recorded = self.recorded_rank
+        if recorded >= 0:
+            return recorded
+        return -1 if is_distributed(self.meta_values(), "communication" in self) else 0
+
+    @property
+    def is_results_only(self) -> bool:
+        """Whether the source holds sums and times of another analysis alone, and none of the work that they are of."""
+        return self.meta_values().get(RESULTS_ONLY) is True
 
     @property
     def has_accelerator(self) -> bool:
         """Whether any device task ran on something other than the CPU."""
         return self.once(_has_accelerator)
+
+
+def is_distributed(meta: Mapping[str, Any], communicates: bool) -> bool:
+    """Whether a trace shows that its process is one of several.
+
+    Args:
+        meta: the values of its ``meta`` table.
+        communicates: whether it has communication operations.
+    """
+    size = meta.get("world_size")
+    return bool(meta.get("distributedInfo")) or (isinstance(size, int) and size > 1) or communicates
 
 
 def _meta_values(trace: Trace) -> dict[str, Any]:

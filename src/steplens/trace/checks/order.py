@@ -173,7 +173,8 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
 def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
     """No event is there twice, with all that identifies it."""
     for name, events in _EVENTS.items():
-        frame = tables.get(name)
+        # tasks of the CPU are its calls, which are looked at themselves
+        frame = device_tasks(tables) if name == "kernels" else tables.get(name)
         if frame is None:
             continue
         frame = frame.select(events.identity)

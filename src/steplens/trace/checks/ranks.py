@@ -23,7 +23,7 @@ from steplens.trace.health import (
     finding,
 )
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.trace import Trace
+from steplens.trace.trace import Trace, is_distributed
 
 #: a collective ends on all ranks within tens of microseconds
 _OFFSET_NS = 1_000_000
@@ -59,22 +59,36 @@ def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
     if meta is not None:
         wanted = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
         values = {key: _decoded(value) for key, value in wanted.iter_rows()}
-    rank, size = values.get("rank"), values.get("world_size")
+    rank = values.get("rank")
     if isinstance(rank, int) and rank >= 0:
         return
-    if values.get("distributedInfo") or (isinstance(size, int) and size > 1) or "communication" in tables:
+    if is_distributed(values, "communication" in tables):
         message = "the trace is of a distributed job and does not say of which rank"
         yield finding("rank_unknown", WARNING, 1, message, RANK_COMPARISON)
 
 
+def recorded_ranks(traces: Sequence[Trace]) -> tuple[set[int], int]:
+    """The ranks that say which they are, and how many the job has, as far as the traces tell; 0 where none says it.
+
+    Where none tells the size of the job, the links do over which the ranks communicated.
+    """
+    ranks = {trace.recorded_rank for trace in traces if trace.recorded_rank >= 0}
+    sizes = [value for trace in traces if isinstance(value := trace.meta_values().get("world_size"), int)]
+    sizes = sizes or [number + 1 for trace in traces if (number := _highest_linked(trace)) is not None]
+    return ranks, max([*sizes, max(ranks) + 1]) if ranks else 0
+
+
+def _highest_linked(trace: Trace) -> int | None:
+    ends = trace.required("communication_matrix").select(pl.max_horizontal(pl.col("source", "destination").max()))
+    number = ends.collect().item()
+    return number if isinstance(number, int) and 0 <= number < 1 << 20 else None
+
+
 def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
     """Every rank of the job is there. A few of many ranks are a sample, most of them a loss."""
-    meta = [trace.meta_values() for _, trace in traces]
-    ranks = {trace.rank for _, trace in traces if trace.rank >= 0}
-    sizes = [value for values in meta if isinstance(value := values.get("world_size"), int)]
+    ranks, size = recorded_ranks([trace for _, trace in traces])
     if not ranks:
         return
-    size = max([*sizes, max(ranks) + 1])
     missing = [rank for rank in range(min(size, 1 << 20)) if rank not in ranks]
     if not missing:
         return
@@ -92,7 +106,7 @@ def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFin
     spans: dict[int, list[tuple[int, int, Path]]] = {}
     for path, trace in traces:
         name = next((name for name in ("steps", "ops", "kernels") if name in trace), None)
-        if name is None or trace.rank < 0:
+        if name is None or trace.recorded_rank < 0:
             continue
         low, high = trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
         if low is not None and high is not None:
@@ -109,7 +123,7 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFind
     """All ranks recorded the same steps."""
     steps: dict[int, set[int]] = {}
     for _, trace in traces:
-        if trace.rank >= 0 and "steps" in trace:
+        if trace.recorded_rank >= 0 and "steps" in trace:
             steps.setdefault(trace.rank, set()).update(trace.required("steps").select("id").collect()["id"].to_list())
     if len(steps) < 2:
         return
@@ -144,7 +158,7 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
     """
     by_rank: dict[int, list[Trace]] = {}
     for _, trace in traces:
-        if trace.rank >= 0:
+        if trace.recorded_rank >= 0:
             by_rank.setdefault(trace.rank, []).append(trace)
     if len(by_rank) < 2:
         return

@@ -1,0 +1,42 @@
+"""Which framework a trace was recorded of, as far as the trace tells."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+
+PYTORCH, MINDSPORE = "PyTorch", "MindSpore"
+#: of a trace that does not tell
+UNKNOWN = ""
+
+_MINDSPORE_FORMATS = ("mindspore", "minddata")
+_MINDSPORE_RUN = "_ascend_ms"
+_PYTORCH_RUN = "_ascend_pt"
+#: names that only one of the two has: operators and autograd of PyTorch, full names of MindSpore's graphs
+_PYTORCH_NAMES = r"^(?:aten|torch|autograd|c10d|torchvision|torch_npu)::"
+_MINDSPORE_NAMES = r"^(?:Default|Gradients)/"
+
+
+def framework(trace: Trace) -> str:
+    """``PYTORCH``, ``MINDSPORE`` or ``UNKNOWN``: by what the recording says, else by its folder, else by operators' names."""
+    return trace.once(_framework)
+
+
+def _framework(trace: Trace) -> str:
+    meta = trace.meta_values()
+    if str(meta.get("source_format", "")).startswith(_MINDSPORE_FORMATS) or "ms_version" in meta:
+        return MINDSPORE
+    if "torch_version" in meta or "torch_npu_version" in meta:
+        return PYTORCH
+    for part in reversed(trace.source.parts):
+        if part.endswith(_MINDSPORE_RUN):
+            return MINDSPORE
+        if part.endswith(_PYTORCH_RUN):
+            return PYTORCH
+    for table in ("ops", "kernels"):
+        names = trace.required(table).select(pl.col("name").cast(pl.String).unique()).collect()["name"].drop_nulls()
+        for found, pattern in ((PYTORCH, _PYTORCH_NAMES), (MINDSPORE, _MINDSPORE_NAMES)):
+            if names.str.contains(pattern).any():
+                return found
+    return UNKNOWN
