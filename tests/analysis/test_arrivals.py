@@ -7,11 +7,15 @@ import random
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
+from hypothesis import given, strategies
 
 import steplens
 from steplens.analysis.arrivals import arrivals, hold_ups, slow_rank
@@ -98,9 +102,68 @@ def test_nobody_is_named_when_nobody_is_late(ranks: int, seed: int) -> None:
     assert slow_rank(arrivals(job(ranks, {}, seed=seed)), STEP_NS) is None
 
 
-def test_too_few_steps_to_tell() -> None:
-    assert slow_rank(arrivals(job(2, {1: 20 * MS}, steps=4)), STEP_NS) is None
-    assert slow_rank(arrivals(job(4, {1: 20 * MS}, steps=4)), STEP_NS) is not None
+@pytest.mark.parametrize("ranks", [2, 4, 8, 32])
+def test_three_steps_tell_and_two_do_not(ranks: int) -> None:
+    assert slow_rank(arrivals(job(ranks, {1: 20 * MS}, steps=2)), STEP_NS) is None
+    found = slow_rank(arrivals(job(ranks, {1: 20 * MS}, steps=3)), STEP_NS)
+    assert found is not None
+    assert (found.rank, found.steps) == (1, (0, 1, 2))
+
+
+def held_up(late: npt.NDArray[np.float64]) -> pl.DataFrame:
+    """What ``arrivals`` says of one collective per step; ``late``: by how much each rank is late, a row per step, ns."""
+    steps, ranks = late.shape
+    ordered = np.sort(late, axis=1)
+    hold_up = np.where(late == ordered[:, -1:], (ordered[:, -1] - ordered[:, -2])[:, None], 0.0)
+    step, rank = (number.ravel() for number in np.indices(late.shape))
+    assert (steps, ranks) == (step.max() + 1, rank.max() + 1)
+    return pl.DataFrame({"step": step, "rank": rank, "hold_up_ns": hold_up.ravel().astype(np.int64)})
+
+
+#: noise of a mean that the caller chooses, from harmless to heavy tails (of the last two no variance, or nothing but outliers)
+NOISES: dict[str, Callable[[np.random.Generator, tuple[int, int]], npt.NDArray[np.float64]]] = {
+    "normal": lambda numbers, shape: np.abs(numbers.normal(0, 1, shape)),
+    "uniform": lambda numbers, shape: numbers.uniform(0, 2, shape),
+    "exponential": lambda numbers, shape: numbers.exponential(1, shape),
+    "lognormal": lambda numbers, shape: numbers.lognormal(0, 1.5, shape),
+    "pareto": lambda numbers, shape: numbers.pareto(1.2, shape),
+    "outliers": lambda numbers, shape: 0.02 * numbers.exponential(1, shape) + 5 * (numbers.random(shape) < 0.1),
+}
+NUMBERS_OF_STEPS = (3, 4, 5, 6, 8, 12)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("noise", NOISES)
+def test_equal_noisy_ranks_are_almost_never_named(ranks: int, noise: str) -> None:
+    """In 2 % of the cases at most, and in 10 % with the numbers of steps and the noise that mislead the most (two ranks whose
+    noise is half a step). Of 10,800 cases of all ranks, steps, levels and kinds of noise 0.8 % name somebody, of one cell 7 %."""
+    numbers = np.random.default_rng(ranks)
+    named = {
+        (steps, level): [
+            slow_rank(held_up(level * STEP_NS * NOISES[noise](numbers, (steps, ranks))), STEP_NS) is not None for _ in range(50)
+        ]
+        for steps in NUMBERS_OF_STEPS
+        for level in (0.01, 0.1, 0.5)
+    }
+    assert statistics.mean(map(statistics.mean, named.values())) <= 0.025
+    assert max(map(statistics.mean, named.values())) <= 0.12
+
+
+@given(
+    ranks=strategies.sampled_from([2, 4, 8]),
+    steps=strategies.integers(3, 12),
+    jitter=strategies.floats(0, 0.02),
+    slow=strategies.integers(0, 1),
+    seed=strategies.integers(0, 2**32 - 1),
+)
+def test_a_constant_delay_is_named_from_three_steps_on(ranks: int, steps: int, jitter: float, slow: int, seed: int) -> None:
+    """20 % of a step, beside noise of up to 2 % on every rank."""
+    late = jitter * STEP_NS * np.random.default_rng(seed).random((steps, ranks))
+    late[:, slow] += 0.2 * STEP_NS
+    found = slow_rank(held_up(late), STEP_NS)
+    assert found is not None
+    assert (found.rank, found.steps) == (slow, tuple(range(steps)))
+    assert found.hold_up_ns == pytest.approx(0.2 * STEP_NS, abs=jitter * STEP_NS + 1)
 
 
 def test_collectives_that_a_rank_lacks_are_left_out() -> None:
@@ -238,3 +301,13 @@ def test_a_delay_inside_backward_of_a_real_job(tmp_path: Path, ranks: int, slow:
         clear = sum(rank == slow and late > 2 * share + MS for rank, late in last)
         assert clear < MOST, (found, last)
     pytest.skip(f"the machine is too busy: rank {slow} sleeps, if any, and the last ones were {last}")
+
+
+def test_whom_the_others_waited_for_is_not_known_while_ranks_are_missing() -> None:
+    """Two of four ranks: the late one may be among the others. A group of which the source says that it has two is whole."""
+    rows = [trace.required("communication").collect().to_dicts() for trace in job(4, {1: 20 * MS})]
+    meta = [{"rank": rank, "world_size": 4} for rank in range(4)]
+    assert arrivals([build(meta=meta[rank], communication=rows[rank]) for rank in range(4)])["rank"].n_unique() == 4
+    assert arrivals([build(meta=meta[rank], communication=rows[rank]) for rank in range(2)]).is_empty()
+    sized = [[{**row, "ranks": 2} for row in rows[rank]] for rank in range(2)]
+    assert arrivals([build(meta=meta[rank], communication=sized[rank]) for rank in range(2)])["rank"].n_unique() == 2

@@ -13,12 +13,12 @@ from steplens.analysis.catalogue import ANALYSES, find
 from steplens.trace.run import Run, Source, open_run
 from steplens.trace.trace import Trace
 
+from ..shared_data import shared
 from ..writers.builder import build, training_step
 
 PAGE = Path(__file__).parents[2] / "docs" / "analyses.md"
 #: answer with a table, and are no analyses
 _OTHERS = {"sql", "unsafe"}
-SAMPLES = Path(__file__).parents[3] / "shared" / "data"
 
 
 def run_of(*traces: Trace) -> Run:
@@ -66,10 +66,9 @@ def test_no_data_has_the_columns_of_data(name: str, by: str | None) -> None:
     assert set(empty.columns) <= set(both.columns)
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the shared test data is not here")
 @pytest.mark.parametrize("sample", ["kineto/cuda_sampled_rank0.json.gz", "ascend_pytorch/text_level1", "mindspore/run_2"])
 def test_every_table_of_recorded_samples(sample: str) -> None:
-    run = open_run(SAMPLES / sample)
+    run = open_run(shared(sample))
     for name, by in every():
         found = find(name)(run, by)
         expected = find(name)(run_of(build()), by).schema

@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from steplens.analysis.ascend_step_times import communication_alone
 from steplens.analysis.cluster_steps import cluster_steps, rank_means
 from steplens.analysis.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
-from steplens.analysis.steps import communication_alone, step_times
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.times import step_times
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build
@@ -77,7 +79,7 @@ def test_parts_are_what_counting_gives(seed: int) -> None:
 def test_shares_are_sums_over_ranks() -> None:
     rng = random.Random(3)
     traces = [random_rank(rng, rank, stage_num=2, parallel_mode="pipeline-parallel") for rank in range(4)]
-    means = rank_means(traces, warm_up=0)
+    means = rank_means(traces)
     found = rates(means)
     rows = means.drop_nulls("computation_ns").to_dicts()
     whole = sum(row["computation_ns"] + row["communication_alone_ns"] for row in rows)
@@ -95,7 +97,9 @@ def test_means_leave_the_warm_up_out() -> None:
     trace = random_rank(random.Random(1), 0)
     every = cluster_steps([trace])
     means = rank_means([trace])
-    assert means["total_ns"][0] == every["total_ns"][1:].mean() and means["steps"].to_list() == [STEPS - 1]
+    chosen = chosen_steps(trace).steps
+    assert means["total_ns"][0] == every.filter(pl.col("step").is_in(chosen))["total_ns"].mean()
+    assert means["steps"].to_list() == [len(chosen)] and len(chosen) < STEPS
     assert rank_means([trace], step=2)["communication_alone_ns"][0] == every.filter(step=2)["communication_alone_ns"][0]
     assert rank_means([trace], step=99).is_empty()
     assert rank_means([]).is_empty()

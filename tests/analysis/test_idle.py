@@ -1,4 +1,4 @@
-"""Causes of idle time: against a loop over single nanoseconds, and in recorded traces against the free time of their steps."""
+"""Causes of idle time: against a loop over single nanoseconds, and in recorded traces against the idle time of their steps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import pytest
 import steplens
 from steplens.analysis import idle
 from steplens.analysis.idle import CAUSES, idle_after, idle_causes
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.times import step_times
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER
 from steplens.trace.trace import Trace
 
+from ..shared_data import shared
 from ..writers.builder import build
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 STEP = 2000
+#: later than any time
+NEVER = 1 << 62
 
 
 def random_trace(seed: int) -> Trace:
@@ -73,26 +76,23 @@ def random_trace(seed: int) -> Trace:
 
 
 def by_hand(trace: Trace) -> dict[tuple[int, str], int]:
-    """The causes of every single nanosecond."""
+    """The causes of every single nanosecond of the device periods in which no stream works."""
 
     def covers(rows: list[dict[str, Any]], time: int) -> bool:
         return any(row["start_ns"] <= time < row["end_ns"] for row in rows)
 
     kernels, ops, api, gc = (trace.table(name).to_dicts() for name in ("kernels", "ops", "api", "gc"))
-    copies = [row for row in kernels if row["kind"] == "copy"]
+    starts = sorted({row["start_ns"] for row in kernels})
     found: dict[tuple[int, str], int] = {}
-    for step in (0, 1):
-        tasks = sorted(
-            (row for row in kernels if row["step"] == step and row["kind"] == "compute"), key=lambda row: row["start_ns"]
-        )
-        for time in range(tasks[0]["start_ns"], max(row["end_ns"] for row in tasks)):
-            if covers(tasks, time):
+    for period in device_periods(trace).filter("recorded").iter_rows(named=True):
+        for time in range(period["start_ns"], period["end_ns"]):
+            if covers(kernels, time):
                 continue
-            begin = max(row["end_ns"] for row in tasks if row["end_ns"] <= time)
-            launch = next(row["launch_ns"] for row in tasks if row["start_ns"] > time)
-            if covers(copies, time):
-                cause = idle.COPY
-            elif launch is None:
+            begin = max((row["end_ns"] for row in kernels if row["end_ns"] <= time), default=-1)
+            following = next((start for start in starts if start > time), None)
+            launches = [row["launch_ns"] for row in kernels if row["start_ns"] == following and row["launch_ns"] is not None]
+            launch = NEVER if following is None else min(launches, default=None)
+            if launch is None:
                 cause = idle.UNKNOWN
             elif launch <= begin:
                 cause = idle.DEPENDENCY
@@ -110,7 +110,7 @@ def by_hand(trace: Trace) -> dict[tuple[int, str], int]:
                 cause = idle.CALLS
             else:
                 cause = idle.PYTHON
-            found[step, cause] = found.get((step, cause), 0) + 1
+            found[period["step"], cause] = found.get((period["step"], cause), 0) + 1
     return found
 
 
@@ -138,18 +138,16 @@ def test_all_causes_occur() -> None:
         "ascend_pytorch/db_level2/rank0_ascend_pt",
     ],
 )
-def test_the_causes_add_up_to_the_free_time_of_recorded_steps(name: str) -> None:
-    if not (SHARED / name).exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    trace = steplens.open(SHARED / name).trace()
+def test_the_causes_add_up_to_the_idle_time_of_recorded_steps(name: str) -> None:
+    trace = steplens.open(shared(name)).trace()
     sums = dict(idle_causes(trace).group_by("step").agg(pl.col("idle_ns").sum()).iter_rows())
-    for step, free in step_times(trace).select("step", "free_ns").iter_rows():
-        assert sums.get(step, 0) == free
+    for step, idle_ns in step_times(trace).drop_nulls("idle_ns").select("step", "idle_ns").iter_rows():
+        assert sums.get(step, 0) == idle_ns
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gaps_of_a_cpu(seed: int) -> None:
-    """Nothing launches its tasks, so no gap is for a launch; the causes add up to the free time all the same."""
+    """Nothing launches its tasks, so no gap is for a launch; the causes add up to the idle time all the same."""
     trace = random_trace(seed)
     kernels = trace.table("kernels").with_columns(
         pl.lit("CPU").cast(trace.table("kernels")["core"].dtype).alias("core"), pl.lit(None, dtype=pl.Int64).alias("launch_ns")
@@ -157,12 +155,13 @@ def test_the_gaps_of_a_cpu(seed: int) -> None:
     tables = {name: trace.table(name) for name in ("ops", "api", "gc", "steps")}
     on_cpu = Trace(Path("x"), {**tables, "kernels": kernels})
     found = idle_causes(on_cpu)
-    late = kernels.with_columns(pl.col("start_ns").alias("launch_ns"), pl.lit("CUDA").cast(kernels["core"].dtype).alias("core"))
-    expected = by_hand(Trace(Path("x"), {**tables, "kernels": late}))
-    assert {(step, cause): length for step, cause, length in found.iter_rows()} == expected
     assert not {idle.LAUNCH, idle.DEPENDENCY, idle.UNKNOWN} & set(found["cause"])
-    free = dict(step_times(on_cpu).select("step", "free_ns").iter_rows())
-    assert dict(found.group_by("step").agg(pl.col("idle_ns").sum()).iter_rows()) == free
+    idle_ns = dict(step_times(on_cpu).select("step", "idle_ns").iter_rows())
+    assert dict(found.group_by("step").agg(pl.col("idle_ns").sum()).iter_rows()) == idle_ns
+    # no stream works in so many of the nanoseconds of a step
+    for step, length in idle_ns.items():
+        busy = {time for row in kernels.iter_rows(named=True) for time in range(row["start_ns"], row["end_ns"])}
+        assert length == sum(time not in busy for time in range(step * STEP, (step + 1) * STEP))
 
 
 def test_a_trace_without_tasks_has_no_idle_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from statistics import mean, median
 
@@ -11,24 +12,23 @@ import pytest
 
 from steplens.analysis import step_trace as steps_of
 from steplens.readers import legacy_device
+from steplens.step_points import named_points
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "mindspore"
+from ..shared_data import shared
 
 
 def recorded(job: str) -> Trace:
-    if not (SHARED / job).is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
-    return legacy_device.read_trace(SHARED / job)
+    return legacy_device.read_trace(shared("mindspore", job))
 
 
 @pytest.mark.parametrize(("job", "golden"), [("JOB1", 0), ("ERROR_JOB", 10)])
 def test_detail_table_equals_the_golden_file_cell_by_cell(job: str, golden: int) -> None:
     table = steps_of.detail_table(recorded(job))
-    with (SHARED / "profiler" / f"step_trace_raw_{golden}_detail_time.csv").open(newline="") as handle:
+    with shared("mindspore", "profiler", f"step_trace_raw_{golden}_detail_time.csv").open(newline="") as handle:
         header, *rows = csv.reader(handle)
     assert table.columns == header
     assert [[str(cell) for cell in row] for row in table.iter_rows()] == rows
@@ -66,7 +66,7 @@ def test_collectives_are_averaged_over_the_steps_that_have_them() -> None:
     trace = recorded("ERROR_JOB")
     averages = steps_of.averages(trace)
     assert averages.collectives["steps"].to_list() == [19] * 4
-    with (SHARED / "profiler" / "step_trace_raw_10_detail_time.csv").open(newline="") as handle:
+    with shared("mindspore", "profiler", "step_trace_raw_10_detail_time.csv").open(newline="") as handle:
         rows = [row for row in csv.DictReader(handle) if row["step_num"] != "-" and 2 <= int(row["step_num"]) <= 20]
     for row in averages.collectives.iter_rows(named=True):
         name = row["name"]
@@ -82,8 +82,6 @@ def test_median_and_percentile_are_of_the_same_steps() -> None:
     row = steps_of.averages(trace).parts.row(by_predicate=pl.col("part") == "tail_ns", named=True)
     assert row["median_ns"] == median(tails)
     assert sum(tail <= row["p90_ns"] for tail in tails) == 17  # 0.9 * 18 = place 16.2 of 0..18
-    everything = steps_of.averages(trace, warm_up=0)
-    assert everything.excluded == () and everything.steps == tuple(range(1, 21))
 
 
 def run(tasks: list[tuple[str, int, int, str]]) -> Trace:
@@ -130,15 +128,15 @@ def test_points_may_be_named_by_the_last_parts_of_a_name() -> None:
     assert found["interval_ns"].to_list() == [10, None]
     averages = steps_of.averages(trace, steps=found)
     assert averages.parts.filter(part="tail_ns")["mean_ns"].to_list() == [500]
-    assert averages.parts.filter(part="interval_ns")["mean_ns"].to_list() == [None]
-    assert averages.parts.filter(part="interval_ns")["steps"].to_list() == [0]
+    assert averages.parts.filter(part="interval_ns")["mean_ns"].to_list() == [10]
+    assert averages.parts.filter(part="interval_ns")["steps"].to_list() == [1]
 
 
 def test_environment_names_points() -> None:
     both = {"FP_POINT": "a", "PROFILING_FP_START": "b", "PROFILING_BP_END": "c", "BP_POINT": ""}
-    assert steps_of.named_points(both) == ("a", "c")
-    assert steps_of.named_points({"PROFILING_FP_START": "b"}) == ("b", None)
-    assert steps_of.named_points({}) == (None, None)
+    assert named_points(both) == ("a", "c")
+    assert named_points({"PROFILING_FP_START": "b"}) == ("b", None)
+    assert named_points({}) == (None, None)
 
 
 def test_only_the_training_model_counts() -> None:
@@ -170,3 +168,90 @@ def test_a_trace_without_steps_has_no_step_trace() -> None:
     averages = steps_of.averages(trace)
     assert averages.steps == () and averages.parts["mean_ns"].null_count() == 4
     assert steps_of.detail_table(trace).height == 0
+
+
+def with_points(config: dict[str, object] | None = None) -> Trace:
+    """The steps of ``TASKS``, and a third without tasks, with points that the device recorded."""
+    trace = run(TASKS)
+    rows = [(5, 1, 0, 20, 940, 1000), (6, 1, 1000, 1020, 1940, 2000), (7, 1, 2000, 2020, 2940, 3000)]
+    columns = ["step", "model_id", "start_ns", "forward_ns", "backward_ns", "end_ns"]
+    points = pl.DataFrame(rows, schema=columns, orient="row")
+    meta = pl.DataFrame({"key": ["config"], "value": [json.dumps(config or {})]})
+    tables = {name: trace.required(name).collect() for name in ("kernels", "steps", "communication")}
+    return build_trace(Path("made"), {**tables, "step_points": points, "meta": meta}, HealthLog(), cpu_is_device=False)
+
+
+def test_a_named_point_moves_alone() -> None:
+    forward = steps_of.step_trace(with_points(), forward_point="net/Conv2D-op2")
+    # what is not in a step has no time in it; the recorded backward points stay
+    assert forward["forward_ns"].to_list() == [70, 1070, None]
+    assert forward["backward_ns"].to_list() == [940, 1940, 2940]
+    assert forward["tail_ns"].to_list() == [60, 60, 60]
+    assert forward["forward_backward_ns"].to_list() == [870, 870, None]
+    backward = steps_of.step_trace(with_points(), backward_point="net/gradConv2D-op3")
+    assert backward["forward_ns"].to_list() == [20, 1020, 2020]
+    assert backward["backward_ns"].to_list() == [500, 1500, None]
+
+
+@pytest.mark.parametrize("variable", ["FP_POINT", "PROFILING_FP_START"])
+def test_the_environment_names_points_of_every_question(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "net/Conv2D-op2")
+    monkeypatch.setenv("BP_POINT", "nothing/of/this/name")
+    trace = with_points()
+    assert steps_of.step_trace(trace)["interval_ns"].to_list() == [70, 70, None]
+    # a name that no operator has moves nothing, and is told
+    assert steps_of.step_trace(trace)["backward_ns"].to_list() == [940, 1940, 2940]
+    assert steps_of.points_of(trace) == steps_of.NamedPoints("net/Conv2D-op2", None, ("nothing/of/this/name",))
+    table = steps_of.detail_table(trace)
+    # the means are of the steps that have the point
+    assert table["fp_point"].to_list() == [7, 107, 0, 107]
+
+
+def test_points_that_were_named_while_recording_hold_unless_the_environment_names_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = with_points({"fp_point": "net/Conv2D-op2", "bp_point": "net/gradConv2D-op3"})
+    assert steps_of.step_trace(trace).select("forward_ns", "backward_ns").row(0) == (70, 500)
+    monkeypatch.setenv("PROFILING_BP_END", "Momentum-op5")
+    assert steps_of.step_trace(trace).select("forward_ns", "backward_ns").row(0) == (70, 900)
+
+
+def test_the_gradients_of_a_graph_are_no_forward_pass() -> None:
+    tasks = [("Gradients/Default/net/ExpandDims-op0", 5, 8, "compute"), *[task for task in TASKS if "GetNext" not in task[0]]]
+    assert steps_of.step_trace(run(tasks))["forward_ns"].to_list() == [70, 1070]
+
+
+def training_calls() -> Trace:
+    """A step of PyTorch on a CPU: makes an iterator, takes a batch, augments it, runs forward, backward, the optimizer."""
+    calls = [
+        # name, start, end, scope, sequence
+        ("aten::empty", 5, 10, 0, 7),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 100, 7, None),
+        ("aten::select", 30, 40, 0, 7),
+        ("aten::mul", 110, 130, 0, 7),
+        ("aten::linear", 150, 250, 0, None),
+        ("aten::t", 151, 160, 0, None),
+        ("aten::addmm", 170, 240, 0, 7),
+        ("autograd::engine::evaluate_function: AddmmBackward0", 300, 400, 1, 7),
+        ("aten::mm", 310, 390, 0, None),
+        ("Optimizer.step#SGD.step", 410, 500, 7, None),
+        ("aten::add_", 420, 490, 0, None),
+    ]
+    names, starts, ends, scopes, sequences = zip(*calls, strict=True)
+    ops = pl.DataFrame({"name": names, "start_ns": starts, "end_ns": ends, "scope": scopes, "sequence": sequences})
+    steps = pl.DataFrame({"id": [1], "start_ns": [0], "end_ns": [600]})
+    ops = ops.with_columns(pid=pl.lit(1), tid=pl.lit(1))
+    return build_trace(Path("made"), {"ops": ops, "steps": steps}, HealthLog(), cpu_is_device=True)
+
+
+def test_forward_begins_with_the_first_operator_that_autograd_answers() -> None:
+    step = steps_of.step_trace(training_calls()).row(0, named=True)
+    # forward begins where linear is called, behind selecting and augmenting; the node of autograd works until it returns
+    assert (step["forward_ns"], step["backward_ns"]) == (150, 400)
+
+
+def test_without_a_backward_pass_the_data_loader_is_still_no_forward_pass() -> None:
+    trace = training_calls()
+    ops = trace.required("ops").filter(pl.col("start_ns").is_between(20, 290)).collect()
+    steps = trace.required("steps").collect()
+    ops = ops.select("name", "start_ns", "end_ns", "scope", "sequence", "pid", "tid")
+    trace = build_trace(Path("made"), {"ops": ops, "steps": steps}, HealthLog(), cpu_is_device=True)
+    assert steps_of.step_trace(trace)["forward_ns"].to_list() == [110]

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.checks.ranks import clock_tolerance_ns
+from steplens.trace.checks.ranks import clock_tolerance_ns, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace
 
@@ -43,11 +44,16 @@ _STEADY = 0.75
 _SHARE = 0.03
 #: chance by which equal ranks would look like that, at most
 _CHANCE = 0.05
+#: fewer steps than three tell nothing, and few cannot tell by counting: a rank that leads in all of them holds the others up by
+#: this share of a step in each, and by this many times the deviation (median absolute, scaled) of what it holds them up by
+_FEW, _LARGE_SHARE, _DEVIATIONS = 3, 0.1, 5.0
 
 
 def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
-    """Every collective that all traced ranks of its group took part in, one row per rank.
+    """Every collective of which all ranks of its group were recorded, one row per rank.
 
+    0. Where ranks of a group are missing nobody knows whom the others waited for: its collectives are left out. How many it
+       has is what the source says (``ranks``); of a group of unknown size all ranks of the job have to be there.
     1. Collectives of one group, operation and step are numbered by their start; where all ranks have equally many, equal
        numbers are one collective. Collectives outside steps, and those of which a rank has more or fewer, are left out.
     2. Where collectives that end together on all ranks say that a clock is off by more than 1 ms, times of that rank are
@@ -71,8 +77,10 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = rows.sort("start_ns").with_columns(
         number=pl.int_range(pl.len()).over([*key, "rank"]), calls=pl.len().over([*key, "rank"])
     )
-    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique())
-    rows = rows.join(of_group, on="group")
+    ranks, job = recorded_ranks(traces)
+    needed = job if len(ranks) < job else 0
+    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique(), size=pl.col("ranks").max().fill_null(needed))
+    rows = rows.join(of_group.filter(pl.col("members") >= pl.col("size")), on="group")
     complete = (pl.col("calls").n_unique().over(key) == 1) & (pl.col("rank").n_unique().over(key) == pl.col("members"))
     rows = rows.filter(complete & (pl.col("members") > 1))
     if rows.is_empty():
@@ -120,7 +128,9 @@ def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
 
     A rank is named when in at least three quarters of the steps nobody holds the others up as long as it does, when it
     does so by 3 % of a step or more in three quarters of those, and when among ranks that are equally fast one would lead
-    that often with a chance of less than 5 %.
+    that often with a chance of less than 5 %. With too few steps for that, it is named when it leads in all of them and what it
+    holds the others up by is large (10 % of a step in each) and consistent (five times its own spread). Fewer than three steps
+    name nobody.
 
     Args:
         found: what ``arrivals`` gives.
@@ -132,16 +142,26 @@ def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
     ranks = by_step["rank"].n_unique()
     leading = by_step.filter(pl.col("hold_up_ns") > 0).sort("hold_up_ns", descending=True).unique("step", keep="first")
     steps = by_step["step"].n_unique()
-    if leading.is_empty():
+    if leading.is_empty() or steps < _FEW:
         return None
     rank, count = leading["rank"].value_counts().sort(["count", "rank"], descending=[True, False]).row(0)
     chance = min(1.0, ranks * _at_least(count, steps, 1 / ranks))
     own = leading.filter(pl.col("rank") == rank).sort("step")
     lengths = own["hold_up_ns"].to_numpy()
-    if count < _STEADY * steps or chance > _CHANCE or np.quantile(lengths, 1 - _STEADY) < _SHARE * step_ns:
+    if chance > _CHANCE and not (count == steps and _is_large(lengths, step_ns)):
+        return None
+    if count < _STEADY * steps or np.quantile(lengths, 1 - _STEADY) < _SHARE * step_ns:
         return None
     every = by_step.filter(pl.col("rank") == rank)["hold_up_ns"].to_numpy()
     return SlowRank(int(rank), int(np.median(every)), tuple(own["step"].to_list()), steps, chance)
+
+
+def _is_large(lengths: npt.NDArray[np.int64], step_ns: float) -> bool:
+    """Whether the hold-ups of a rank, one per step, are too large and too much alike for noise."""
+    if lengths.min() < _LARGE_SHARE * step_ns:
+        return False
+    median = float(np.median(lengths))
+    return median >= _DEVIATIONS * 1.4826 * float(np.median(np.abs(lengths - median)))
 
 
 def _at_least(count: int, of: int, share: float) -> float:
@@ -150,14 +170,15 @@ def _at_least(count: int, of: int, share: float) -> float:
 
 
 def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
+    numbers = ("step", "bytes", "ranks", "start_ns", "end_ns")
     frames: list[pl.DataFrame] = []
     for trace in traces:
         rows = trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE)
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         columns = {"group": pl.col("group").cast(pl.String).fill_null(""), "operation": operation, "rank": pl.lit(trace.rank)}
-        frames.append(rows.select("step", "bytes", "start_ns", "end_ns", **columns).drop_nulls(["step", "end_ns"]).collect())
-    numbers = dict.fromkeys(("step", "bytes", "start_ns", "end_ns", "rank"), pl.Int64())
-    schema: dict[str, pl.DataType] = {**numbers, "group": pl.String(), "operation": pl.String()}
+        frames.append(rows.select(*numbers, **columns).drop_nulls(["step", "end_ns"]).collect())
+    texts: dict[str, pl.DataType] = {"group": pl.String(), "operation": pl.String()}
+    schema: dict[str, pl.DataType] = {**dict.fromkeys((*numbers, "rank"), pl.Int64()), **texts}
     known = [frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()) for frame in frames]
     every = pl.concat([pl.DataFrame(schema=schema), *known])
     return every.filter(pl.col("rank") >= 0)

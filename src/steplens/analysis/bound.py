@@ -46,14 +46,14 @@ def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
 
     * ``busy_ns``: union of the tasks that compute, communicate or copy, all streams together, inside the step's range;
       ``busy_percent``: share of ``duration_ns``; ``bound`` is "device" from 80 % on, else "host";
-    * ``tasks``, ``mean_task_ns``: tasks that belong to the step;
+    * ``tasks``, ``mean_task_ns``: tasks that belong to the step, and their mean device time;
     * ``launches``, ``launching_ns``: runtime calls inside the step that launched a task, and the union of their times on all
       threads; ``launching_percent``: share of the duration. Null where no runtime calls are recorded, as on a CPU.
 
     Operators, columns as in ``OPERATORS``, most device time first: ``host_ns`` is how long their calls took on the host,
     ``device_ns`` how long the tasks of these calls and of all below them took on the device. On an accelerator an operator is
     bound by the device where its tasks take at least as long as issuing them, so that the device's queue fills. On a CPU the
-    tasks are a part of the calls: it is bound by the device where they are at least half of them, and by dispatching else.
+    calls are the tasks: it is bound by the device unless more than half of them is communication or ranges of the user.
     ``device_percent``: device_ns / host_ns, which exceeds 100 on an accelerator only. Operators without device tasks are left
     out.
 
@@ -76,11 +76,11 @@ def _steps(trace: Trace) -> pl.DataFrame:
     if steps.is_empty():
         return pl.DataFrame(schema=STEPS)
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    columns = ["start_ns", "end_ns", "step", "correlation"]
+    columns = ["start_ns", "end_ns", "self_ns", "step", "correlation"]
     tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(BUSY_KINDS)).select(columns).collect()
     busy = length_inside(merged(tasks), start, end)
     length = pl.col("end_ns") - pl.col("start_ns")
-    own = tasks.drop_nulls("step").group_by("step").agg(tasks=pl.len().cast(pl.Int64), mean_task_ns=length.mean())
+    own = tasks.drop_nulls("step").group_by("step").agg(tasks=pl.len().cast(pl.Int64), mean_task_ns=pl.col("self_ns").mean())
     found = steps.join(own, on="step", how="left").with_columns(duration_ns=length, busy_ns=pl.Series(busy))
     found = found.with_columns(**_launching(trace, tasks, start, end), tasks=pl.col("tasks").fill_null(0))
     percent = pl.col("busy_ns") * 100 / pl.col("duration_ns")

@@ -6,6 +6,7 @@ import itertools
 
 import polars as pl
 
+from steplens.analysis.given_steps import given_steps
 from steplens.analysis.overlap import Intervals, intersect, merged, subtract
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
@@ -56,7 +57,8 @@ def temporal_breakdown(trace: Trace, *, per_device: bool = False) -> pl.DataFram
     * ``total_ns`` = end of the last task - start of the first,
     * ``compute_ns`` = |C|, ``non_compute_ns`` = |B outside C|, ``idle_ns`` = total - |B|.
 
-    The three add up to the total; the percentages are shares of it. Source: the ``kernels`` and ``communication`` tables.
+    The three add up to the total; the percentages are shares of it. Source: the ``kernels`` and ``communication`` tables. Of a
+    rank of which only results are there: Computing, Communication(Not Overlapped) and Free, summed over its steps.
 
     Args:
         trace: one rank.
@@ -66,6 +68,8 @@ def temporal_breakdown(trace: Trace, *, per_device: bool = False) -> pl.DataFram
         the columns above, no row where there is no task.
     """
     rows = []
+    if trace.is_results_only:
+        return _given_breakdown(trace)
     for device, tasks in _devices(_busy(trace), per_device):
         compute, busy = _union(tasks, KIND_COMPUTE), _union(tasks)
         total = int(tasks["end_ns"].max()) - int(tasks["start_ns"].min())  # type: ignore[arg-type]
@@ -73,6 +77,18 @@ def temporal_breakdown(trace: Trace, *, per_device: bool = False) -> pl.DataFram
         parts = (idle, compute.length_ns, non_compute)
         rows.append((device, total, *parts, *(_percent(part, total) for part in parts)))
     return pl.DataFrame(rows, schema=_TEMPORAL, orient="row")
+
+
+def _given_breakdown(trace: Trace) -> pl.DataFrame:
+    steps = given_steps(trace).select("computing_ns", "communication_not_overlapped_ns", "free_ns").drop_nulls()
+    if not steps.height:
+        return pl.DataFrame(schema=_TEMPORAL)
+    compute, non_compute, idle = (int(total) for total in steps.sum().row(0))
+    total = compute + non_compute + idle
+    parts = (idle, compute, non_compute)
+    return pl.DataFrame(
+        [(None, total, *parts, *(_percent(part, total) for part in parts))], schema=_TEMPORAL, orient="row"
+    )
 
 
 def communication_overlap(trace: Trace, *, per_device: bool = False) -> pl.DataFrame:

@@ -59,6 +59,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("queues", "how many launched tasks wait on each stream"),
     Analysis("api_calls", "which runtime calls took the time"),
     Analysis("device_time", "how long each device computed, did something else, and idled"),
+    Analysis("device_timeline", "the whole time line of the devices, what of it was exposed, and idle time"),
     Analysis("device_kinds", "which kinds of task ran at once"),
     Analysis("stream_idle", "why each stream idled between two tasks"),
     Analysis("memory", "the peak of each device"),

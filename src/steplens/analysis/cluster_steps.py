@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from steplens.analysis.ascend_step_times import ascend_step_times, communication_alone
+from steplens.analysis.given_steps import given_steps
 from steplens.analysis.parallel import Layout, by_rank, layout
-from steplens.analysis.step_trace import WARM_UP_STEPS, step_trace
-from steplens.analysis.steps import communication_alone, step_times
+from steplens.analysis.step_trace import step_trace
+from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -65,17 +67,32 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
 
 def _rank_steps(trace: Trace, job: Layout, rank: int) -> pl.DataFrame:
     points = trace.once(step_trace).select("step", *_MEANS)
-    analysed = _analysed(trace).filter(pl.col("step").is_not_null())
+    analysed = stored_parts(trace).filter(pl.col("step").is_not_null())
     if analysed.height:
         steps = points.join(analysed, on="step", how="full", coalesce=True)
+    elif trace.is_results_only:
+        steps = given_steps(trace).select(
+            "step",
+            "stage_ns",
+            computation_ns="computing_ns",
+            communication_alone_ns="communication_not_overlapped_ns",
+            **{name: pl.lit(None, dtype=pl.Int64) for name in (*_MEANS, "receive_alone_ns", "collective_alone_ns")},
+        )
     else:
         steps = points.join(_from_tasks(trace), on="step", how="left")
     constants = {"rank": pl.lit(rank, pl.Int64), "stage": pl.lit(job.stage_of(rank), pl.Int64)}
     return steps.with_columns(**constants).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
-def _analysed(trace: Trace) -> pl.DataFrame:
-    """What the source's own analysis says: step (null: the mean over steps) and the parts it knows of; no rows without it."""
+def stored_parts(trace: Trace) -> pl.DataFrame:
+    """What the source's own analysis says of the steps of one rank, also where no task was recorded; no rows without it.
+
+    Source: ``ascend_cluster_analyse_*.csv``, kept as the source table ``ascend_cluster_analyse``, whose times are ms.
+
+    Returns:
+        step (null: the mean over steps), computation_ns, communication_alone_ns, stage_ns, receive_alone_ns,
+        collective_alone_ns; null is what it does not know.
+    """
     schema: dict[str, pl.DataType] = {"step": pl.Int64(), **dict.fromkeys(_ANALYSED, pl.Int64())}
     table = trace.source_table("ascend_cluster_analyse")
     if table is None or not set(_ANALYSED.values()) & set(table.columns):
@@ -92,7 +109,8 @@ def _analysed(trace: Trace) -> pl.DataFrame:
 
 def _from_tasks(trace: Trace) -> pl.DataFrame:
     """The parts from the device's tasks, of the steps that have any; without computing tasks nothing tells what they cover."""
-    times = step_times(trace).filter("complete").select("step", "duration_ns", "computing_ns")
+    incomplete = sorted(incomplete_steps(trace))
+    times = ascend_step_times(trace).filter(~pl.col("step").is_in(incomplete)).select("step", "duration_ns", "computing_ns")
     worked = times.filter(pl.col("computing_ns") > 0)
     alone = communication_alone(trace).rename({"alone_ns": "communication_alone_ns"})
     total = pl.col("duration_ns")
@@ -106,8 +124,8 @@ def _from_tasks(trace: Trace) -> pl.DataFrame:
     )
 
 
-def rank_means(traces: Sequence[Trace], *, step: int | None = None, warm_up: int = WARM_UP_STEPS) -> pl.DataFrame:
-    """The parts of a step of every rank: means over its steps, or those of one step.
+def rank_means(traces: Sequence[Trace], *, step: int | None = None) -> pl.DataFrame:
+    """The parts of a step of every rank: means over the steps that figures are of (``chosen_steps``), or those of one step.
 
     Where a source keeps means of its own they count: its files may hold fewer steps than the means are of, and health says
     so. A row of means without a total is none.
@@ -115,18 +133,13 @@ def rank_means(traces: Sequence[Trace], *, step: int | None = None, warm_up: int
     Args:
         traces: of one job.
         step: only this step.
-        warm_up: first steps of every rank that do not count, unless it has no more.
 
     Returns:
         rank, stage, ``PARTS`` as in ``cluster_steps`` (floats), steps (how many count) and stored (whether the means are those
         of the source), in order of rank. With ``step``, ranks that have not recorded it are left out.
     """
     every = cluster_steps(traces)
-    if step is not None:
-        counted = every.filter(pl.col("step") == step)
-    else:
-        place = pl.int_range(pl.len()).over("rank")
-        counted = every.filter((place >= warm_up) | (pl.len().over("rank") <= warm_up))
+    counted = every.filter(pl.col("step") == step) if step is not None else of_chosen_steps(every, traces)
     means = counted.group_by("rank", "stage", maintain_order=True).agg(pl.col(PARTS).cast(pl.Float64).mean(), steps=pl.len())
     means = means.with_columns(stored=pl.lit(False)).sort("rank")
     if step is not None:
@@ -139,6 +152,19 @@ def rank_means(traces: Sequence[Trace], *, step: int | None = None, warm_up: int
     return joined.with_columns(**values, stored=pl.col("known").fill_null(False)).select(means.columns)
 
 
+def of_chosen_steps(rows: pl.DataFrame, traces: Sequence[Trace]) -> pl.DataFrame:
+    """Those of some rows (rank, step) that are of steps which figures are of; of a rank that has none of these all its rows."""
+    pairs = [
+        {"rank": rank, "step": step}
+        for rank, windows in by_rank(traces).items()
+        for window in windows
+        for step in chosen_steps(window).steps
+    ]
+    known = pl.DataFrame(pairs, schema={"rank": pl.Int64, "step": pl.Int64}).unique()
+    chosen = rows.join(known, on=["rank", "step"], how="semi", maintain_order="left")
+    return pl.concat([chosen, rows.join(chosen, on="rank", how="anti", maintain_order="left")])
+
+
 def _stored(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
     """The means that a source keeps, ns; None for parts of which it keeps none."""
     found: dict[str, float] = {}
@@ -149,7 +175,7 @@ def _stored(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
         row = {name: _number(value) for name, value in table.row(0, named=True).items()}
         if (row.get("total") or 0) > 0:
             found.update({part: value * _TICK_NS for part, name in _MEANS.items() if (value := row.get(name)) is not None})
-    means = _analysed(trace)
+    means = stored_parts(trace)
     if means.height > 1 and means["step"].null_count():
         last = means.filter(pl.col("step").is_null()).row(0, named=True)
         found.update({part: float(last[part]) for part in _ANALYSED if last[part] is not None})

@@ -44,6 +44,9 @@ _TYPE = re.compile("|".join(sorted(_TYPES, key=len, reverse=True)))
 #: names of point-to-point operations, for a source that does not say
 _POINT_TO_POINT = "^hcom_(send|receive|batchsendrecv)"
 
+#: libraries whose operations begin with their name, or are its kernels; ROCm's keep NCCL's names
+_LIBRARY = r"(?i)(gloo|mpi|ucc|nccl|rccl|xccl|mccl)"
+
 _TIMES = ("elapse_ms", "transit_ms", "wait_ms", "synchronization_ms", "idle_ms")
 _OPERATION = ("name", "group")
 _LINK = ("step", "kind", "type", "group", "source", "destination")
@@ -77,12 +80,14 @@ def group_hash(group: str) -> int:
 
 
 def elapsed_times(trace: Trace) -> pl.DataFrame:
-    """The operations of a run whose communication library measured nothing: only how long each took is known.
+    """The operations of a run whose communication library measured nothing: how long each took is known, and its size.
 
     Source: the ``communication`` table.
 
     Returns:
-        name, group (its ``group_hash`` as text, "" without group), kind, step, start_ns and elapse_ms.
+        name, group (its ``group_hash`` as text, "" without group), kind, step, start_ns, elapse_ms, size_mb (10**6 bytes of the
+        rank's own tensors; null where their shapes were not recorded) and library ("GLOO", "NCCL" ..., by the name; null where it
+        does not say).
     """
     kind = pl.col("kind").cast(pl.String).is_in([SEND, RECEIVE])
     rows = trace.required("communication").with_columns(group=pl.col("group").cast(pl.String).fill_null("")).collect()
@@ -94,6 +99,8 @@ def elapsed_times(trace: Trace) -> pl.DataFrame:
         step="step",
         start_ns="start_ns",
         elapse_ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6,
+        size_mb=(pl.col("bytes") / 1e6).round(6),
+        library=pl.col("name").cast(pl.String).str.extract(_LIBRARY).str.to_uppercase(),
     )
 
 
@@ -110,6 +117,13 @@ def communication_times(trace: Trace) -> pl.DataFrame:
     """
     rows = _plain(trace, "communication_times").with_columns(pl.col(*_TIMES).fill_null(0.0))
     return _with_steps(trace, rows).with_columns(**_ratios())
+
+
+def is_measured(trace: Trace) -> bool:
+    """Whether ``communication_times`` tells moving data from waiting; results of a CPU or a GPU hold elapsed times alone."""
+    parts = [part for part in _TIMES if part != "elapse_ms"]
+    known = trace.required("communication_times").select(pl.any_horizontal(pl.col(*parts).is_not_null().any())).collect()
+    return bool(known.item())
 
 
 def communication_bandwidth(trace: Trace) -> pl.DataFrame:

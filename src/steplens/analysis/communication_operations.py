@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.arrivals import arrivals
-from steplens.analysis.communication import communication_times
+from steplens.analysis.communication import communication_times, is_measured
 from steplens.analysis.overlap import length_inside, merged
-from steplens.analysis.steps import computing_tasks
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace
 
@@ -54,6 +54,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "step": ("step",),
     "rank": ("rank",),
 }
+#: what the communication library measures -> its column
+_LIBRARY = {"library_wait_ns": "wait_ms", "library_transit_ns": "transit_ms"}
 _CALL = ["rank", "step", "group", "operation", "number"]
 
 
@@ -62,8 +64,9 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
 
     * ``number`` counts collectives of one step, group and operation from 0 in order of start; null outside steps.
     * ``wait_ns``, ``transfer_ns``: until the last rank of the group had come to this collective / the rest
-      (``measured_by`` "arrival", see ``analysis.arrivals``); else what the library measured as wait, and the rest of the
-      operation ("library"). Null where neither is known: one rank alone cannot tell. ``last_rank`` is the one that came last.
+      (``measured_by`` "arrival", see ``analysis.arrivals``); else what the library measured as wait and as transit ("library"),
+      which do not add up to the duration: the rest it calls idle, as while ranks are not there yet. Null where neither is
+      known: with ranks missing nobody can tell. ``last_rank`` is the one that came last.
     * ``overlapped_ns``: the part during which the rank's device computes (on a CPU: any of its threads); ``exposed_ns`` the rest.
     * ``bytes_per_second`` = bytes / transfer_ns; null where one of them is not known or 0. ``bytes`` are those of the rank's own
       tensors, so this is not what a link carries: an all-reduce over a ring of n ranks moves 2 (n - 1) / n times as much.
@@ -86,9 +89,9 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = rows.join(arrived, on=_CALL, how="left", maintain_order="left")
     known = pl.col("wait_ns").is_not_null()
     rows = rows.with_columns(
-        measured_by=pl.when(known).then(pl.lit(ARRIVAL)).when(pl.col("library_ns").is_not_null()).then(pl.lit(LIBRARY)),
-        wait_ns=pl.coalesce("wait_ns", "library_ns"),
-        transfer_ns=pl.coalesce("transfer_ns", pl.col("duration_ns") - pl.col("library_ns")),
+        measured_by=pl.when(known).then(pl.lit(ARRIVAL)).when(pl.col("library_wait_ns").is_not_null()).then(pl.lit(LIBRARY)),
+        wait_ns=pl.coalesce("wait_ns", "library_wait_ns"),
+        transfer_ns=pl.coalesce("transfer_ns", "library_transit_ns"),
         exposed_ns=pl.col("duration_ns") - pl.col("overlapped_ns"),
     )
     return rows.with_columns(bytes_per_second=rate("bytes", "transfer_ns")).select(
@@ -97,7 +100,7 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
 
 
 def _of_trace(trace: Trace) -> pl.DataFrame:
-    """The operations of one trace, with what the library measured as waiting (library_ns)."""
+    """The operations of one trace, with what the library measured (``_LIBRARY``), no longer than the operation; else null."""
     kind = pl.col("kind").cast(pl.String)
     rows = (
         trace.required("communication")
@@ -125,20 +128,23 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
         rank=pl.lit(trace.rank, dtype=pl.Int64),
         number=pl.when(counted).then(number),
         duration_ns=pl.col("end_ns") - pl.col("start_ns"),
-        overlapped_ns=pl.Series(overlapped),
+        # what computed beside it is not known of a rank of which only results are there
+        overlapped_ns=pl.lit(None, dtype=pl.Int64) if trace.is_results_only else pl.Series(overlapped),
     )
-    if "communication_times" not in trace:
-        return rows.with_columns(library_ns=pl.lit(None, dtype=pl.Int64))
-    measured = communication_times(trace).select("name", "step", library_ns=(pl.col("wait_ms") * 1e6).round().cast(pl.Int64))
-    measured = measured.unique(["name", "step"], keep="first")
+    if "communication_times" not in trace or not is_measured(trace):
+        return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LIBRARY)
+    # a damaged source may say more than 64 bits hold
+    times = {ours: (pl.col(theirs) * 1e6).round().cast(pl.Int64, strict=False) for ours, theirs in _LIBRARY.items()}
+    measured = communication_times(trace).select("name", "step", **times).unique(["name", "step"], keep="first")
     rows = rows.join(measured, on=["name", "step"], how="left", nulls_equal=True, maintain_order="left")
-    return rows.with_columns(pl.min_horizontal("library_ns", "duration_ns"))
+    return rows.with_columns(pl.min_horizontal(name, "duration_ns").alias(name) for name in _LIBRARY)
 
 
 def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFrame:
     """Operations in groups, the longest first (steps and ranks in order): sums of ``communication_operations``.
 
-    ``wait_percent``: share of the duration of the operations whose wait is known; ``exposed_percent``: share of ``duration_ns``;
+    ``wait_percent``: share of the duration of the operations whose wait is known; ``exposed_percent``: of those whose overlap is
+    known;
     ``bytes_per_second``: bytes / transfer time of the operations of which both are known. ``wait_ns`` and ``transfer_ns`` are
     null where no operation of the group has them, ``bytes`` where one has none.
 
@@ -155,21 +161,23 @@ def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFram
     types = {**OPERATIONS, "bytes_each": pl.Int64()}
     rows = communication_operations(traces).with_columns(bytes_each=pl.col("bytes"))
     waited, moved = pl.col("wait_ns").is_not_null(), (pl.col("transfer_ns") > 0) & pl.col("bytes").is_not_null()
+    overlaps = pl.col("overlapped_ns").is_not_null()
     groups = rows.group_by(keys).agg(
         operations=pl.len(),
         bytes=pl.when(pl.col("bytes").null_count() == 0).then(pl.col("bytes").sum()),
         duration_ns=pl.col("duration_ns").sum(),
         wait_ns=pl.when(waited.any()).then(pl.col("wait_ns").sum()),
         transfer_ns=pl.when(waited.any()).then(pl.col("transfer_ns").sum()),
-        overlapped_ns=pl.col("overlapped_ns").sum(),
-        exposed_ns=pl.col("exposed_ns").sum(),
+        overlapped_ns=pl.when(overlaps.any()).then(pl.col("overlapped_ns").sum()),
+        exposed_ns=pl.when(overlaps.any()).then(pl.col("exposed_ns").sum()),
+        _overlaps=pl.col("duration_ns").filter(overlaps).sum(),
         _waited=pl.col("duration_ns").filter(waited).sum(),
         _bytes=pl.col("bytes").filter(moved.fill_null(False)).sum(),
         _moved=pl.col("transfer_ns").filter(moved.fill_null(False)).sum(),
     )
     groups = groups.with_columns(
         wait_percent=pl.when(pl.col("_waited") > 0).then(pl.col("wait_ns") * 100 / pl.col("_waited")),
-        exposed_percent=pl.when(pl.col("duration_ns") > 0).then(pl.col("exposed_ns") * 100 / pl.col("duration_ns")),
+        exposed_percent=pl.when(pl.col("_overlaps") > 0).then(pl.col("exposed_ns") * 100 / pl.col("_overlaps")),
         bytes_per_second=rate("_bytes", "_moved"),
     )
     order = keys if by in ("step", "rank") else ["duration_ns", *keys]

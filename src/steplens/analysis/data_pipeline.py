@@ -25,6 +25,8 @@ OPERATIONS: dict[str, pl.DataType] = {
     "empty_share": pl.Float64(),
 }
 _OWN = ("id", "type", "workers", "queue_capacity")
+#: counts epochs in the thread of whoever takes the batches; it has no workers and does no work
+COUNTS_EPOCHS = ("EpochCtrl", "EpochCtrlOp")
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
     2. The sources, when every queue is little used.
     3. The last operation, when every queue is highly used.
 
+    What only counts epochs is none of them: when every queue before it is highly used, whoever takes the batches is slow.
+
     Args:
         table: of ``operations``.
         high: usage from which on a queue is highly used.
@@ -138,15 +142,16 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
     usage = dict(table.drop_nulls("usage").select("id", "usage").iter_rows())
     if not usage:
         return []
+    counters = table.filter(pl.col("type").is_in(COUNTS_EPOCHS))["id"].to_list() if "type" in table.columns else []
     if all(value >= high for value in usage.values()):
-        return [int(table["id"][0])]
+        return [number for number in table["id"].head(1).to_list() if number not in counters]
     if all(value < low for value in usage.values()):
         leaves = table.filter((pl.col("children").list.len() == 0) & pl.col("usage").is_not_null())
         return leaves["id"].to_list()
     found = []
     for number, children in table.select("id", "children").iter_rows():
         inputs = [usage[child] for child in children or [] if child in usage]
-        if inputs and number in usage and min(inputs) >= high and usage[number] < low:
+        if inputs and number not in counters and number in usage and min(inputs) >= high and usage[number] < low:
             found.append(number)
     return found
 

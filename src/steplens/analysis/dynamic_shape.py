@@ -54,14 +54,16 @@ def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.D
         )
     else:
         source = trace.required("ops" if level == OPERATOR else "kernels").drop_nulls("step")
+        duration = pl.col("self_ns")
         if level == OPERATOR:
             source = source.filter(pl.col("scope") == SCOPE_FUNCTION)
+            duration = pl.col("end_ns") - pl.col("start_ns")
         plain = pl.col("name").cast(pl.String)
         found = source.select(
             "step",
             name=plain,
             type=plain,
-            duration_ns=pl.col("end_ns") - pl.col("start_ns"),
+            duration_ns=duration,
             shapes=pl.col("input_shapes").cast(pl.String),
         ).collect()
     if types:

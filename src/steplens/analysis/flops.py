@@ -117,7 +117,8 @@ def _encloses(ids: pl.Series, trace: Trace) -> pl.Series:
     parent = trace.required("ops").select(pl.col("parent").fill_null(-1)).collect()["parent"].to_numpy()
     above = np.zeros(len(parent), dtype=bool)
     climbing = parent[ids.to_numpy()]
-    while len(climbing := climbing[climbing >= 0]):
+    # a damaged source may name parents that it does not have
+    while len(climbing := climbing[(climbing >= 0) & (climbing < len(parent))]):
         fresh = np.zeros(len(parent), dtype=bool)
         fresh[climbing] = True
         climbing = np.flatnonzero(fresh & ~above)

@@ -1,20 +1,28 @@
-"""Why the device was idle inside a step: every gap between two tasks attributed to what held the next task back."""
+"""Why the device was idle in a step: every gap in its work attributed to what held the next task back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from steplens.analysis import names
-from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Int64Array, Intervals, length_inside, merged, union
-from steplens.analysis.steps import computing_tasks
-from steplens.trace.schema import DATALOADER_PREFIX, KIND_COPY, SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
+from steplens.analysis.steps.work import computing_tasks, device_parts
+from steplens.trace.schema import (
+    DATALOADER_PREFIX,
+    KIND_COMMUNICATION,
+    KIND_COMPUTE,
+    KIND_COPY,
+    SCOPE_BACKWARD,
+    SCOPE_FUNCTION,
+)
 from steplens.trace.trace import Trace
 
-COPY = "copy"
 GARBAGE_COLLECTION = "garbage collection"
 DATA = "data"
 SYNCHRONIZATION = "synchronization"
@@ -25,47 +33,54 @@ LAUNCH = "launch"
 DEPENDENCY = "dependency"
 UNKNOWN = "unknown"
 #: in the order in which they are looked for, where several apply
-CAUSES = (COPY, GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, LAUNCH, DEPENDENCY, UNKNOWN)
+CAUSES = (GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, LAUNCH, DEPENDENCY, UNKNOWN)
+#: the host was late for another reason than data or a wait of its own: it was launching, or did something else
+HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, LAUNCH)
 
-#: runtime calls that wait for the device, and those that ask its driver for memory
-SYNCHRONIZATION_NAME = r"(?i)synchronize|^aclrtsync|stream sync|context sync|^(cuda|hip)memcpy$|^hipmemcpywithstream$"
+#: runtime calls that ask the driver of the device for memory
 ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
+_NEVER = np.iinfo(np.int64).max
+_BUSY_KINDS = (KIND_COMPUTE, KIND_COMMUNICATION, KIND_COPY)
 
 
 def idle_causes(trace: Trace) -> pl.DataFrame:
-    """Idle time of the device per step and cause, in ns; per step it adds up to ``free_ns`` of ``analysis.steps``.
+    """Idle time of the device per step and cause, in ns; per step it adds up to ``idle_ns`` of ``steps.device.device_periods``.
 
-    A gap lies between two stretches of computing or communication of a step, on all streams together. With a its start, b
-    its end, and L the time when the host launched the task that ends it:
+    A gap lies between two stretches of work (computing, communicating or copying, on all streams together), as far as it lies in
+    the device period of the step. With a its start, b its end, and L the time when the host launched the task that ends it:
 
-    1. while the device copies, the cause is ``copy``;
-    2. from a to L the host is late. What it was doing, first match: ``garbage collection``; waiting for ``data``; a call
+    1. from a to L the host is late. What it was doing, first match: ``garbage collection``; waiting for ``data``; a call
        that waits for the device (``synchronization``) or allocates its memory (``allocation``); other operator and
        runtime ``calls``; none of them, which is ``python``;
-    3. from L to b the task was on its way: ``launch``;
-    4. a task that was launched before the gap began waited for something on the device: ``dependency``;
-    5. without L the cause is ``unknown``.
+    2. from L to b the task was on its way: ``launch``;
+    3. a task that was launched before the gap began waited for something on the device: ``dependency``;
+    4. without L the cause is ``unknown``. Where no task follows, the host launched none until b.
 
     Where the CPU is the device nothing launches its tasks: they begin when the host comes to them, so that L is b. Its gaps
-    are ``garbage collection``, ``data``, ``calls`` (dispatching, on the way to an operator that works) and ``python``.
+    are ``garbage collection``, ``data``, ``calls`` and ``python``.
 
     Source: ``kernels``, ``communication``, ``ops``, ``api``, ``gc``.
 
     Returns:
         step, cause and idle_ns, for causes that occur, in order of step and ``CAUSES``.
     """
-    schema = {"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64}
-    steps = trace.steps
-    if steps is None or not steps.height:
-        return pl.DataFrame(schema=schema)
-    tasks = _tasks(trace)
-    if not trace.has_accelerator:
-        tasks = tasks.with_columns(launch_ns="start_ns")
-    copies = _merged(trace.required("kernels").filter(pl.col("kind") == KIND_COPY))
-    host = _host(trace)
-    found = _causes(tasks, copies, host)
-    rows = [(step, cause, lengths[cause]) for step, lengths in found for cause in CAUSES if lengths.get(cause)]
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    periods = device_periods(trace).filter("recorded")
+    if not periods.height:
+        return pl.DataFrame(schema={"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64})
+    gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
+    launch_ns, is_known = _launches(trace, gaps.ends_ns)
+    lengths = _causes(gaps, launch_ns, is_known, _host(trace))
+    step = periods["step"].gather(pl.Series(gaps.period))
+    frames = [pl.DataFrame({"step": step, "idle_ns": ns}).with_columns(cause=pl.lit(cause)) for cause, ns in lengths.items()]
+    return (
+        pl.concat(frames)
+        .group_by("step", "cause")
+        .agg(pl.col("idle_ns").sum())
+        .filter(pl.col("idle_ns") > 0)
+        .select("step", pl.col("cause").cast(pl.Enum(CAUSES)), "idle_ns")
+        .sort("step", "cause")
+        .cast({"cause": pl.String})
+    )
 
 
 def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
@@ -91,16 +106,6 @@ def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
     return gaps
 
 
-def _tasks(trace: Trace) -> pl.DataFrame:
-    """What counts as work of a step, in order of step and start."""
-    columns = ["step", "start_ns", "end_ns", "launch_ns"]
-    operations = trace.required("communication").select(columns)
-    every = pl.concat([computing_tasks(trace).select(columns), operations])
-    own = every.drop_nulls(["step", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns"))
-    # of two that start at once the task comes before the operation, whose launch nobody knows
-    return in_order(own.collect(), "step", "start_ns")
-
-
 def _host(trace: Trace) -> dict[str, Intervals]:
     """When the host did what, by cause; on all threads."""
     ops, api = trace.required("ops"), trace.required("api")
@@ -122,54 +127,73 @@ def _merged(rows: pl.LazyFrame) -> Intervals:
     return merged(frame)
 
 
-def _gaps(tasks: pl.DataFrame) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The gaps of all steps, of tasks in order of step and start.
+@dataclass(frozen=True)
+class _Gaps:
+    """The parts of gaps in the device's work that lie in its periods; arrays of shape (n,), in order of period and time.
 
-    Returns:
-        When each begins, the row of the task that ends it (of those that start then the first), and the row of the step's first
-        task; in order of step and time.
+    Attributes:
+        period: row of the period.
+        start_ns, end_ns: of the part.
+        begins_ns, ends_ns: of the whole gap; before the first work and behind the last they have no bounds.
     """
-    start, end, step = (tasks[column].to_numpy() for column in ("start_ns", "end_ns", "step"))
-    borders = np.flatnonzero(np.diff(step, prepend=step[:1] - 1))
-    reach = np.concatenate([np.maximum.accumulate(own) for own in np.split(end, borders[1:])])
-    fresh = start[1:] > reach[:-1]
-    fresh[borders[1:] - 1] = False
-    row = np.flatnonzero(fresh) + 1
-    return reach[row - 1], row, borders[np.searchsorted(borders, row, side="right") - 1]
+
+    period: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    begins_ns: Int64Array
+    ends_ns: Int64Array
+
+    @classmethod
+    def of(cls, busy: Intervals, start: Int64Array, end: Int64Array) -> _Gaps:
+        """The gaps of ``busy`` inside each range ``[start, end)``; the ranges may overlap."""
+        begins, ends = np.r_[-_NEVER, busy.end], np.r_[busy.start, _NEVER]
+        first = np.searchsorted(ends, start, side="right")
+        count = np.maximum(np.searchsorted(begins, end, side="left") - first, 0)
+        period = np.repeat(np.arange(len(start)), count)
+        gap = np.arange(len(period)) + np.repeat(first - np.cumsum(count) + count, count)
+        part_start, part_end = np.maximum(begins[gap], start[period]), np.minimum(ends[gap], end[period])
+        keep = part_end > part_start
+        return cls(period[keep], part_start[keep], part_end[keep], begins[gap][keep], ends[gap][keep])
 
 
-def _causes(tasks: pl.DataFrame, copies: Intervals, host: dict[str, Intervals]) -> Iterator[tuple[int, dict[str, int]]]:
-    """Steps with their idle ns by cause, in order of step.
+def _launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+    """When the host launched the task that ends each gap, and whether that is known; of several the first launch."""
+    wanted = pl.DataFrame({"start_ns": ends}).lazy()
+    if trace.has_accelerator:
+        columns = ["start_ns", "launch_ns"]
+        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(_BUSY_KINDS)).select(columns)
+        starts = pl.concat([tasks, trace.required("communication").select(columns)]).drop_nulls("start_ns")
+        starts = starts.join(wanted.unique(), on="start_ns", how="semi").group_by("start_ns").agg(pl.col("launch_ns").min())
+        launch = wanted.join(starts, on="start_ns", how="left", maintain_order="left").collect()["launch_ns"]
+    else:
+        launch = pl.Series("launch_ns", ends)
+    # nothing was launched any more
+    launch = launch.set(pl.Series(ends == _NEVER), _NEVER)
+    return launch.fill_null(0).to_numpy(), launch.is_not_null().to_numpy()
+
+
+def _causes(
+    gaps: _Gaps, launch: Int64Array, is_known: npt.NDArray[np.bool_], host: dict[str, Intervals]
+) -> dict[str, Int64Array]:
+    """Length of each part of a gap by cause, ns.
 
     What several intervals of the host cover goes to the first of them: what a cause adds to all before it is its own.
     """
-    begin, row, first = _gaps(tasks)
-    if not len(row):
-        return
-    launch = tasks["launch_ns"].gather(pl.Series(row))
-    known, at = launch.is_not_null().to_numpy(), launch.fill_null(0).to_numpy()
-    end = tasks["start_ns"].to_numpy()[row]
-    early = known & (at <= begin)
-    late = known & ~early
-    split = np.clip(at, begin, end)
-    copying = length_inside(copies, begin, end)
-    before = length_inside(copies, begin, split)
-    found = {
-        COPY: copying,
-        UNKNOWN: np.where(known, 0, end - begin - copying),
-        DEPENDENCY: np.where(early, end - begin - copying, 0),
-        LAUNCH: np.where(late, end - split - (copying - before), 0),
+    begin, end = gaps.start_ns, gaps.end_ns
+    early = is_known & (launch <= gaps.begins_ns)
+    late = is_known & ~early
+    split = np.clip(launch, begin, end)
+    lengths = {
+        UNKNOWN: np.where(is_known, 0, end - begin),
+        DEPENDENCY: np.where(early, end - begin, 0),
+        LAUNCH: np.where(late, end - split, 0),
     }
-    covered, covers = before, copies
+    empty = np.empty(0, dtype=np.int64)
+    covers, covered = Intervals(empty, empty), np.zeros(len(begin), dtype=np.int64)
     for cause, intervals in host.items():
-        if not len(intervals.start):
-            continue
         covers = union(covers, intervals)
-        more = length_inside(covers, begin, split)
-        found[cause] = np.where(late, more - covered, 0)
-        covered = more
-    found[PYTHON] = np.where(late, split - begin - covered, 0)
-    borders = np.flatnonzero(np.diff(first, prepend=-1))
-    sums = {cause: np.add.reduceat(lengths, borders).tolist() for cause, lengths in found.items()}
-    for place, step in enumerate(tasks["step"].gather(pl.Series(first[borders])).to_list()):
-        yield step, {cause: lengths[place] for cause, lengths in sums.items()}
+        within = length_inside(covers, begin, split)
+        lengths[cause] = np.where(late, within - covered, 0)
+        covered = within
+    lengths[PYTHON] = np.where(late, split - begin - covered, 0)
+    return lengths

@@ -12,6 +12,7 @@ import polars as pl
 from steplens.analysis.arrivals import arrivals
 from steplens.analysis.communication_operations import communication_operations
 from steplens.analysis.flops import counted_calls
+from steplens.analysis.kernels import outermost_tasks
 from steplens.analysis.parallel import by_rank, layout
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
@@ -79,7 +80,8 @@ def joined_operators(traces: Sequence[Trace], step: int, steps: pl.DataFrame | N
     k-th operator of a name on one is the k-th on the others (``number`` counts from 0 in order of start). Times are ns from
     the first start of the step on any rank, on the clock of ``rank_steps``.
 
-    Source: ``kernels`` (compute, copies) and ``communication``; what begins inside the step belongs to it.
+    Source: ``kernels`` (compute, copies; of a CPU the outermost calls) and ``communication``; what begins inside the step belongs
+    to it.
 
     Args:
         traces: of one job.
@@ -93,7 +95,7 @@ def joined_operators(traces: Sequence[Trace], step: int, steps: pl.DataFrame | N
         shift, begin, end = _raw(trace, row)
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         inside = (pl.col("start_ns") >= begin) & (pl.col("start_ns") < end)
-        computed = trace.required("kernels").filter(inside & pl.col("kind").cast(pl.String).is_in(_KINDS))
+        computed = outermost_tasks(trace).filter(inside & pl.col("kind").cast(pl.String).is_in(_KINDS))
         moved = trace.required("communication").filter(inside)
         parts = [
             computed.select(*_ENDS, name=pl.col("name").cast(pl.String), kind=pl.col("kind").cast(pl.String)),

@@ -7,24 +7,28 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
+from steplens.trace.devices import cpu_is_device
 from steplens.trace.nesting import Int64Array, nest, subtree_sums
 from steplens.trace.trace import Trace
 
 #: what device tasks can be added up by
 KEYS = ("name", "type", "category", "kind")
+#: earlier than any time
+_EARLIEST = -(1 << 63)
 
 
 def op_statistic(trace: Trace) -> pl.DataFrame:
     """Device tasks added up per type and core, longest total first.
 
-    Source: the ``kernels`` table; durations are those of the device clock, in ns. Tasks that run at the same time on
-    two streams both count, so the total may exceed the elapsed time.
+    Source: the ``kernels`` table; device times (``self_ns``) are those of the device clock, in ns: of a task of the CPU without
+    the calls that it makes, which are tasks of their own. Tasks that run at the same time on two streams both count, so the
+    total may exceed the elapsed time.
 
     Returns:
         type, core, count, total_ns, min_ns, mean_ns (rounded to the nearest ns), max_ns and ratio_percent (share of
         the total of all rows, 0 when nothing took any time).
     """
-    duration = pl.col("end_ns") - pl.col("start_ns")
+    duration = pl.col("self_ns")
     rows = (
         trace.required("kernels")
         .group_by(pl.col("type"), pl.col("core"))
@@ -52,8 +56,9 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
 def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | None = None) -> pl.DataFrame:
     """Device tasks added up by name, type, category or kind, longest total first.
 
-    Source: the ``kernels`` table; durations are those of the device clock, in ns. Tasks that run at the same time on two
-    streams both count. With ``steps`` only tasks of these steps count.
+    Source: the ``kernels`` table; device times (``self_ns``) are those of the device clock, in ns, as in ``op_statistic``. Tasks
+    that run at the same time on two streams both count. With ``steps`` only tasks of these steps count. On a CPU counts
+    and sums are those of the calls and self times of ``operators``.
 
     Returns:
         the key, kind (where it is not the key; null where tasks of several kinds share the key), count, total_ns, min_ns,
@@ -65,7 +70,7 @@ def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | N
     """
     if by not in KEYS:
         raise ValueError(f"kernel_statistics(by={by!r}): by must be one of {', '.join(KEYS)}")
-    duration = pl.col("end_ns") - pl.col("start_ns")
+    duration = pl.col("self_ns")
     kind = [] if by == "kind" else [pl.col("kind").first().alias("kind"), pl.col("kind").n_unique().alias("kinds")]
     rows = (
         trace.required("kernels")
@@ -90,6 +95,19 @@ def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | N
     ).sort("total_ns", by, descending=[True, False])
 
 
+def outermost_tasks(trace: Trace) -> pl.LazyFrame:
+    """Device tasks that lie in no other one: all of an accelerator; of the CPU, whose tasks are calls, the outermost.
+
+    Source: ``kernels``. Their lengths are all the time in which the CPU computes.
+    """
+    tasks = trace.required("kernels")
+    if not cpu_is_device(trace):
+        return tasks
+    reach = pl.col("end_ns").cum_max().shift(fill_value=_EARLIEST)
+    in_order = ["start_ns", pl.col("end_ns").neg()]
+    return tasks.filter((pl.col("end_ns") > reach).over("device", "stream", order_by=in_order))
+
+
 def core_self_ns(trace: Trace, core: str) -> Int64Array | None:
     """Device time (ns) that each operator call itself launched on one kind of core; None when nothing ran there.
 
@@ -99,7 +117,7 @@ def core_self_ns(trace: Trace, core: str) -> Int64Array | None:
     tasks = (
         trace.required("kernels")
         .filter((pl.coalesce(pl.col("task_type", "core").cast(pl.String)) == core) & (pl.col("op") >= 0))
-        .select("op", duration=pl.col("end_ns") - pl.col("start_ns"))
+        .select("op", duration="self_ns")
         .collect()
     )
     if tasks.is_empty():

@@ -17,6 +17,8 @@ STAGES = (FETCH, TRANSFORM, COLLATE, TRANSFER, PIN)
 #: in place of a stage: the training loop uses batches more slowly than the loader makes them
 LOOP = "loop"
 
+#: of a loader with fewer batches, such as one of a short validation, nothing can be said
+LEAST_BATCHES = 4
 #: a loop that waits less than this part of its time is not held up
 LEAST_WAIT = 0.03
 
@@ -217,6 +219,7 @@ def verdicts(trace: Trace) -> list[LoaderVerdict]:
 
     The first batch of an epoch does not count: it waits for the pipeline to fill (``first_batches``).
 
+    0. A loader with fewer than ``LEAST_BATCHES`` batches is not judged.
     1. A loop that spends less than ``LEAST_WAIT`` of its time waiting for and receiving batches is not held up.
     2. Without workers it is held up by the longest stage.
     3. With workers, a loop that waits is held up by the thread that pins, if that is busier than the workers; by the transfer,
@@ -270,7 +273,7 @@ def _verdict(
             stage = TRANSFER if isinstance(pickling, float) and pickling > making else longest
     elif in_loop >= LEAST_WAIT:
         stage = TRANSFER
-    stage = stage if stage in parts else LOOP
+    stage = stage if stage in parts and own.height >= LEAST_BATCHES else LOOP
     capacity = loader["queue_capacity"]
     ready = own["ready"].mean()
     return LoaderVerdict(

@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.lines import source_line
 from steplens.analysis.memory import operator_memory, queue_threads_of, user_of, with_owner
-from steplens.analysis.phases import phase_of_calls
+from steplens.analysis.steps.phases import phase_of_calls
 from steplens.trace.schema import BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
 
@@ -50,8 +50,8 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
     Groups, null where unknown: "operator" (``name`` of the call that wanted the block, see
     ``analysis.memory.user_of``), "module", "line"
     (of the user's code), "phase" (``allocated_in``, and ``released_in``, null for blocks that stay until the window ends:
-    from forward to backward are activations, from backward to optimizer gradients, from optimizer on its state), "block".
-    ``percent`` is the share of the peak.
+    from forward to backward are activations, from backward on what outlives it gradients, from optimizer on its state), "block".
+    ``percent`` is the share of the peak; null for an allocator of which releases are missing, since its blocks exceed the peak.
 
     Source: ``memory``; for components whose events are paired by the source ``allocations``, whose times decide then.
 
@@ -83,7 +83,8 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
     return (
         pl.concat([found, rest], how="diagonal_relaxed")
         .join(peaks.select(*_ALLOCATOR, "peak_ns", "peak"), on=_ALLOCATOR, nulls_equal=True)
-        .with_columns(percent=pl.when(pl.col("peak") > 0).then(pl.col("bytes") * 100 / pl.col("peak")))
+        .with_columns(exceeds=(pl.col("bytes") < 0).any().over(_ALLOCATOR))
+        .with_columns(percent=pl.when((pl.col("peak") > 0) & ~pl.col("exceeds")).then(pl.col("bytes") * 100 / pl.col("peak")))
         .sort(*_ALLOCATOR, "bytes", "kind", *keys, descending=[False] * 3 + [True] + [False] * (1 + len(keys)))
         .select(pl.col(name).cast(dtype) for name, dtype in columns.items())
     )

@@ -226,7 +226,7 @@ def executions(trace: Trace) -> Executions:
     Source: ``kernels``, and for the AI CPU the totals that it measured itself (``kernel_metrics``) where they are there.
     """
     tasks = trace.required("kernels").select(
-        "id", "stream", "device", name=pl.col("name").cast(pl.String), length=pl.col("end_ns") - pl.col("start_ns")
+        "id", "stream", "device", name=pl.col("name").cast(pl.String), length="self_ns"
     )
     measured = (
         trace.required("kernel_metrics")

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.data_pipeline import operations
+from steplens.analysis.data_pipeline import COUNTS_EPOCHS, operations
 from steplens.analysis.pipeline_cpu import operation_load
 from steplens.trace.trace import Trace
 
@@ -107,7 +107,8 @@ def queue_drops(table: pl.DataFrame, *, least: float = DROP) -> pl.DataFrame:
     fullest = fullest.group_by("id").agg(pl.col("input_usage").max())
     joined = table.drop_nulls("usage").select("id", "type", "usage").join(fullest, on="id")
     dropped = joined.with_columns(drop=(pl.col("input_usage") - pl.col("usage")).round(9))
-    return dropped.filter(pl.col("drop") > least).sort("drop", "id", descending=[True, False])
+    wanted = (pl.col("drop") > least) & ~pl.col("type").is_in(COUNTS_EPOCHS)
+    return dropped.filter(wanted).sort("drop", "id", descending=[True, False])
 
 
 @dataclass(frozen=True)

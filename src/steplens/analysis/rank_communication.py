@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from steplens.analysis.cluster_steps import of_chosen_steps
 from steplens.analysis.communication import communication_times, link_transfers
 from steplens.analysis.communication_operations import ARRIVAL, LIBRARY, communication_operations, rate
 from steplens.analysis.links import communication_costs, link_means, links
@@ -37,13 +38,15 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
 
     Args:
         traces: of one job.
-        step: of this step; a rank that has not recorded it has no row. None is the mean over all steps of each rank.
+        step: of this step; a rank that has not recorded it has no row. None is the mean over the steps of each
+            rank: over the chosen ones; of what the library measured over all, as MindSpore's tools have it.
     """
     measured = communication_costs(traces).rename({"transit_ns": "transfer_ns"}).with_columns(measured_by=pl.lit(LIBRARY))
     if measured.is_empty():
         told = communication_operations(traces).drop_nulls(["step", "wait_ns"])
         sums = told.group_by("rank", "step").agg(pl.col("transfer_ns", "wait_ns").sum().cast(pl.Float64))
         measured = sums.with_columns(measured_by=pl.lit(ARRIVAL)).sort("rank", "step")
+        measured = measured if step is not None else of_chosen_steps(measured, traces)
     chosen = measured if step is None else measured.filter(step=step)
     means = chosen.group_by("rank", maintain_order=True).agg(
         pl.col("transfer_ns", "wait_ns").mean(), pl.col("measured_by").first(), steps=pl.len()

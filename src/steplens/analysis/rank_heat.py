@@ -7,9 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.overlap import length_inside, merged, subtract, union
 from steplens.analysis.parallel import by_rank, layout
-from steplens.analysis.steps import computing_tasks, step_times
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.work import work
 from steplens.trace.trace import Trace
 
@@ -33,9 +32,9 @@ def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
       source names it for every rank, else of the largest rank;
     * ``flops`` and ``flops_rate`` (FLOP and FLOP/s of a step, ``analysis.work``): of the largest rank, and only where one kind
       of source counted them all;
-    * ``device_busy`` (ratio): of the time in complete steps, how much a device computed or communicated, whichever step
-      started the work; ``communication_share`` (ratio): how much it communicated and did not compute;
-    * ``step_time`` (ns): mean length of a complete step, of the longest.
+    * ``device_busy`` (ratio): of the device periods of the chosen steps, how much the device was not idle;
+      ``communication_share`` (ratio): how much of them was exposed communication;
+    * ``step_time`` (ns): median of the chosen steps, of the longest rank's.
 
     Args:
         traces: of one job; of several windows of a rank the steps of all count, and the highest peak.
@@ -48,15 +47,15 @@ def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
         if peaks:
             capacity = min((size for trace in windows if (size := memory_capacity(trace)) is not None), default=None)
             rows.append({"metric": MEMORY, "rank": rank, "value": max(peaks), "unit": "bytes", "most": capacity})
-        steps = pl.concat([step_times(trace).filter("complete") for trace in windows])
+        steps = pl.concat([chosen_step_times(trace) for trace in windows])
         if steps.is_empty():
             continue
-        length = float(steps["duration_ns"].mean())  # type: ignore[arg-type]
+        length = float(steps["step_time_ns"].median())  # type: ignore[arg-type]
         rows.append({"metric": STEP, "rank": rank, "value": length, "unit": "ns"})
-        busy, exposed = (sum(part) for part in zip(*(_in_use(trace) for trace in windows), strict=True))
-        whole = float(steps["duration_ns"].sum())
-        if whole > 0 and busy > 0:
-            rows.append({"metric": BUSY, "rank": rank, "value": busy / whole, "unit": "ratio", "most": 1.0})
+        periods = steps.select("device_period_ns", "idle_ns", "exposed_communication_ns").drop_nulls().sum()
+        whole, idle, exposed = (float(value) for value in periods.row(0))
+        if whole > 0:
+            rows.append({"metric": BUSY, "rank": rank, "value": (whole - idle) / whole, "unit": "ratio", "most": 1.0})
             rows.append({"metric": COMMUNICATION, "rank": rank, "value": exposed / whole, "unit": "ratio", "most": 1.0})
     for row in work(traces).filter(pl.col("normalized").is_not_null()).iter_rows(named=True):
         rows.append({"metric": FLOPS, "rank": row["rank"], "value": row["flops"], "unit": "FLOP"})
@@ -76,21 +75,6 @@ def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
     )
     order = pl.col("metric").replace_strict({name: place for place, name in enumerate(METRICS)}, return_dtype=pl.Int64)
     return found.sort(order, "rank").select(pl.col(name).cast(dtype) for name, dtype in HEAT.items())
-
-
-def _in_use(trace: Trace) -> tuple[int, int]:
-    """How long devices computed or communicated while complete steps ran, and only communicated, ns.
-
-    Not the sums of the steps' own work: what a step starts late runs on into the next one, so they may exceed its length.
-    """
-    steps = step_times(trace).filter("complete")
-    start = steps["start_ns"].to_numpy()
-    end = start + steps["duration_ns"].to_numpy()
-    computing, communication = (
-        merged(rows.select("start_ns", "end_ns").collect()) for rows in (computing_tasks(trace), trace.required("communication"))
-    )
-    busy, exposed = union(computing, communication), subtract(communication, computing)
-    return int(length_inside(busy, start, end).sum()), int(length_inside(exposed, start, end).sum())
 
 
 def memory_capacity(trace: Trace) -> int | None:

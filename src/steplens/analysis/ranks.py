@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.steps import COLUMNS as STEP_COLUMNS
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.times import COLUMNS as STEP_COLUMNS
+from steplens.analysis.steps.times import HOST_PARTS, chosen_step_times
 from steplens.trace.trace import Trace
 
-#: the parts of a step that are averaged
-PARTS = tuple(name for name in STEP_COLUMNS if name.endswith("_ns") and name != "start_ns")
+#: the figures of a step
+PARTS = tuple(name for name in STEP_COLUMNS if name.endswith("_ns") and name not in ("start_ns", "device_start_ns"))
 
 COLUMNS: dict[str, Any] = {
     "rank": pl.Int64(),
@@ -23,23 +23,21 @@ COLUMNS: dict[str, Any] = {
     "differs_most": pl.String(),
     "differs_ns": pl.Float64(),
 }
-#: the parts that add up to a step on the host, among which the difference is looked for
-_PHASES = ("data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 
 
 def ranks(traces: Sequence[Trace]) -> pl.DataFrame:
-    """One row per rank: the mean of every part of its whole steps, ns; columns as in ``COLUMNS``.
+    """One row per rank: every figure of its chosen steps, the median in ns; columns as in ``COLUMNS``.
 
-    The parts are those of ``analysis.steps.step_times``; steps that were recorded only in part are left out.
-    ``slower_percent``: how much longer the steps of the rank take than the median of the ranks (negative: shorter);
-    ``differs_most``: the phase of the host that exceeds the median of the ranks by the most, ``differs_ns`` by how much. Null
-    with fewer than two ranks.
+    The figures are those of ``analysis.steps.times.step_times``; medians, which need not add up. ``slower_percent``: how much
+    longer a step of the rank takes than the median of the ranks (negative: shorter); ``differs_most``: the phase of the host
+    (``HOST_PARTS``, backward without gradient synchronisation) that exceeds the median of the ranks by the most,
+    ``differs_ns`` by how much. Null with fewer than two ranks.
 
     Args:
         traces: of one job; several windows of a rank may be among them.
     """
     frames = [
-        step_times(trace).filter("complete").select(*PARTS, rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(number))
+        chosen_step_times(trace).select(*PARTS, rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(number))
         for number, trace in enumerate(traces)
     ]
     if not frames:
@@ -47,16 +45,18 @@ def ranks(traces: Sequence[Trace]) -> pl.DataFrame:
     found = (
         pl.concat(frames)
         .group_by("rank")
-        .agg(windows=pl.col("window").n_unique(), steps=pl.len(), **{part: pl.col(part).mean() for part in PARTS})
+        .agg(windows=pl.col("window").n_unique(), steps=pl.len(), **{part: pl.col(part).median() for part in PARTS})
         .sort("rank")
     )
     if found.height > 1:
-        median = pl.col("duration_ns").median()
-        beyond = found.select("rank", *(pl.col(part) - pl.col(part).median() for part in _PHASES))
-        most = beyond.unpivot(index="rank", variable_name="differs_most", value_name="differs_ns")
+        median = pl.col("step_time_ns").median()
+        # whoever waits for a late rank in backward is not the one that is late
+        own = found.with_columns(backward_ns=pl.col("backward_ns") - pl.col("gradient_sync_ns").fill_null(0))
+        beyond = own.select("rank", *(pl.col(part) - pl.col(part).median() for part in HOST_PARTS))
+        most = beyond.unpivot(index="rank", variable_name="differs_most", value_name="differs_ns").drop_nulls("differs_ns")
         most = most.sort("rank", "differs_ns", "differs_most", descending=[False, True, False]).unique("rank", keep="first")
-        found = found.join(most, on="rank").with_columns(
-            slower_percent=pl.when(median > 0).then((pl.col("duration_ns") - median) * 100 / median)
+        found = found.join(most, on="rank", how="left").with_columns(
+            slower_percent=pl.when(median > 0).then((pl.col("step_time_ns") - median) * 100 / median)
         )
     else:
         found = found.with_columns(slower_percent=None, differs_most=None, differs_ns=None)

@@ -19,7 +19,7 @@ _MOST_BINS = 50
 
 @dataclass(frozen=True)
 class StepDistribution:
-    """Lengths of the steps that were recorded whole, in ns.
+    """Lengths of the chosen steps, in ns.
 
     Attributes:
         count: how many steps.
@@ -44,17 +44,17 @@ class StepDistribution:
 
 
 def step_distribution(steps: pl.DataFrame) -> StepDistribution:
-    """The spread of the ``duration_ns`` of the complete steps.
+    """The spread of the ``step_time_ns`` of the chosen steps.
 
     A step stands out when it differs from the median by more than 3.5 robust standard deviations (1.4826 times the median
     absolute deviation) and by more than 10 % of the median; with fewer than five steps none does. The histogram has as many
     bins as the rule of Freedman and Diaconis asks for, and at most 50.
 
     Args:
-        steps: of ``analysis.steps.step_times``; of one trace or of several.
+        steps: of ``analysis.steps.times.step_times``; of one trace or of several.
     """
-    whole = steps.filter("complete")
-    lengths = whole["duration_ns"].to_numpy().astype(np.float64)
+    whole = steps.filter("chosen")
+    lengths = whole["step_time_ns"].to_numpy().astype(np.float64)
     if not len(lengths):
         nothing = whole.with_columns(deviations=pl.lit(None, dtype=pl.Float64))
         return StepDistribution(0, None, None, None, None, None, None, None, (), (), nothing)

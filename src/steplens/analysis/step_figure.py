@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.step_choice import step_parts
-from steplens.analysis.step_trace import averages, step_collectives, step_trace
+from steplens.analysis.step_trace import averages, points_of, step_collectives, step_trace
 from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE
 from steplens.trace.trace import Trace
 
@@ -107,7 +107,9 @@ def step_figure(
         means = {part: (value, steps) for part, value, steps in mean.parts.select("part", "mean_ns", "steps").iter_rows()}
         mine = mean.collectives.select("stream", "name", "start_ns", "duration_ns", "steps")
     points = table if step is None else table.filter(pl.col("step") == step)
-    forward, backward = _point_names(trace, points, (forward_point, backward_point))
+    named = points_of(trace)
+    wanted = (forward_point or named.forward, backward_point or named.backward)
+    forward, backward = _point_names(trace, points, wanted)
     return StepFigure(step, numbers, mean.excluded, (*_rows(means), *_streams(mine)), forward, backward, mean.parts)
 
 

@@ -1,31 +1,34 @@
 """The step trace: how long each step waited for its data, ran forward and backward, and updated the parameters.
 
 A step from ``start`` to ``end`` has two points: the start of its first forward operator and the end of its last backward
-operator. *Interval* lies before the first, *forward and backward* between them, *tail* behind the second.
+operator. *Interval* lies before the first, *forward and backward* between them, *tail* behind the second. On a device that
+runs behind the host all four are times of the device: a step ends with its last work, and the next one starts there.
+
+A user may name the operators: for one question by the arguments of ``step_trace``; for all of them by environment variables
+(``step_points``), when the training is recorded or when it is analysed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from steplens.analysis.names import containing, distinct, with_prefix
 from steplens.analysis.order import in_order
-from steplens.analysis.phases import BACKWARD, phase_of_calls
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.phases import BACKWARD, FORWARD, phase_of_calls
+from steplens.step_points import BACKWARD_POINT, FORWARD_POINT, named_points
+from steplens.trace.devices import cpu_is_device
 from steplens.trace.lookup import first_rows
-from steplens.trace.schema import COLLECTIVE, GRADIENTS_PREFIX, KIND_COMPUTE
+from steplens.trace.schema import COLLECTIVE, GRADIENTS_PREFIX, GRAPH_OPTIMIZER, KIND_COMPUTE
 from steplens.trace.trace import Trace
-
-#: environment variables that name the points, the first of a pair wins
-FORWARD_POINT_VARIABLES = ("FP_POINT", "PROFILING_FP_START")
-BACKWARD_POINT_VARIABLES = ("BP_POINT", "PROFILING_BP_END")
-
-#: the first step of a run compiles and fills queues
-WARM_UP_STEPS = 1
 
 PARTS = ("total_ns", "interval_ns", "forward_backward_ns", "tail_ns")
 _TICK_NS = 10
@@ -55,7 +58,7 @@ class StepAverages:
         collectives: one row per collective of a step: stream, index, name, start_ns (mean, from the start of the step),
             duration_ns (mean), steps (how many have it). Steps without it do not count.
         steps: the steps that count.
-        excluded: the steps that do not: warm-up.
+        excluded: the steps that do not: what recording cut, and warm-up.
     """
 
     parts: pl.DataFrame
@@ -64,59 +67,97 @@ class StepAverages:
     excluded: tuple[int, ...]
 
 
-def named_points(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The forward and the backward point that environment variables name; None where they name none."""
-    found = (
-        next((environment[name] for name in names if environment.get(name)), None)
-        for names in (FORWARD_POINT_VARIABLES, BACKWARD_POINT_VARIABLES)
-    )
-    forward, backward = found
-    return forward, backward
+@dataclass(frozen=True)
+class NamedPoints:
+    """The operators that a user names as the points of every step.
+
+    Attributes:
+        forward: full name of the first forward operator, or its last parts; None where nobody named one that ran.
+        backward: the same of the last backward operator.
+        absent: names that no operator of the steps has; they move nothing.
+    """
+
+    forward: str | None = None
+    backward: str | None = None
+    absent: tuple[str, ...] = ()
+
+
+def points_of(trace: Trace) -> NamedPoints:
+    """The points that the environment of this process names, else those that were named when the trace was recorded."""
+    meta = trace.meta_values()
+    options: dict[str, Any] = next((meta[key] for key in ("config", "profiling_options") if isinstance(meta.get(key), dict)), {})
+    wanted = [
+        name or (value if isinstance(value := options.get(option), str) and value else None)
+        for name, option in zip(named_points(os.environ), (FORWARD_POINT, BACKWARD_POINT), strict=True)
+    ]
+    if not any(wanted):
+        return NamedPoints()
+    names = distinct(_tasks(trace)["name"])
+    forward, backward = (name if name is not None and _matching(names, name) else None for name in wanted)
+    return NamedPoints(forward, backward, tuple(name for name in wanted if name is not None and not _matching(names, name)))
 
 
 def step_trace(trace: Trace, *, forward_point: str | None = None, backward_point: str | None = None) -> pl.DataFrame:
     """The step trace, one row per step in order of time; columns as in ``COLUMNS``, ns.
 
-    1. Points that the device recorded (``step_points``) are taken, unless the caller names operators.
-    2. Else the forward point of a step is the start of the first task behind its first GetNext (of its first task where
-       there is none), and the backward point the end of the last task before its last all-reduce; where there is no
-       all-reduce, the end of the last task of the backward pass.
-    3. ``interval_ns`` = forward - start, ``forward_backward_ns`` = backward - forward, ``tail_ns`` = end - backward,
-       ``total_ns`` = end - start. Parts whose point a step lacks are null.
+    1. A point that is named, by an argument or else as ``points_of`` says, is the start of the first task of that name in the
+       step (forward), or the end of the last one (backward). The other point stays where it is without the name.
+    2. Points that the device recorded (``step_points``) are taken.
+    3. Else the forward point of a step is the start of the first task of its forward pass behind its first GetNext, and the
+       backward point the end of the last task before its last all-reduce; where there is no all-reduce, the end of the last
+       task of the backward pass. What belongs to the forward pass: ``_is_forward``.
+    4. ``interval_ns`` = forward - start, ``forward_backward_ns`` = backward - forward, ``tail_ns`` = end - backward,
+       ``total_ns`` = end - start. Parts whose point a step lacks are null, and so are those whose named points stand in another
+       order.
+    5. Where the device runs behind the host, a step ends with the last work that it launched, and starts where the one before
+       it ended; the first one, and one behind a gap in the numbers, starts with its own first work, so that how long it waited
+       is not known. Elsewhere start and end are those of the step's range.
 
     Args:
         trace: one rank.
         forward_point: full name of the first forward operator, or its last parts (``conv1-Conv2d/Conv2D-op3``).
         backward_point: the same of the last backward operator.
     """
+    named = points_of(trace)
+    forward_point, backward_point = forward_point or named.forward, backward_point or named.backward
     if forward_point is None and backward_point is None:
         return trace.once(_unnamed)
-    return _step_trace(trace, forward_point, backward_point)
+    points = trace.once(_unnamed)
+    if not points.height:
+        return points
+    tasks = _tasks(trace)
+    for column, point, time in (("forward_ns", forward_point, "start_ns"), ("backward_ns", backward_point, "end_ns")):
+        if point is not None:
+            of_name = tasks.filter(pl.col("name").is_in(_matching(distinct(tasks["name"]), point)))
+            moved = pl.col(time).min() if column == "forward_ns" else pl.col(time).max()
+            points = points.drop(column).join(of_name.group_by("step").agg(moved.alias(column)), on="step", how="left")
+    return _parts(points)
 
 
 def _unnamed(trace: Trace) -> pl.DataFrame:
-    return _step_trace(trace, None, None)
-
-
-def _step_trace(trace: Trace, forward_point: str | None, backward_point: str | None) -> pl.DataFrame:
+    """The step trace without what a user names."""
     recorded = trace.step_points
-    if recorded is not None and forward_point is None and backward_point is None:
-        points = _training(recorded)
-    elif trace.steps is not None:
-        points = _found(trace, trace.steps, forward_point, backward_point)
-    else:
-        return pl.DataFrame(schema=COLUMNS)
+    if recorded is not None:
+        return _parts(_training(recorded))
+    return pl.DataFrame(schema=COLUMNS) if trace.steps is None else _parts(_found(trace, trace.steps))
+
+
+def _parts(points: pl.DataFrame) -> pl.DataFrame:
     forward, backward = pl.col("forward_ns"), pl.col("backward_ns")
     return (
         points.sort("start_ns")
         .with_columns(
             total_ns=pl.col("end_ns") - pl.col("start_ns"),
-            interval_ns=forward - pl.col("start_ns"),
-            forward_backward_ns=backward - forward,
-            tail_ns=pl.col("end_ns") - backward,
+            interval_ns=_length(pl.col("start_ns"), forward),
+            forward_backward_ns=_length(forward, backward),
+            tail_ns=_length(backward, pl.col("end_ns")),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+def _length(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    return pl.when(end >= start).then(end - start)
 
 
 def _training(points: pl.DataFrame) -> pl.DataFrame:
@@ -126,15 +167,13 @@ def _training(points: pl.DataFrame) -> pl.DataFrame:
     return mine.unique("step", keep="first", maintain_order=True)
 
 
-def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backward_point: str | None) -> pl.DataFrame:
+def _found(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     tasks = _tasks(trace)
-    name = pl.col("name")
-    first_forward = tasks.filter(~pl.col("takes_data"))
+    computes = _is_forward(trace, tasks) & ~tasks["takes_data"]
+    first_forward = tasks.filter(computes)
     if tasks["takes_data"].any():
         forward = pl.col("start_ns") >= pl.col("start_ns").filter(pl.col("takes_data")).min().over("step")
-        first_forward = tasks.filter(~pl.col("takes_data") & forward.fill_null(True))
-    if forward_point is not None:
-        first_forward = tasks.filter(_is_point(name, forward_point))
+        first_forward = tasks.filter(computes & tasks.select(forward.fill_null(True)).to_series())
     reduces = (
         trace.required("communication")
         .filter((pl.col("kind").cast(pl.String) == COLLECTIVE) & _is_all_reduce())
@@ -142,9 +181,7 @@ def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backwar
         .agg(last_reduce_ns=pl.col("start_ns").max())
         .collect()
     )
-    if backward_point is not None:
-        last_backward = tasks.filter(_is_point(name, backward_point))
-    elif reduces.height:
+    if reduces.height:
         joined = tasks.join(reduces, on="step", how="left", maintain_order="left")
         before = pl.col("start_ns") < pl.col("last_reduce_ns")
         if joined["last_reduce_ns"].null_count():
@@ -152,14 +189,35 @@ def _found(trace: Trace, steps: pl.DataFrame, forward_point: str | None, backwar
         last_backward = joined.lazy().filter(before).select("step", "start_ns", "end_ns").collect()
     else:
         last_backward = tasks.filter(_backward(trace, tasks))
-    points = steps.select(step="id", start_ns="start_ns", end_ns="end_ns")
+    points = _device_ranges(trace)
+    if points is None:
+        points = steps.select(step="id", start_ns="start_ns", end_ns="end_ns")
     points = points.join(first_forward.group_by("step").agg(forward_ns=pl.col("start_ns").min()), on="step", how="left")
-    ends = (
-        in_order(last_backward.select("step", "start_ns", "end_ns"), "start_ns")
-        .group_by("step")
-        .agg(backward_ns=pl.col("end_ns").last())
-    )
-    return points.join(ends, on="step", how="left")
+    # tasks of the CPU nest: the last one to begin ends before those around it
+    end = pl.col("end_ns").max() if cpu_is_device(trace) else pl.col("end_ns").last()
+    ends = in_order(last_backward.select("step", "start_ns", "end_ns"), "start_ns").group_by("step").agg(backward_ns=end)
+    # on several streams a step may begin before the one in front of it has ended
+    inside = (pl.max_horizontal(pl.col(name), pl.col("start_ns")).alias(name) for name in ("forward_ns", "backward_ns"))
+    known = points.join(ends, on="step", how="left")
+    return known.with_columns(pl.when(pl.col(column.meta.output_name()).is_not_null()).then(column) for column in inside)
+
+
+def _device_ranges(trace: Trace) -> pl.DataFrame | None:
+    """From when to when the device worked on each step: step, start_ns, end_ns; None where it does not run behind the host.
+
+    Steps of which the device was not recorded are left out.
+    """
+    if not trace.has_accelerator:
+        return None
+    steps = trace.required("steps").select(step="id", host_start_ns="start_ns").collect()
+    periods = device_periods(trace).select("step", "start_ns", "last_work_ns", "recorded")
+    ranges = steps.join(periods.filter("recorded"), on="step").sort("host_start_ns")
+    if ranges["start_ns"].equals(ranges["host_start_ns"]):
+        return None
+    end = pl.col("last_work_ns").cum_max()
+    follows = pl.col("step") - pl.col("step").shift() == 1
+    start = pl.when(follows).then(end.shift()).otherwise(pl.col("start_ns"))
+    return ranges.select("step", start_ns=pl.min_horizontal(start, end), end_ns=end)
 
 
 def _tasks(trace: Trace) -> pl.DataFrame:
@@ -180,9 +238,24 @@ def _backward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
     return tasks.select(backward=backward).to_series()
 
 
-def _is_point(name: pl.Expr, point: str) -> pl.Expr:
-    name = name.cast(pl.String)
-    return (name == point) | name.str.ends_with("/" + point)
+def _is_forward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
+    """Which of the tasks may be of the forward pass.
+
+    Not of it are tasks of a graph's ``Gradients`` and of its optimizer, and what was called outside of the forward phases.
+    """
+    known = distinct(tasks["name"])
+    others = with_prefix(known, GRADIENTS_PREFIX) + containing(known, re.escape(GRAPH_OPTIMIZER))
+    forward = ~tasks["name"].is_in(others).fill_null(False)
+    if trace.ops is None:
+        return forward
+    calls = first_rows(trace.required("ops").select("id").collect()["id"], tasks["op"])
+    return forward & (phase_of_calls(trace) == FORWARD).gather(calls).fill_null(True)
+
+
+def _matching(names: pl.Series, point: str) -> list[str]:
+    """Those of ``distinct`` names that a point names."""
+    found: list[str] = names.filter((names == point) | names.str.ends_with("/" + point)).to_list()
+    return found
 
 
 def _is_all_reduce() -> pl.Expr:
@@ -202,24 +275,23 @@ def step_collectives(trace: Trace) -> pl.DataFrame:
 def averages(
     trace: Trace,
     *,
-    warm_up: int = WARM_UP_STEPS,
     steps: pl.DataFrame | None = None,
     collectives: pl.DataFrame | None = None,
 ) -> StepAverages:
-    """Averages of the step trace, without warm-up.
+    """Averages of the step trace over the steps that all figures of a run are of (``chosen_steps``).
 
     Stamps are never averaged: times of collectives count from the start of their own step, and only steps that have a
     collective count for it.
 
     Args:
         trace: one rank.
-        warm_up: first steps to leave out; a run that has no more steps than that is averaged whole.
         steps: of ``step_trace`` where the caller has it.
         collectives: of the steps; those of ``step_collectives`` by default.
     """
     found = step_trace(trace) if steps is None else steps
-    skipped = warm_up if found.height > warm_up else 0
-    counted = found.slice(skipped)
+    counted = found.filter(pl.col("step").is_in(chosen_steps(trace).steps))
+    if not counted.height:
+        counted = found
     total = counted["total_ns"].mean()
     rows = [
         {
@@ -244,8 +316,9 @@ def averages(
         )
         .sort("stream", "index", "name")
     )
-    ids = tuple(found["step"].to_list())
-    return StepAverages(pl.DataFrame(rows, schema=schema), means, ids[skipped:], ids[:skipped])
+    ids = tuple(counted["step"].to_list())
+    others = tuple(step for step in found["step"].to_list() if step not in set(ids))
+    return StepAverages(pl.DataFrame(rows, schema=schema), means, ids, others)
 
 
 def _share(part: object, total: object) -> float | None:
@@ -263,7 +336,8 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
 
     The last row, ``step_num`` "-", holds the column means, rounded half to even; the first readers of these files took them
     over all cells, zeros of absent collectives included, which makes the means of collective columns worthless there.
-    ``averages`` has the right ones. Of a step without backward point, bp_point, fp_and_bp and tail are 0.
+    ``averages`` has the right ones. Of a step without one of its points, the point and what it bounds are 0, and no part of
+    the means.
 
     Args:
         trace: one rank.
@@ -278,7 +352,8 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
         "fp_and_bp": points["bp_point"] - points["fp_point"],
         "tail": points["end_point"] - points["bp_point"],
     }
-    table = steps.select("step", **points, **parts).fill_null(0).select("step", *_DETAIL_COLUMNS)
+    known = steps.select("step", **points, **parts).select("step", *_DETAIL_COLUMNS)
+    table = known.fill_null(0)
     # the start of the first step is its forward point: nothing tells how long it waited
     collectives = step_collectives(trace)
     added: list[pl.Series] = []
@@ -295,7 +370,11 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
     table = table.with_columns(added)
     if not table.height:
         return table.rename({"step": "step_num"}).with_columns(pl.col("step_num").cast(pl.String))
-    counted = table.slice(average_from if table.height > average_from else 0)
-    means = {name: round(Fraction(sum(counted[name].to_list()), counted.height)) for name in table.columns[1:]}
+    counted = table.with_columns(known.drop("step")).slice(average_from if table.height > average_from else 0)
+    means = {name: _mean(counted[name].drop_nulls()) for name in table.columns[1:]}
     last = pl.DataFrame({"step_num": ["-"], **{name: [value] for name, value in means.items()}})
     return pl.concat([table.select(pl.col("step").cast(pl.String).alias("step_num"), pl.exclude("step")), last])
+
+
+def _mean(counts: pl.Series) -> int:
+    return round(Fraction(sum(counts.to_list()), len(counts))) if len(counts) else 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.analysis.kernels import outermost_tasks
 from steplens.analysis.lines import source_line
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
@@ -39,6 +40,7 @@ def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns:
     """Stretches of tasks that run shorter than it takes to issue them, the longest first; columns as in ``COLUMNS``.
 
     1. The computing tasks of a stream are put in the order in which the host issued them: by ``launch_ns``, on a CPU by start.
+       Of a CPU's tasks, which are calls, the outermost count: what these call belongs to their work.
     2. The *interval* of a task is the time until the next one was issued. On an accelerator issuing takes the whole interval,
        beside the running task; on a CPU what is left of the interval after the task ran.
     3. A task is *small* when it runs shorter than its issuing takes, *large* otherwise; a *pause* follows it when its interval
@@ -101,7 +103,7 @@ def _tasks(trace: Trace, longest_interval_ns: int) -> pl.DataFrame:
     issued = pl.col("launch_ns") if on_accelerator else pl.col("start_ns")
     running = pl.col("end_ns") - pl.col("start_ns")
     return (
-        trace.required("kernels")
+        outermost_tasks(trace)
         .filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
         .select("device", "stream", "step", "op", "name", issued_ns=issued, running=running)
         .drop_nulls("issued_ns")

@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.flops import flops_of_steps
 from steplens.analysis.parallel import Layout, by_rank
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.trace.trace import Trace
 
 WORK = {
@@ -90,7 +90,7 @@ def _summary(trace: Trace) -> dict[str, object] | None:
 
 
 def _from_shapes(trace: Trace) -> dict[str, object] | None:
-    steps = step_times(trace).filter("complete").select("step", "duration_ns")
+    steps = chosen_step_times(trace).select("step", "step_time_ns")
     if not steps.height:
         return None
     calls = flops_of_steps(trace).filter(pl.col("step").is_in(steps["step"].to_list()))
@@ -99,7 +99,7 @@ def _from_shapes(trace: Trace) -> dict[str, object] | None:
         return None
     return {
         "flops": total / steps.height,
-        "flops_per_s": total / max(int(steps["duration_ns"].sum()), 1) * 1e9,
+        "flops_per_s": total / max(int(steps["step_time_ns"].sum()), 1) * 1e9,
         "utilization_percent": None,
         "source": SHAPES_OF_OPERATORS,
     }

@@ -1,0 +1,202 @@
+"""What the host did in each step: the phases of the training thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
+from steplens.analysis.steps.backward import backward_passes
+from steplens.analysis.steps.host_calls import HostCalls, host_calls, outermost_calls, synchronising_calls
+from steplens.analysis.steps.work import COMMUNICATION, device_work
+from steplens.trace.schema import SCOPE_BACKWARD
+from steplens.trace.steps import step_of
+from steplens.trace.trace import Trace
+
+DATA, FORWARD, BACKWARD, OPTIMIZER = "data", "forward", "backward", "optimizer"
+DEVICE_WAIT, BETWEEN, PYTHON = "waiting for the device", "between", "python"
+
+#: the columns that add up to the host duration; gradient synchronisation is a part of backward
+PHASES = (
+    "data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "device_wait_ns", "between_ns", "python_ns",
+)  # fmt: skip
+
+#: the figures of a step: the phases, and of backward what it spends on gradients
+FIGURES = (*PHASES[:3], "gradient_sync_ns", *PHASES[3:])
+COLUMNS = dict.fromkeys(("step", "start_ns", "duration_ns", *FIGURES), pl.Int64)
+
+_ORDER = (DATA, FORWARD, BACKWARD, OPTIMIZER, DEVICE_WAIT, BETWEEN)
+
+NAMES = {"step": pl.Int64, "phase": pl.String, "name": pl.String, "calls": pl.Int64, "time_ns": pl.Int64}
+
+
+@dataclass(frozen=True)
+class HostPhases:
+    """When the training thread was in which phase; the sets are disjoint. In no phase is Python: no operator runs.
+
+    Attributes:
+        data: it waits for the loader.
+        forward, backward, optimizer: see ``host_phases``.
+        gradient_sync: the part of backward in which it waits for gradients of other ranks.
+        device_wait: outside of these, calls that wait for the device.
+        between: outside of all these, operators.
+    """
+
+    data: Intervals
+    forward: Intervals
+    backward: Intervals
+    gradient_sync: Intervals
+    optimizer: Intervals
+    device_wait: Intervals
+    between: Intervals
+
+
+def host_phases(trace: Trace) -> pl.DataFrame:
+    """The phases of the host duration of every step, one row per step in the order of ``steps``; ns, columns as in ``COLUMNS``.
+
+    The range of the step on its thread, the training thread, is cut into phases that add up to ``duration_ns`` exactly:
+
+    * ``data_wait_ns``: waiting for the data loader (ranges ``enumerate(DataLoader)#...``);
+    * ``forward_ns``: for each pair of forward and backward, from the first forward operator to the beginning of backward, the
+      loss and gaps included. Forward operators lie inside the outermost module call or a range that says so
+      (``DistributedDataParallel.forward``, ``## forward ##``); where there are none, the first is the first operator that a node
+      of the backward pass answers to, by sequence number. A pair begins behind the last backward pass, optimizer step and wait
+      for data. Calls of the model without a backward pass (validation, inference) are forward, too;
+    * ``backward_ns``: from the call of backward until it returns, gaps and what checkpointing computes again included.
+      ``gradient_sync_ns`` of it: nothing of backward runs, and a collective is in flight;
+    * ``optimizer_ns``: ``Optimizer.step`` without the forward and backward of its closure;
+    * ``device_wait_ns``: outside of these, calls that wait for the device (reading a tensor's value, synchronising);
+    * ``between_ns``: other operators (augmentation, clipping, metrics); see ``host_phase_names`` for which;
+    * ``python_ns``: no operator runs.
+
+    Null where the trace holds no calls of the host. Source: ``ops``, ``api``, ``python``, ``communication``, ``steps``; unsafe
+    where health reports lost or overlapping calls.
+    """
+    return trace.once(_host_phases)
+
+
+def phase_intervals(trace: Trace) -> HostPhases | None:
+    """When the training thread was in which phase, over the whole trace; None where the trace holds no calls of the host."""
+    return trace.once(_phase_intervals)
+
+
+def _host_phases(trace: Trace) -> pl.DataFrame:
+    steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
+    phases = phase_intervals(trace)
+    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    lengths: dict[str, Int64Array | None] = dict.fromkeys((*PHASES, "gradient_sync_ns"))
+    if phases is not None:
+        sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
+        inside = [length_inside(intervals, start, end) for intervals in sets]
+        lengths = dict(zip(PHASES, [*inside, end - start - sum(inside)], strict=True))
+        lengths["gradient_sync_ns"] = length_inside(phases.gradient_sync, start, end)
+    frame = pl.DataFrame({"step": steps["id"], "start_ns": start, "duration_ns": end - start})
+    nothing = pl.lit(None, dtype=pl.Int64)
+    values = [nothing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]
+    return frame.with_columns(values).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+
+
+def _phase_intervals(trace: Trace) -> HostPhases | None:
+    calls = host_calls(trace)
+    if calls is None:
+        return None
+    passes = backward_passes(trace, calls)
+    data = calls.data
+    forward = subtract(_forward(calls, passes), data)
+    backward = subtract(passes, data)
+    forward = subtract(forward, backward)
+    optimizer = subtract(subtract(calls.optimizer, union(forward, backward)), data)
+    named = union(union(data, forward), union(backward, optimizer))
+    waits = subtract(calls.device_waits, named)
+    between = subtract(calls.operators, union(named, waits))
+    work = device_work(trace)
+    synchronising = intersect(subtract(backward, calls.runs_in_backward), work.intervals(COMMUNICATION))
+    return HostPhases(data, forward, backward, synchronising, optimizer, waits, between)
+
+
+def _forward(calls: HostCalls, passes: Intervals) -> Intervals:
+    """From the first forward operator of each pair to the beginning of its backward pass, and calls of the model without one."""
+    begins = _forward_begins(calls, passes)
+    has_forward = begins < passes.start
+    pairs = Intervals(begins[has_forward], passes.start[has_forward])
+    if len(calls.model.start):
+        return union(pairs, subtract(calls.model, passes))
+    if len(passes.start):
+        return pairs
+    # nothing says what belongs to the model: all operators between two waits do
+    return calls.inference
+
+
+def _forward_begins(calls: HostCalls, passes: Intervals) -> Int64Array:
+    """When the forward of each backward pass begins; the beginning of the pass where it has none."""
+    behind = np.r_[np.iinfo(np.int64).min, passes.end[:-1]] if len(passes.start) else passes.start
+    for ends in (calls.step_starts, calls.data.end, calls.optimizer_ends, calls.closure_starts):
+        ordered = np.sort(ends)
+        place = np.searchsorted(ordered, passes.start, side="right") - 1
+        if len(ordered):
+            behind = np.maximum(behind, np.where(place >= 0, ordered[np.maximum(place, 0)], behind))
+    begins: Int64Array = passes.start.copy()
+    witnesses = [starts for starts in (calls.answered_starts, calls.model_starts) if len(starts)]
+    # the later kind of witness is the better one
+    for candidates in witnesses or [calls.operator_starts]:
+        place = np.searchsorted(candidates, behind, side="left")
+        first = candidates[np.minimum(place, len(candidates) - 1)] if len(candidates) else begins
+        begins = np.where((place < len(candidates)) & (first < passes.start), first, begins)
+    return np.asarray(begins, dtype=np.int64)
+
+
+def host_phase_names(trace: Trace) -> pl.DataFrame:
+    """What the training thread called between its phases, and while it waited for the device: a row per step, phase and name.
+
+    ``time_ns`` of the outermost operator call, or runtime call, as far as it lies in the phase; per step and phase the times
+    add up to ``device_wait_ns`` and ``between_ns`` of ``host_phases``. Longest first within a step and phase; ``calls``: how
+    many.
+    """
+    phases = phase_intervals(trace)
+    steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
+    if phases is None or not steps.height:
+        return pl.DataFrame(schema=NAMES)
+    operators = outermost_calls(trace).with_columns(pl.col("name").cast(pl.String))
+    runtime = synchronising_calls(trace).with_columns(pl.col("name").cast(pl.String))
+    frames = []
+    for phase, intervals in ((DEVICE_WAIT, phases.device_wait), (BETWEEN, phases.between)):
+        covered = merged(operators)
+        alone = subtract(intervals, covered)
+        for calls, inside in ((operators, intervals), (runtime, alone)):
+            start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+            times = pl.Series("time_ns", length_inside(inside, start, end))
+            rows = calls.select("name", phase=pl.lit(phase)).with_columns(times, step=step_of(start, steps))
+            frames.append(rows.filter(pl.col("time_ns") > 0))
+    return (
+        pl.concat(frames)
+        .drop_nulls("step")
+        .group_by("step", "phase", "name")
+        .agg(calls=pl.len().cast(pl.Int64), time_ns=pl.col("time_ns").sum())
+        .sort("step", "phase", "time_ns", "name", descending=[False, False, True, False])
+        .select(pl.col(name).cast(dtype) for name, dtype in NAMES.items())
+    )
+
+
+def phase_of_calls(trace: Trace) -> pl.Series:
+    """Phase of every row of ``ops``: what the training thread was doing when the call began.
+
+    DATA, FORWARD, BACKWARD, OPTIMIZER or DEVICE_WAIT as in ``host_phases``; BETWEEN for calls in none of them, also of other
+    threads. Calls of autograd are of backward wherever they run.
+    """
+    return trace.once(_phase_of_calls)
+
+
+def _phase_of_calls(trace: Trace) -> pl.Series:
+    calls = trace.required("ops").select("start_ns", "scope").collect()
+    phases = phase_intervals(trace)
+    start = calls["start_ns"].to_numpy()
+    found = np.full(calls.height, _ORDER.index(BETWEEN))
+    if phases is not None:
+        sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait)
+        for number, intervals in enumerate(sets):
+            found[length_inside(intervals, start, start + 1) > 0] = number
+    found[(calls["scope"] == SCOPE_BACKWARD).fill_null(False).to_numpy()] = _ORDER.index(BACKWARD)
+    names: pl.Series = pl.Series("phase", _ORDER, dtype=pl.String).gather(found)
+    return names

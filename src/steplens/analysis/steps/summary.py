@@ -1,0 +1,136 @@
+"""The figures of a step of a run: medians over the chosen steps, and which steps these are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.analysis.step_distribution import step_distribution
+from steplens.analysis.steps.choice import ChosenSteps, choose_steps
+from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
+from steplens.trace.trace import Trace
+
+#: host duration and device period are told apart where their medians differ by more than this share
+_DIFFER = 0.05
+#: steps that stand out are single ones where at most one in so many does
+_RARE = 8
+#: why host duration and device period differ
+RUN_AHEAD, THROTTLED, CUT_WINDOW = "run-ahead", "throttled queue", "cut window"
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """A step of one trace, or of all traces of a run.
+
+    Attributes:
+        steps: how many steps the figures are of; ``device_steps``: of how many the device was recorded.
+        step_time_ns: the step time, median; None without steps. ``quartiles_ns``: its first and third quartile.
+        host_ns: host duration, median; ``device_ns``: device period, median, None where none was recorded.
+        differs: why ``host_ns`` and ``device_ns`` differ by more than 5 %: RUN_AHEAD (the host issues faster than the device
+            works), THROTTLED (the host waits for the device's queue) or CUT_WINDOW; empty where they do not.
+        host: part of the host duration -> ns: its share of the usual steps, times ``host_ns``, so that the parts add up.
+        device: the same of the device period.
+        gradient_sync_ns: the part of backward, in the same way; ``overlapped_communication_ns``: beside the parts of the device.
+        behind: whether the device runs behind the host, so that the step time is the device period.
+        chosen: per trace, which steps figures are of.
+    """
+
+    steps: int
+    device_steps: int
+    step_time_ns: float | None
+    quartiles_ns: tuple[float, float] | None
+    host_ns: float | None
+    device_ns: float | None
+    differs: str
+    host: dict[str, float]
+    device: dict[str, float]
+    gradient_sync_ns: float
+    overlapped_communication_ns: float
+    behind: bool
+    chosen: tuple[ChosenSteps, ...]
+
+    def sentence(self) -> str:
+        """Which steps the figures are of, in words."""
+        texts = list(dict.fromkeys(choice.sentence() for choice in self.chosen if choice.steps))
+        if len(texts) == 1:
+            return texts[0]
+        return f"median of {self.steps} steps of {len(self.chosen)} traces" if texts else "no steps"
+
+
+def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
+    """The figures of a step over the chosen steps of some traces of a run; see ``StepSummary``.
+
+    Medians of parts do not add up to the median of the whole. A part is therefore given as its share of the usual steps (its sum
+    by theirs, see ``usual_step_times``) of the median step, so that the parts of the host add up to ``host_ns``, those of the
+    device to ``device_ns``.
+
+    Args:
+        traces: of one run.
+    """
+    frames = [chosen_step_times(trace) for trace in traces]
+    steps = pl.concat(frames) if frames else pl.DataFrame()
+    chosen = choose_steps(traces)
+    if not steps.height:
+        return StepSummary(0, 0, None, None, None, None, "", {}, {}, 0.0, 0.0, False, chosen)
+    recorded = steps.drop_nulls("device_period_ns")
+    usual = pl.concat([usual_step_times(trace) for trace in traces])
+    host_ns, device_ns = _median(steps, "duration_ns"), _median(recorded, "device_period_ns")
+    behind = any(runs_behind(trace) for trace in traces)
+    called = usual.drop_nulls(list(HOST_PARTS))
+    host = _shares(called, (*HOST_PARTS, "gradient_sync_ns"), "duration_ns", host_ns or 0.0)
+    worked = usual.drop_nulls("device_period_ns")
+    worked = worked if worked.height else recorded
+    device = _shares(worked, (*DEVICE_PARTS, "overlapped_communication_ns"), "device_period_ns", device_ns or 0.0)
+    quartiles = (_quantile(steps, 0.25), _quantile(steps, 0.75))
+    return StepSummary(
+        steps=steps.height,
+        device_steps=recorded.height,
+        step_time_ns=_median(steps, "step_time_ns"),
+        quartiles_ns=quartiles,
+        host_ns=host_ns,
+        device_ns=device_ns,
+        differs=_why_differs(host_ns, device_ns, behind),
+        host={name: value for name, value in host.items() if name in HOST_PARTS},
+        device={name: value for name, value in device.items() if name in DEVICE_PARTS},
+        gradient_sync_ns=host.get("gradient_sync_ns", 0.0),
+        overlapped_communication_ns=device.get("overlapped_communication_ns", 0.0),
+        behind=behind,
+        chosen=chosen,
+    )
+
+
+def usual_step_times(trace: Trace) -> pl.DataFrame:
+    """The rows of ``chosen_step_times`` without single steps that stand out (``step_distribution``).
+
+    One stall in ten steps is a tenth of the steps and half of their time; what a step usually consists of, it does not say.
+    Steps that stand out are left out as long as they are less than one in eight: what recurs more often, such as an update
+    after every fourth batch, is usual.
+    """
+    steps = chosen_step_times(trace)
+    outliers = step_distribution(steps).outliers
+    return steps.join(outliers, on="step", how="anti") if outliers.height * _RARE < steps.height else steps
+
+
+def _median(steps: pl.DataFrame, column: str) -> float | None:
+    value = steps[column].median()
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _quantile(steps: pl.DataFrame, share: float) -> float:
+    value = steps["step_time_ns"].quantile(share, "linear")
+    return float(value) if value is not None else 0.0
+
+
+def _shares(steps: pl.DataFrame, parts: Sequence[str], whole: str, scale: float) -> dict[str, float]:
+    total = float(steps[whole].sum()) if steps.height else 0.0
+    return {name: float(steps[name].sum()) / total * scale for name in parts} if total > 0 else {}
+
+
+def _why_differs(host_ns: float | None, device_ns: float | None, behind: bool) -> str:
+    if not host_ns or not device_ns or abs(host_ns - device_ns) <= _DIFFER * max(host_ns, device_ns):
+        return ""
+    if device_ns > host_ns:
+        return RUN_AHEAD if behind else CUT_WINDOW
+    return THROTTLED if behind else CUT_WINDOW

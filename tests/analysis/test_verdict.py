@@ -1,0 +1,290 @@
+"""The verdict: every kind of it on built traces whose shares are known, how sure it is, and its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steplens.analysis import verdict as verdicts
+from steplens.analysis.idle import PYTHON
+from steplens.analysis.verdict import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    GUESS,
+    HOST,
+    INPUT,
+    KINDS,
+    LIKELY,
+    NOTHING,
+    RANK,
+    SURE,
+    SYNCHRONIZING,
+    UNKNOWN,
+    Verdict,
+    collective_name,
+    verdict,
+)
+from steplens.readers import kineto
+from steplens.trace.health import STEP_TIMES, WARNING, finding, frame_of
+from steplens.trace.trace import Trace
+
+from ..writers.builder import build
+
+BASE_NS = 1_711_964_646_000_000_000
+STEP_US = 10_000.0
+GEMM, REDUCE, COPIED = (
+    "ampere_sgemm_128x64_nn",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)",
+    "Memcpy HtoD (Pinned -> Device)",
+)
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+#: what a step has: name, start and length in us of the step
+Part = tuple[str, float, float]
+
+
+def event(category: str, name: str, start: float, length: float, tid: int = 11, pid: int = 11, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": 1e6 + start, "dur": length, "args": args}
+
+
+def read(folder: Path, events: Sequence[dict[str, Any]], rank: int | None = None) -> Trace:
+    header: dict[str, Any] = {"baseTimeNanoseconds": BASE_NS}
+    if rank is not None:
+        header["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2}
+    path = folder / f"trace{rank or 0}.json"
+    path.write_text(json.dumps({**header, "traceEvents": list(events)}))
+    return kineto.read(path)
+
+
+def gpu(
+    folder: Path, tasks: Sequence[Part], host: Sequence[Part] = (), *, steps: int = 6, rank: int | None = None, late: float = 0.0
+) -> Trace:
+    """Steps of 10 ms on a GPU; each task is launched 10 us before it starts, so that the gap in front of it is the host's.
+
+    Args:
+        folder: where the file goes.
+        tasks: what the device does in a step; the first one 100 us behind its beginning.
+        host: what else the training thread does: runtime calls (``cuda...``) and ranges.
+        steps: how many.
+        rank: of two.
+        late: us by which collectives begin later than said, and are as much shorter.
+    """
+    events = []
+    for step in range(steps):
+        begin = step * STEP_US
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begin, STEP_US))
+        for name, start, length in host:
+            category = "cuda_runtime" if name.startswith("cuda") else "user_annotation"
+            more = {"correlation": 500_000 + len(events)} if category == "cuda_runtime" else {}
+            events.append(event(category, name, begin + start, length, **more))
+        for name, start, length in tasks:
+            correlation = len(events) + 1
+            kind = "gpu_memcpy" if name == COPIED else "kernel"
+            stream = {GEMM: 7, REDUCE: 20, COPIED: 24}[name]
+            shift = late if name == REDUCE else 0.0
+            events.append(event("cpu_op", "aten::mm", begin + start - 12, 8, **{"External id": correlation}))
+            events.append(event("cuda_runtime", "cudaLaunchKernel", begin + start - 10, 4, correlation=correlation))
+            place = {"correlation": correlation, "device": 0, "stream": stream}
+            events.append(event(kind, name, begin + start + shift, length - shift, stream, 0, **place))
+    return read(folder, events, rank)
+
+
+def cpu(folder: Path, parts: Sequence[Part], *, steps: int = 6) -> Trace:
+    """Steps of 10 ms on a CPU; a collective runs on a thread of its own."""
+    events = []
+    for step in range(steps):
+        begin = step * STEP_US
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begin, STEP_US))
+        for name, start, length in parts:
+            category = "cpu_op" if name.startswith("aten::") else "user_annotation"
+            tid = 12 if name.startswith("gloo:") else 11
+            events.append(
+                event(category, name, begin + start, length, tid, **({"External id": len(events)} if tid == 11 else {}))
+            )
+    return read(folder, events)
+
+
+def told(found: Verdict) -> tuple[str, float, str]:
+    return found.kind, round(found.share, 2), found.confidence
+
+
+#: kind -> tasks and calls of a step, its share, and its sentence
+ON_GPU: dict[str, tuple[list[Part], list[Part], float, str]] = {
+    COMPUTE: ([(GEMM, 100, 9500)], [], 0.95, "Compute bound: the GPU computes 95 % of the step, 100 % of it matmul."),
+    COMMUNICATION: (
+        [(GEMM, 100, 3000), (REDUCE, 2100, 7000)],
+        [],
+        0.6,
+        "Communication bound: 60 % of the step is exposed all-reduce.",
+    ),
+    COPY: (
+        [(GEMM, 100, 4000), (COPIED, 4100, 5000)],
+        [],
+        0.5,
+        "Copy bound: 50 % of the step the GPU copies and does nothing else.",
+    ),
+    INPUT: (
+        [(GEMM, 100, 4000), (GEMM, 9100, 1000)],
+        [(LOADER, 4100, 4900)],
+        0.49,
+        "Input bound: the GPU idles 49 % of the step while the loop waits for the data loader.",
+    ),
+    SYNCHRONIZING: (
+        [(GEMM, 100, 4000), (GEMM, 8100, 2000)],
+        [("cudaStreamSynchronize", 1000, 7080)],
+        0.4,
+        "Host bound: the GPU idles 40 % of the step because the host waits for it before it launches more.",
+    ),
+    HOST: (
+        [(GEMM, 100, 4000), (GEMM, 8100, 2000)],
+        [],
+        0.4,
+        "Host bound: the GPU idles 40 % of the step, mostly while Python runs between its launches.",
+    ),
+    NOTHING: (
+        [(GEMM, 100, 5000), (REDUCE, 5100, 1200), (COPIED, 6300, 1300), (GEMM, 9000, 700)],
+        [(LOADER, 7600, 1380)],
+        0.14,
+        "Nothing stands out: no cause takes 15 % of the step.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ON_GPU)
+def test_what_holds_a_gpu_up(kind: str, tmp_path: Path) -> None:
+    tasks, host, share, sentence = ON_GPU[kind]
+    found = verdict([gpu(tmp_path, tasks, host)])
+    assert found.kind == kind and found.of_device and found.device == "GPU"
+    # the last step's period ends with its last work, which moves shares a little
+    assert found.share == pytest.approx(share, abs=0.025)
+    expected = sentence.replace(f"{share:.0%}".replace("%", " %"), f"{found.share:.0%}".replace("%", " %"))
+    assert found.sentence().startswith(expected)
+    computing = sum(length for name, _, length in tasks if name == GEMM) / STEP_US
+    assert found.busy == pytest.approx(computing, abs=0.03)
+    assert found.table in ("kernels", "communication", "pipeline", "idle", "steps")
+
+
+ON_CPU: dict[str, tuple[list[Part], float, str]] = {
+    COMPUTE: ([("aten::mm", 100, 9200)], 0.92, "Compute bound: the CPU computes 92 % of the step, 100 % of it matmul."),
+    INPUT: (
+        [(LOADER, 0, 5000), ("aten::mm", 5000, 4900)],
+        0.5,
+        "Input bound: 50 % of the step the loop waits for the data loader.",
+    ),
+    HOST: ([("aten::mm", 100, 5000)], 0.5, "Host bound: Python runs and no operator does for 50 % of the step."),
+    COMMUNICATION: (
+        [("aten::mm", 100, 4000), ("gloo:all_reduce", 4000, 5500)],
+        0.54,
+        "Communication bound: 54 % of the step is exposed all-reduce.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ON_CPU)
+def test_what_holds_a_cpu_up(kind: str, tmp_path: Path) -> None:
+    parts, share, sentence = ON_CPU[kind]
+    found = verdict([cpu(tmp_path, parts)])
+    assert (found.kind, found.of_device, found.device) == (kind, False, "CPU")
+    assert found.share == pytest.approx(share, abs=0.02)
+    assert found.sentence().startswith(sentence.replace(f"{100 * share:.0f} %", f"{100 * found.share:.0f} %"))
+
+
+def test_waiting_for_a_collective_is_not_the_hosts_doing(tmp_path: Path) -> None:
+    """A rank that only communicates has no operators: Python runs all of the step, and what takes it is the collective."""
+    found = verdict([cpu(tmp_path, [("aten::mm", 0, 100), ("gloo:all_reduce", 500, 8500)])])
+    assert (found.kind, round(found.share, 2)) == (COMMUNICATION, 0.85)
+    assert "exposed all-reduce" in found.sentence()
+
+
+def ranks(folder: Path, late: float) -> list[Trace]:
+    """Two ranks whose all-reduce ends at once; rank 1 comes to it later."""
+    tasks = [(GEMM, 100.0, 4000.0), (REDUCE, 4100.0, 5000.0)]
+    traces = [gpu(folder, tasks, rank=0), gpu(folder, [(GEMM, 100.0, 4000.0 + late), *tasks[1:]], rank=1, late=late)]
+    for trace in traces:
+        trace.companions = tuple(traces)
+    return traces
+
+
+def test_a_rank_that_the_others_wait_for(tmp_path: Path) -> None:
+    found = verdict(ranks(tmp_path, 4000))
+    assert (found.kind, found.rank, found.table) == (RANK, 1, "waits")
+    assert found.share == pytest.approx(0.4, abs=0.01)
+    assert found.sentence().startswith("Waiting for rank 1: it holds the others up by 40 % of a step.")
+    # less than a tenth of a step is no reason
+    assert verdict(ranks(tmp_path, 500)).kind == COMMUNICATION
+
+
+def test_nothing_of_the_work_was_recorded(tmp_path: Path) -> None:
+    marks = [event("user_annotation", f"ProfilerStep#{step}", step * STEP_US, STEP_US) for step in range(5)]
+    only_marks = build(steps=[{"id": step, "start_ns": step * 1000, "end_ns": (step + 1) * 1000} for step in range(5)])
+    nothing_else = "neither operators nor device work of steps were recorded."
+    for traces, why in (([], "the run has no steps."), ([build()], "the run has no steps."), ([only_marks], nothing_else)):
+        found = verdict(traces)
+        assert (found.kind, found.share, found.busy, found.rank) == (UNKNOWN, 0.0, None, None)
+        assert found.sentence() == f"No verdict: {why}"
+    assert verdict([read(tmp_path, marks)]).busy in (None, 0.0)
+
+
+def test_few_steps_are_said(tmp_path: Path) -> None:
+    tasks = ON_GPU[COMPUTE][0]
+    found = verdict([gpu(tmp_path, tasks, steps=2)])
+    assert found.confidence == LIKELY and found.sentence().endswith(" Likely: few steps.")
+    assert verdict([gpu(tmp_path, tasks, steps=3)]).confidence == SURE
+
+
+def test_a_cause_that_is_nearly_as_large_is_said(tmp_path: Path) -> None:
+    near = verdict([gpu(tmp_path, [(GEMM, 100, 3400), (REDUCE, 3500, 3400), (COPIED, 6900, 3100)])])
+    assert (near.kind, near.confidence) == (COMMUNICATION, LIKELY)
+    assert near.sentence().endswith(" Likely: other causes are nearly as large.")
+    far = verdict([gpu(tmp_path, [(GEMM, 100, 4400), (REDUCE, 4500, 3400), (COPIED, 7900, 2000)])])
+    assert (far.kind, far.confidence) == (COMMUNICATION, SURE) and "Likely" not in far.sentence()
+
+
+def test_doubtful_data_makes_it_a_guess(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, ON_GPU[COMPUTE][0])
+    doubt = frame_of([finding("lost_calls", WARNING, 3, "calls were lost", STEP_TIMES)])
+    doubtful = Trace(
+        trace.source, {**{name: frame for name in trace if (frame := trace.table(name)) is not None}, "health": doubt}
+    )
+    found = verdict([doubtful])
+    assert told(found) == (COMPUTE, round(verdict([trace]).share, 2), GUESS)
+    assert found.sentence().endswith(" A guess: the data is doubtful, see its health.")
+
+
+@pytest.mark.parametrize(("stalls", "kind"), [(1, COMPUTE), (4, INPUT)])
+def test_one_stall_is_not_what_a_step_usually_is(stalls: int, kind: str, tmp_path: Path) -> None:
+    """Ten steps of 10 ms, of which some wait 90 ms for data: one is an accident, four of ten are how the training runs."""
+    events, begin = [], 0.0
+    for step in range(10):
+        wait = 90_000 if step % 2 and step < 2 * stalls else 100
+        events += [
+            event("user_annotation", f"ProfilerStep#{step}", begin, wait + 9900),
+            event("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, wait),
+            event("cpu_op", "aten::mm", begin + wait, 9800, **{"External id": 10 + step}),
+        ]
+        begin += wait + 9900
+    trace = read(tmp_path, events)
+    found = verdicts.verdict([trace])
+    assert found.kind == kind
+    assert sum(found.summary.host.values()) == pytest.approx(found.summary.host_ns)
+    if stalls == 1:
+        assert found.summary.host["data_wait_ns"] == pytest.approx(100_000)
+
+
+def test_every_kind_is_tested_and_has_a_table() -> None:
+    assert {*ON_GPU, RANK, UNKNOWN} == set(KINDS) == set(verdicts._TABLES)
+    assert PYTHON in verdicts._DOING
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [("allReduce", "all-reduce"), ("all_reduce", "all-reduce"), ("ALLGATHER", "all-gather"), ("reduce_scatter", "reduce-scatter"),
+     ("reduce", "reduce"), ("AlltoAllV", "all-to-all"), ("recv", "receive"), ("coalesced", "coalesced")],
+)  # fmt: skip
+def test_names_of_collectives(operation: str, name: str) -> None:
+    assert collective_name(operation) == name

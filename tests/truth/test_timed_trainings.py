@@ -1,0 +1,96 @@
+"""Phases of trainings on the CPU, recorded as users record, against what the trainings measured of themselves."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import steplens
+from steplens.analysis.steps.phases import BETWEEN, host_phase_names, host_phases
+from steplens.analysis.steps.times import step_times
+from steplens.trace.trace import Trace
+
+from .simulation import PHASES
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("timed_training.py")
+#: of what was measured; and, of a phase that a training does not have, how much of its next to nothing may be told, ns
+TOLERANCE, NOTHING_NS = 0.05, 1_500_000
+
+#: inference and validation: only the module's own call says what is forward
+NEEDS_MODULES = {"validation", "inference"}
+CASES = ["plain", "accumulation", "several_losses", "checkpointing", "closure", "validation", "inference"]
+
+
+def train(case: str, folder: Path, *, ranks: int = 1, with_modules: bool = False) -> None:
+    command = [sys.executable]
+    if ranks > 1:
+        command += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
+    command += [str(SCRIPT), case, str(folder), *(["with_modules"] if with_modules else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def traces(folder: Path, ranks: int = 1) -> dict[int, Trace]:
+    run = steplens.open(folder)
+    return {rank: run.trace(rank) for rank in range(ranks)} if ranks > 1 else {0: run.trace()}
+
+
+def assert_phases(trace: Trace, folder: Path, rank: int = 0) -> None:
+    """Every phase within 5 % of its measured time, in the median over steps: one step may be torn by the machine."""
+    measured = json.loads((folder / f"measured_{rank}.json").read_text())
+    told = host_phases(trace).sort("step")
+    assert told.height == len(measured)
+    wrong = []
+    for phase in (*PHASES, "gradient_sync"):
+        column = "data_wait_ns" if phase == "data" else f"{phase}_ns"
+        wanted = [step.get(phase, 0) for step in measured]
+        differences = [row - want for row, want in zip(told[column], wanted, strict=True)]
+        usual = statistics.median(wanted)
+        if abs(statistics.median(differences)) > max(TOLERANCE * usual, NOTHING_NS):
+            told_ms, wanted_ms = statistics.median(told[column].to_list()) / 1e6, usual / 1e6
+            wrong.append(f"{phase}: {told_ms:.2f} ms, measured {wanted_ms:.2f} ms")
+    assert not wrong, "; ".join(wrong)
+
+
+@pytest.mark.parametrize("with_modules", [False, True], ids=["as it is", "with modules"])
+@pytest.mark.parametrize("case", CASES)
+def test_phases(case: str, with_modules: bool, tmp_path: Path) -> None:
+    if case in NEEDS_MODULES and not with_modules:
+        pytest.skip("nothing in such a capture says what is forward")
+    train(case, tmp_path, with_modules=with_modules)
+    trace = traces(tmp_path)[0]
+    assert_phases(trace, tmp_path)
+    # the CPU is the device: nothing runs behind the host, and no figure of it is longer than a step
+    steps = step_times(trace)
+    assert steps["step_time_ns"].to_list() == steps["duration_ns"].to_list()
+
+
+def test_what_is_between_has_names(tmp_path: Path) -> None:
+    """The augmentation and what was put behind clipping: 50 ms of each step, in one operator's name."""
+    train("plain", tmp_path)
+    names = host_phase_names(traces(tmp_path)[0])
+    first = (
+        names.filter(names["phase"] == BETWEEN)
+        .group_by("name")
+        .agg(pl.col("time_ns").sum())
+        .sort("time_ns", descending=True)
+        .row(0, named=True)
+    )
+    assert str(first["name"]) == "truth::work"
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_gradient_synchronisation(ranks: int, tmp_path: Path) -> None:
+    """The last rank is late: all others wait for it in backward, and for that long gradients are synchronised."""
+    train("distributed", tmp_path, ranks=ranks)
+    recorded = traces(tmp_path, ranks)
+    for rank, trace in recorded.items():
+        assert_phases(trace, tmp_path, rank)
