@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens.collect import log
+from steplens.collect import log, paths
 from steplens.collect.dynamic import active, place
 from steplens.collect.dynamic.pytorch import PytorchForm
 from steplens.collect.dynamic.watch import WatchedFile
@@ -77,6 +77,8 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
         if agent is None:
             _not_initialised("start")
             return
+        if config_path is not None:
+            paths.warn_if_unusual(config_path, "config_path of dynamic_profile.start")
         document = _read(config_path) if config_path is not None else None
         if document is None:
             document = _read(agent.directory / place.CONFIGURATION_FILE)

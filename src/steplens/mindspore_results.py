@@ -25,22 +25,26 @@ from typing import Any, TypeGuard
 import msgspec
 
 from steplens import mindspore_results_host, parent, rundir
+from steplens.analysis.step_trace import points_of
 from steplens.errors import InputError, SteplensError
 from steplens.readers import mindspore_find, mindspore_windows
+from steplens.readers.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.readers.run_directory import read_json
+from steplens.trace.health import STEP_PHASES, WARNING
 from steplens.trace.trace import Trace
 from steplens.writers import mindspore_operators, mindspore_result
 from steplens.writers.output import LEVEL0, NothingToWriteError
-from steplens.writers.result import DONE, FAILED, OutputStatus, Settings, write_result
+from steplens.writers.result import DONE, EXPORT_TYPES, FAILED, TEXT, OutputStatus, Settings, write_result
 
 RUN_SUFFIX = "_ascend_ms"
-PROFILER_DIRECTORY = "profiler"
 #: contracts whose results are a ``profiler`` directory of flat files
 _FLAT = ("r2.2", "r2.4")
 #: of the data pipeline, handed on as MindSpore wrote them
 _HANDED_ON = ("pipeline_profiling_{}.json", "dataset_iterator_profiling_{}.txt", "minddata_cpu_utilization_{}.json",
               "device_queue_profiling_{}.txt")  # fmt: skip
+#: so many types of operators are named where one was asked for that did not run
+_NAMED_TYPES = 20
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
@@ -96,10 +100,10 @@ def find(path: Path) -> list[MindSporeSource]:
     """
     if not path.exists():
         raise InputError(path, "does not exist", "Give the directory above 'profiler', or a run directory")
-    candidates = [path, path / PROFILER_DIRECTORY]
+    candidates = [path, path / rundir.PROFILER_DIRECTORY]
     if path.is_dir():
         children = sorted(child for child in path.iterdir() if child.is_dir() and not child.is_symlink())
-        candidates += [folder for child in children for folder in (child, child / PROFILER_DIRECTORY)]
+        candidates += [folder for child in children for folder in (child, child / rundir.PROFILER_DIRECTORY)]
     folders = [folder for folder in dict.fromkeys(candidates) if folder.is_dir()]
     found = list(dict.fromkeys(source for folder in folders for source in mindspore_find.find(folder)))
     raw = [source for source in found if is_raw(source) or source.host_file is not None]
@@ -160,10 +164,10 @@ def has_host_records(where: object) -> TypeGuard[MindSporeSource]:
 
 def is_complete(source: MindSporeSource) -> bool:
     """Whether its results are there, newer than its data, and all of their files are."""
-    into = source.path if source.kind == WINDOWS else source.path / PROFILER_DIRECTORY
+    into = source.path if source.kind == WINDOWS else source.path / rundir.PROFILER_DIRECTORY
     info = into / f"{rundir.INFO_PREFIX}_{source.number}.json"
     try:
-        newest = max(file.stat().st_mtime_ns for file in source.sources())
+        newest = max(file.stat().st_mtime_ns for file in source.recorded())
         made = info.stat().st_mtime_ns
     except (OSError, ValueError):
         return False
@@ -178,9 +182,10 @@ def is_complete(source: MindSporeSource) -> bool:
 
 def _analyse_logs(source: MindSporeSource, options: Options, words: str) -> RankResult:
     trace = source.read()
-    into = rundir.make_directory(source.path / PROFILER_DIRECTORY)
+    into = rundir.make_directory(source.path / rundir.PROFILER_DIRECTORY)
     outputs = mindspore_result.write_flat(trace, into, source.number, mindspore_result.DEVICE_FILES, _ignore)
-    info = mindspore_result.profiler_info(trace, source.number, outputs, {"source": "raw device logs", **_written(outputs)})
+    more = {"source": MADE_FROM_LOGS, "health": _absent_points(trace), **_written(outputs)}
+    info = mindspore_result.profiler_info(trace, source.number, outputs, more)
     rundir.write_json(into / f"{rundir.INFO_PREFIX}_{source.number}.json", info, indent=4)
     _prettify(options, into, outputs)
     return RankResult(words, into, outputs)
@@ -208,7 +213,13 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     with ThreadPoolExecutor(1) as beside:
         cpu_files = mindspore_result.cpu_files(options.timeline_limit_mb) if flat else ()
         writing = beside.submit(mindspore_result.write_flat, trace, path, rank, cpu_files, _ignore)
-        statuses = write_result(trace, run, Settings(level=LEVEL0, switches=switches), files=mindspore_result.OUTPUT_FILES)
+        statuses = write_result(
+            trace,
+            run,
+            Settings(level=LEVEL0, switches=switches),
+            export_types=_export_types(config),
+            files=mindspore_result.OUTPUT_FILES,
+        )
         outputs.update(writing.result())
     if flat:
         outputs.update(_hand_on(path, path, rank))
@@ -222,7 +233,7 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     times = {"analyse_start_time": began, "analyse_end_time": time.strftime(_TIME_FORMAT), "raw_data_removed": removes}
     inside = run.relative_to(path)
     listed = {str(inside / name) if name.startswith(rundir.OUTPUT_DIRECTORY) else name: own for name, own in outputs.items()}
-    found = {"health": mindspore_windows.recorded_findings(trace)}
+    found = {"health": [*mindspore_windows.recorded_findings(trace), *_absent_points(trace)]}
     more = {**_recorded(path, rank), **times, **found, **(_written(listed) if options.step_list is None else {})}
     info = mindspore_result.profiler_info(trace, rank, outputs, more)
     # a long run has a wait per step: indented by Python itself they would take longer than some of the results
@@ -243,11 +254,25 @@ def _analyse_windows(source: MindSporeSource, options: Options, words: str) -> R
     return RankResult(words, path, outputs)
 
 
+def _export_types(config: dict[str, Any]) -> tuple[str, ...]:
+    """The families of results that were asked for; text where nothing was."""
+    asked = config.get("export_type")
+    return tuple(kind for kind in EXPORT_TYPES if isinstance(asked, list) and kind in asked) or (TEXT,)
+
+
 def _written(outputs: dict[str, OutputStatus]) -> dict[str, Any]:
     """The files of a complete result; nothing where some failed."""
     if any(status.status == FAILED for status in outputs.values()):
         return {}
     return {"outputs": [name for name, status in outputs.items() if status.status == DONE]}
+
+
+def _absent_points(trace: Trace) -> list[dict[str, Any]]:
+    """What the health of the results says of operators that a user names as points of the step trace and that did not run."""
+    names = ", ".join(repr(name) for name in points_of(trace).absent)
+    message = f"FP_POINT or BP_POINT name operators that ran in no step ({names}); the points are where they are without them"
+    finding = {"check": "absent_point", "severity": WARNING, "count": 1, "message": message, "unsafe": STEP_PHASES}
+    return [finding] if names else []
 
 
 def _is_own(path: Path, rank: int) -> bool:
@@ -331,15 +356,18 @@ def operators(path: Path, types: Sequence[str], rank: int | None) -> str:
     Raises:
         InputError: there is no data of that rank, or a type did not run.
     """
-    found = [source for folder in (path, path / PROFILER_DIRECTORY) if folder.is_dir() for source in mindspore_find.find(folder)]
+    folders = [folder for folder in (path, path / rundir.PROFILER_DIRECTORY) if folder.is_dir()]
+    found = [source for folder in folders for source in mindspore_find.find(folder)]
     chosen = [source for source in found if rank is None or source.number == rank]
     if not chosen:
         raise InputError(path, f"holds no data of rank {rank}" if found else "holds no recorded operators", "Record first")
     trace: Trace = chosen[0].read()
     try:
         return mindspore_operators.operator_times(trace, list(types), chosen[0].number)
-    except KeyError as missing:
-        raise InputError(path, f"holds no operator of type {missing.args[0]!r}", "Types are listed in cpu_op_type_info") from None
+    except mindspore_operators.UnknownTypesError as unknown:
+        kinds = ", ".join(map(repr, unknown.missing))
+        ran = ", ".join(unknown.known[:_NAMED_TYPES]) + (" ..." if len(unknown.known) > _NAMED_TYPES else "")
+        raise InputError(path, f"holds no operator of type {kinds}", f"Types that ran: {ran}") from None
     except NothingToWriteError as nothing:
         raise InputError(path, "holds no operators", str(nothing)) from None
 

@@ -318,7 +318,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("l2_cache", EXPERIMENTAL, "bool", False, "Collect L2 cache hit rates.", _boolean, needs_npu=True),
     Option("msprof_tx", EXPERIMENTAL, "bool", False, "Deprecated: use mstx.", _boolean),
-    Option("data_simplification", EXPERIMENTAL, "bool", True, "Delete intermediate data after analysis.", _boolean),
+    Option("data_simplification", EXPERIMENTAL, "bool", True, "Delete after analysis what can be made again.", _boolean),
     Option("record_op_args", EXPERIMENTAL, "bool", False, "Record operator arguments for tuning.", _boolean, needs_npu=True),
     Option("op_attr", EXPERIMENTAL, "bool", False, "Collect operator attributes; needs the db export.", _boolean, needs_npu=True),
     Option(

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 import steplens
 
 BATCH = 4
+PACKAGE = Path(steplens.__file__).parent
 
 
 def wait(seconds: float) -> None:
@@ -191,7 +193,8 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
                     epoch(profiler.step if job.get("steps") else None)
     except Exception as error:
         found["error"] = [type(error).__name__, str(error)]
-        found["ours"] = sum("/steplens/" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
+        frames = traceback.extract_tb(error.__traceback__)
+        found["ours"] = sum(Path(frame.filename).is_relative_to(PACKAGE) for frame in frames)
     base = vars(torch.utils.data.dataloader._BaseDataLoaderIter)
     single = vars(torch.utils.data.dataloader._SingleProcessDataLoaderIter)
     fetcher = vars(torch.utils.data._utils.fetch._BaseDatasetFetcher)

@@ -376,10 +376,61 @@ def test_kernels_that_torch_npu_launches_from_its_queue(stand, torch_npu, train,
     assert ("set TASK_QUEUE_ENABLE=0" in capfd.readouterr().err) is said
 
 
-def test_options_that_only_torch_npu_could_serve(stand, train, look, capfd):
+def arguments(run):
+    """The files that CANN wrote of the operators of a window."""
+    folder = run.with_name(f"{run.name}_op_args")
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_operator_arguments_are_written_beside_the_run_of_every_window(stand, train, look, capfd):
     stand()
+    stand.dump()
     config = _ExperimentalConfig(record_op_args=True, l2_cache=True)
-    with profile(activities=NPU, on_trace_ready=handler(), experimental_config=config):
+    plan = schedule(wait=0, warmup=1, active=1, repeat=2)
+    with profile(activities=NPU, schedule=plan, on_trace_ready=handler(), experimental_config=config) as prof:
+        train(5, prof)
+    runs = [path for path in look.runs("out") if path.name.endswith("_ascend_pt")]
+    assert len(runs) == 2
+    for run in runs:
+        assert look.checks(run) == []
+        assert arguments(run) == {f"{os.getpid()}/MatMul_0.json": '{"op_type": "MatMul"}'}
+        assert (run.with_name(f"{run.name}_op_args").stat().st_mode & 0o777) == 0o750
+    assert "record_op_args" not in capfd.readouterr().err
+
+
+def test_operator_arguments_go_where_the_run_goes(stand, train, look, tmp_path):
+    stand()
+    stand.dump()
+    config = _ExperimentalConfig(record_op_args=True)
+    with profile(activities=NPU, on_trace_ready=lambda prof: handler()(prof), experimental_config=config):
+        train(1)
+    (folder,) = tmp_path.rglob("*_op_args")
+    assert folder.parent.name == "out" and list(arguments(folder.with_name(folder.name.removesuffix("_op_args"))))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (lambda stand: stand.set("STEPLENS_ASCEND_DUMP_LIBRARY", "/nowhere/lib.so"), "names /nowhere/lib.so, which cannot be"),
+        (lambda stand: stand.dump("-DWITHOUT_DUMP"), "has no aclopStartDumpArgs"),
+        (lambda stand: (stand.dump(), stand.set("STEPLENS_TEST_DUMP_FAIL", "100000")), "aclopStartDumpArgs failed with 100000"),
+    ],
+)
+def test_operator_arguments_that_cannot_be_recorded_cost_nothing_else(stand, train, look, capfd, prepare, said):
+    log = stand()
+    prepare(stand)
+    with profile(activities=NPU, on_trace_ready=handler(), experimental_config=_ExperimentalConfig(record_op_args=True)):
+        train(1)
+    (run,) = look.runs("out")
+    assert look.checks(run) == ["not_collected"]
+    err = capfd.readouterr().err
+    assert "No operator arguments (record_op_args): " in err and said in err
+    assert log.calls[-1] == "Finalize" and not run.with_name(f"{run.name}_op_args").exists()
+
+
+def test_operators_of_an_npu_are_none_on_a_cpu(train, look, capfd):
+    config = _ExperimentalConfig(record_op_args=True)
+    with profile(activities=[ProfilerActivity.CPU], on_trace_ready=handler(), experimental_config=config):
         train(1)
     assert look.checks(look.runs("out")[0]) == ["not_collected"]
     assert "Not collected on this device: record_op_args." in capfd.readouterr().err

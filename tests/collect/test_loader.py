@@ -205,7 +205,9 @@ def test_what_fails_fails_as_it_always_does(tmp_path, job):
     bare = run(**job)
     observed = run(out=str(tmp_path / "out"), **job)
     assert observed["error"][0] == bare["error"][0]
-    assert without_pids(observed["error"][1]) == without_pids(bare["error"][1])
+    # whether PyTorch knows the exit code of a dead worker depends on who notices first
+    ours, theirs = (without_pids(found["error"][1]).partition(" with exit code ")[0] for found in (observed, bare))
+    assert ours == theirs
     # how many batches come before a worker dies is a matter of luck
     least = min(len(observed["batches"]), len(bare["batches"])) if job["fault"] in ("kill", "exit") else None
     assert observed["batches"][:least] == bare["batches"][:least]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -111,14 +112,18 @@ def test_files_of_a_run(train, look, tmp_path, monkeypatch):
     assert look.state(run)["pid"] == os.getpid()
 
 
-def test_database_export_keeps_no_environment(train, look, tmp_path):
+def test_the_environment_is_recorded_for_databases_too(train, look, tmp_path, monkeypatch):
+    monkeypatch.setenv("HCCL_RDMA_TC", "132")
     with steplens.profile(
-        on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path), analyse_flag=False),
+        on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path)),
         experimental_config=steplens._ExperimentalConfig(export_type="db"),
     ):
         train(1)
     (run,) = look.runs(tmp_path)
-    assert "ENV_VARIABLES" not in json.loads((run / "profiler_metadata.json").read_bytes())
+    assert json.loads((run / "profiler_metadata.json").read_bytes())["ENV_VARIABLES"]["HCCL_RDMA_TC"] == "132"
+    (database,) = (run / "ASCEND_PROFILER_OUTPUT").glob("ascend_pytorch_profiler*.db")
+    (value,) = sqlite3.connect(database).execute("SELECT value FROM META_DATA WHERE name = 'ENV_VARIABLES'").fetchone()
+    assert json.loads(value)["HCCL_RDMA_TC"] == "132"
 
 
 DISTRIBUTED = """

@@ -16,20 +16,13 @@ import steplens
 from steplens import rundir
 from steplens.cli.main import app
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "mindspore"
-
-
-def shared(*parts: str) -> Path:
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    return path
+from ..shared_data import shared
 
 
 def job(tmp_path: Path, *parts: str) -> Path:
     """A writable copy of a folder of the shared test data."""
     folder = tmp_path / parts[0]
-    shutil.copytree(shared(*parts), folder, copy_function=shutil.copyfile)
+    shutil.copytree(shared("mindspore", *parts), folder, copy_function=shutil.copyfile)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o750 if path.is_dir() else 0o640)
     return folder
@@ -47,7 +40,7 @@ def test_step_trace_equals_the_golden_one(tmp_path: Path, name: str, device: int
     folder = job(tmp_path, name)
     analyse(folder)
     written = (folder / "profiler" / f"step_trace_raw_{device}_detail_time.csv").read_text().splitlines()
-    assert written == shared("profiler", f"step_trace_raw_{device}_detail_time.csv").read_text().splitlines()
+    assert written == shared("mindspore", "profiler", f"step_trace_raw_{device}_detail_time.csv").read_text().splitlines()
 
 
 def test_ai_cpu_equals_the_golden_one(tmp_path: Path) -> None:
@@ -55,7 +48,7 @@ def test_ai_cpu_equals_the_golden_one(tmp_path: Path) -> None:
     folder = job(tmp_path, "JOB_AICPU")
     analyse(folder)
     written = (folder / "profiler" / "output_data_preprocess_aicpu_0.txt").read_text()
-    assert written == shared("JOB_AICPU", "expect", "output_data_preprocess_aicpu_0.txt").read_text()
+    assert written == shared("mindspore", "JOB_AICPU", "expect", "output_data_preprocess_aicpu_0.txt").read_text()
     with (folder / "profiler" / "aicpu_intermediate_0.csv").open() as handle:
         rows = list(csv.DictReader(handle))
     assert next(iter(rows[0])) == "serial_num"
@@ -73,7 +66,7 @@ def test_framework_equals_the_golden_one(tmp_path: Path) -> None:
         with path.open() as handle:
             return [{**row, "op_info": json.loads(row["op_info"])} for row in csv.DictReader(handle)]
 
-    assert table(folder / "profiler" / "framework_raw_0.csv") == table(shared("profiler", "framework_raw_0.csv"))
+    assert table(folder / "profiler" / "framework_raw_0.csv") == table(shared("mindspore", "profiler", "framework_raw_0.csv"))
 
 
 @pytest.mark.parametrize("name", ["JOB1", "JOB2"])
@@ -98,12 +91,12 @@ def test_pipeline_equals_the_golden_one(tmp_path: Path, name: str) -> None:
             for row in rows
         ]  # fmt: skip
 
-    assert table(written) == table(shared("profiler", "minddata_pipeline_raw_0.csv"))
+    assert table(written) == table(shared("mindspore", "profiler", "minddata_pipeline_raw_0.csv"))
 
 
 def raw_of_run_2(folder: Path) -> None:
     """Write the binary logs that the texts of run_2 were made of: the scheduler's marks and the framework's list of tasks."""
-    source = shared("run_2", "normal_run", "profiler")
+    source = shared("mindspore", "run_2", "normal_run", "profiler")
     folder.mkdir()
     records = []
     for line in (source / "output_format_data_hwts_1.txt").read_text().splitlines():
@@ -140,7 +133,7 @@ def test_compute_times_equal_those_of_mindspore(tmp_path: Path) -> None:
         lines = path.read_text().splitlines()[3:-1]
         return {line.split()[0]: float(line.split()[1]) for line in lines}
 
-    expected = times(shared("run_2", "normal_run", "profiler", "output_op_compute_time_1.txt"))
+    expected = times(shared("mindspore", "run_2", "normal_run", "profiler", "output_op_compute_time_1.txt"))
     own = times(folder / "profiler" / "output_op_compute_time_1.txt")
     assert list(own) == list(expected) and len(own) == 105
     assert own == pytest.approx(expected, rel=1e-12)
@@ -149,7 +142,7 @@ def test_compute_times_equal_those_of_mindspore(tmp_path: Path) -> None:
         text = path.read_text().split("\nDetail:")[0].splitlines()[2:]
         return {row[0]: (float(row[1]), int(row[2]), float(row[3])) for row in (line.split() for line in text) if len(row) == 4}
 
-    golden = types(shared("run_2", "normal_run", "profiler", "output_op_compute_time_detail_1.txt"))
+    golden = types(shared("mindspore", "run_2", "normal_run", "profiler", "output_op_compute_time_detail_1.txt"))
     made = types(folder / "profiler" / "output_op_compute_time_detail_1.txt")
     assert list(made) == list(golden) and len(made) == 21
     for name, (ms, count, percent) in golden.items():
@@ -216,7 +209,7 @@ def test_a_second_analysis_leaves_complete_results_alone(tmp_path: Path) -> None
 def test_several_devices_have_files_of_their_own(tmp_path: Path) -> None:
     folder = job(tmp_path, "JOB1")
     shutil.copyfile(
-        shared("ERROR_JOB", "training_trace.46.dev.profiler_default_tag.10.slice_0"),
+        shared("mindspore", "ERROR_JOB", "training_trace.46.dev.profiler_default_tag.10.slice_0"),
         folder / "training_trace.46.dev.profiler_default_tag.10.slice_0",
     )
     analyse(folder)

@@ -57,6 +57,7 @@ fails(TypeError, "op_name", profiler.op_analyse, 3)
 fails(TypeError, "op_name", profiler.op_analyse, [])
 fails(TypeError, "device_id", profiler.op_analyse, "MatMul", "0")
 fails(RuntimeError, "no operator of type 'Conv2D'", profiler.op_analyse, "Conv2D")
+fails(RuntimeError, "no operator of type 'relu', 'Conv2D'. Types that ran: ", profiler.op_analyse, ["ReLU", "relu", "Conv2D"])
 fails(RuntimeError, "no data of rank 3", profiler.op_analyse, "MatMul", 3)
 found = json.loads(profiler.op_analyse(["MatMul", "ReLU"], 0))
 assert found["device_id"] == "0" and sum(item["op_occurrences"] for item in found["ReLU"]) == 4, found
@@ -314,3 +315,10 @@ other.stop()
     health = steplens.open(tmp_path / "result").health()
     lost = health.filter(check="missing_file", severity="error")
     assert lost.height == 1 and "every launch of that window" in lost["message"][0]
+
+
+def test_doctor_says_that_mindspore_is_recorded(tmp_path: Path) -> None:
+    program = "import sys\nfrom steplens.cli.main import main\nsys.exit(main(['doctor', '--json']))\n"
+    made = run_program(tmp_path, program)
+    (check,) = [check for check in json.loads(made.stdout)["checks"] if check["name"] == "MindSpore"]
+    assert check["available"] and "is recorded" in check["detail"]

@@ -208,3 +208,19 @@ def test_the_import_is_light() -> None:
     code = "import sys, steplens.mindspore; print(sorted({'polars', 'numpy', 'mindspore', 'torch', 'rich'} & set(sys.modules)))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "[]"
+
+
+LEGACY = {
+    "subgraph": "Gradients", "is_detail": False, "is_show_op_path": True, "optypes_to_deal": "MatMul,ReLU",
+    "optypes_not_deal": ["Variable"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("contract", [R2_2, R2_4])
+def test_parameters_of_mindinsights_profiler_are_taken_and_called_deprecated(contract: str) -> None:
+    values, warnings = resolve(dict(LEGACY), contract)
+    assert {name: values[name] for name in LEGACY} == LEGACY
+    assert len(warnings) == 1 and "deprecated" in warnings[0] and all(name in warnings[0] for name in LEGACY)
+    values, warnings = resolve({"subgraph": "Loss", "is_detail": "yes", "optypes_to_deal": [3]}, contract)
+    assert values["subgraph"] == "all" and values["is_detail"] is True and values["optypes_to_deal"] == ""
+    assert sum(" should be " in warning for warning in warnings) == 3

@@ -9,6 +9,7 @@ import re
 import shutil
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -146,31 +147,47 @@ def test_phases_of_a_graph(recorded: Path, tmp_path: Path) -> None:
         return
     for row, (_, start, end) in zip(rows.iter_rows(named=True), steps, strict=True):
         inside = [(name, begin, begin + length) for name, begin, length in launches if start <= begin < end]
-        spans = phase_spans(inside)
-        optimizer, gradients, others = (spans[name] for name in ("optimizer", "gradients", "others"))
-        assert row["optimizer_ns"] == length(optimizer) > 0
-        # the gaps between two launches of one phase are part of it
-        assert length(gradients) <= row["backward_ns"] <= gradients[-1][1] - gradients[0][0]
-        assert 0 < length(others) <= row["forward_ns"] <= others[-1][1] - others[0][0]
+        expected = phases_of_launches(inside)
+        assert {name: row[f"{name}_ns"] for name in expected} == expected
+        assert all(time > 0 for time in expected.values())
 
 
-def phase_spans(launches: list[tuple[str, int, int]]) -> dict[str, list[tuple[int, int]]]:
-    """When something of each phase runs, in order; a launch of the optimizer takes its time from the others, gradients next."""
-    found: dict[str, list[tuple[int, int]]] = {"optimizer": [], "gradients": [], "others": []}
-    borders = sorted({time for _, *span in launches for time in span})
-    for begin, end in itertools.pairwise(borders):
-        running = [name for name, start, stop in launches if start <= begin and end <= stop]
-        if any("/optimizer-" in name for name in running):
-            found["optimizer"].append((begin, end))
-        elif any(name.startswith("Gradients/") for name in running):
-            found["gradients"].append((begin, end))
-        elif any(name.startswith("Default/") for name in running):
-            found["others"].append((begin, end))
+def phases_of_launches(launches: list[tuple[str, int, int]]) -> dict[str, int]:
+    """How long each phase of a step takes: from its first launch to the end of its last one, with the gaps between them.
+
+    Forward reaches up to the first launch of backward: it begins with a launch that neither does a gradient nor belongs to the
+    optimizer.
+    """
+    runs: list[tuple[str, int, int]] = []
+    for kind, begin, end in kinds_of_time(launches):
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1], end)
+        else:
+            runs.append((kind, begin, end))
+    found = dict.fromkeys(("forward", "backward", "optimizer"), 0)
+    forward: int | None = None
+    for number, (kind, begin, end) in enumerate(runs):
+        if kind == "backward":
+            found["forward"] += 0 if forward is None else begin - forward
+            forward = None
+        elif kind == "forward" and forward is None and "backward" in [later for later, _, _ in runs[number:]]:
+            forward = begin
+        if kind != "forward" and forward is None:
+            found[kind] += end - begin
     return found
 
 
-def length(spans: list[tuple[int, int]]) -> int:
-    return sum(end - begin for begin, end in spans)
+def kinds_of_time(launches: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """What runs, in order of time: of launches side by side a gradient counts, then the optimizer."""
+    borders = sorted({time for _, *span in launches for time in span})
+    for begin, end in itertools.pairwise(borders):
+        running = [name for name, start, stop in launches if start <= begin and end <= stop]
+        if any(name.startswith("Gradients/") for name in running):
+            yield "backward", begin, end
+        elif any("/optimizer-" in name for name in running):
+            yield "optimizer", begin, end
+        elif any(name.startswith("Default/") for name in running):
+            yield "forward", begin, end
 
 
 def test_memory_is_that_of_the_windows(recorded: Path) -> None:

@@ -19,7 +19,7 @@ class _ExperimentalConfig:
         aic_metrics: AI Core counters, with Level1 or Level2.
         l2_cache: L2 cache hit rates.
         msprof_tx: deprecated name of ``mstx``.
-        data_simplification: delete intermediate data after analysis.
+        data_simplification: delete after analysis what can be made again; raw data stays (docs/exports.md).
         record_op_args: operator arguments for tuning tools.
         op_attr: operator attributes, with the db export.
         gc_detect_threshold: garbage collections longer than this many ms; 0 records all.

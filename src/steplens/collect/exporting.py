@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steplens import rundir
-from steplens.collect import handler, log, memory_categories
+from steplens.collect import handler, log, memory_categories, paths, torch_events
 from steplens.collect.harmless import harmless
 
 if TYPE_CHECKING:
@@ -21,6 +21,32 @@ if TYPE_CHECKING:
 SELF_CPU = "self_cpu_time_total"
 STACK_METRICS = (SELF_CPU, "self_npu_time_total", "self_cuda_time_total")
 STACK_SUFFIX = ".log"
+
+
+class ProfilerInterface:
+    """The part of the reference's inner interface that its user guide calls.
+
+    Args:
+        profiler: the profiler object.
+    """
+
+    def __init__(self, profiler: Exporting) -> None:
+        self._profiler = profiler
+
+    @harmless
+    def analyse(self, *_: Any, async_mode: bool = False, **__: Any) -> None:
+        """Analyse the last window, in another process.
+
+        Args:
+            async_mode: do not wait for it.
+        """
+        run_directory = self._profiler._collected_run() if self._profiler._enabled else None
+        if run_directory is None:
+            log.error("analyse: there is no recorded window; call stop() first.")
+        elif async_mode:
+            handler.analyse_beside(run_directory)
+        else:
+            handler.analyse_and_wait(run_directory)
 
 
 class Exporting:
@@ -39,7 +65,7 @@ class Exporting:
         Args:
             output_path: the file; with suffix ``.gz`` it is compressed.
         """
-        run_directory = self._last_window("export_chrome_trace")
+        run_directory = self._last_window("export_chrome_trace", output_path)
         if run_directory is None:
             return
         target = Path(output_path).expanduser().absolute()
@@ -69,7 +95,7 @@ class Exporting:
             metric: ``self_cpu_time_total``, or ``self_npu_time_total`` / ``self_cuda_time_total`` for the time of the device
                 tasks that the calls launched.
         """
-        run_directory = self._last_window("export_stacks")
+        run_directory = self._last_window("export_stacks", output_path)
         if run_directory is None:
             return
         if not self._session.recording.with_stack:
@@ -99,7 +125,7 @@ class Exporting:
                 name ends in ``.gz``.
             device: "cpu", "cuda:0", "npu:0"; the current accelerator by default, or the CPU where there is none.
         """
-        run_directory = self._last_window("export_memory_timeline")
+        run_directory = self._last_window("export_memory_timeline", output_path)
         if run_directory is None:
             return
         recording = self._session.recording
@@ -124,9 +150,50 @@ class Exporting:
         if problem:
             log.error(f"export_memory_timeline: no memory timeline data: {problem}")
 
+    def events(self) -> Any:
+        """Every event of the last window, as an ``EventList`` of PyTorch.
+
+        They are made of the saved trace when they are first asked for, in this process: some 50 us and ten kilobytes each.
+        A window of which nobody asks costs nothing.
+        """
+        window = self._session.closed if self._enabled else None
+        run_directory = self._collected_run() if window is not None else None
+        if window is None or run_directory is None:
+            log.error("events: there is no recorded window; call stop() first.")
+            return torch_events.no_events()
+        if window.events is None:
+            try:
+                window.events = torch_events.function_events(
+                    run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, self._session.torch_options()
+                )
+            except Exception as exception:
+                log.failed("events", exception)
+                return torch_events.no_events()
+        return window.events
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> Any:
+        """The operators of the last window added up, as an ``EventList`` of PyTorch with its ``table(sort_by=...)``.
+
+        Args:
+            group_by_input_shape: calls with other shapes apart; needs ``record_shapes``.
+            group_by_stack_n: calls from other places apart, by so many frames; needs ``with_stack``.
+            group_by_overload_name: other overloads apart; a trace does not tell them.
+        """
+        events = self.events()
+        more = (group_by_overload_name,) if group_by_overload_name else ()
+        return events.key_averages(group_by_input_shape, group_by_stack_n, *more)
+
+    @property
+    def prof_if(self) -> ProfilerInterface:
+        """What handlers of scripts for the Ascend PyTorch Profiler call, as ``prof.prof_if.analyse()``."""
+        return ProfilerInterface(self)
+
     # --- inside
 
-    def _last_window(self, method: str) -> Path | None:
+    def _last_window(self, method: str, output_path: str | os.PathLike[str]) -> Path | None:
+        paths.warn_if_unusual(output_path, f"output_path of {method}")
         run_directory = self._collected_run() if self._enabled else None
         if run_directory is None:
             log.error(f"{method}: there is no recorded window; call stop() first.")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steplens import options, parent, rundir
-from steplens.collect import landing, log
+from steplens.collect import landing, log, paths
 
 if TYPE_CHECKING:
     from steplens.collect.profiler import profile
@@ -109,6 +109,9 @@ def tensorboard_trace_handler(
             f"worker_name cannot begin a folder's name as it is (at most {rundir.WORKER_BYTES} bytes, no {os.sep!r}): "
             f"{values['worker_name']} is used."
         )
+    for name in ("dir_name", "local_dir"):
+        if values[name] and not landing.is_url(values[name]):
+            paths.warn_if_unusual(values[name], f"{name} of tensorboard_trace_handler")
     values["dir_name"], target = landing.split(values["dir_name"], values.pop("local_dir"))
     return TraceHandler(**values, target=target)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect import backward, child_threads, clock, log, metadata, other_profilers, saving
+from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.beside import Beside
 from steplens.collect.gc_detector import GcDetector
@@ -81,6 +82,8 @@ class KinetoSession:
         self._max_bytes = max_bytes
         self._expected_bytes: int | None = None
         self.size = TraceSize(recording)
+        #: what Kineto's trace gets when a window opens, by key
+        self.preset: dict[str, Any] = {}
         #: the step that runs, and the last one that has ended or been cut short
         self.step = 0
         self.ended_step = -1
@@ -289,6 +292,9 @@ class KinetoSession:
         """Move the last run directory below ``parent``; for a handler that is only known once the window is closed."""
         if self.closed is not None and self.closed.run_directory.parent != parent:
             rundir.make_directory(parent)
+            arguments = operator_arguments.folder_of(self.closed.run_directory)
+            if arguments.is_dir():
+                shutil.move(arguments, parent / arguments.name)
             self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
 
     def add_late_findings(self) -> None:
@@ -330,14 +336,7 @@ class KinetoSession:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
         window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
         arguments: dict[str, Any] = {
-            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
-            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
-            "use_kineto": True,
-            "record_shapes": self._recording.record_shapes,
-            "profile_memory": self._recording.profile_memory,
-            "with_stack": self._recording.with_stack,
-            "with_flops": self._recording.with_flops,
-            "with_modules": self._recording.with_modules,
+            **self._arguments(),
             "experimental_config": config_type(**config),
             "custom_trace_id_callback": lambda: window.trace_id,
         }
@@ -346,6 +345,19 @@ class KinetoSession:
         other_profilers.is_ours(kineto)
         other_profilers.add(self)
         return kineto
+
+    def _arguments(self) -> dict[str, Any]:
+        """What is recorded, in the words of PyTorch's object."""
+        return {
+            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
+            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
+            "use_kineto": True,
+            "record_shapes": self._recording.record_shapes,
+            "profile_memory": self._recording.profile_memory,
+            "with_stack": self._recording.with_stack,
+            "with_flops": self._recording.with_flops,
+            "with_modules": self._recording.with_modules,
+        }
 
     def _thread_options(self) -> dict[str, bool]:
         options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -358,9 +370,34 @@ class KinetoSession:
         for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
             if getattr(self._recording, name):
                 autograd._add_metadata_json(name, "1")
+        for key, value in self.preset.items():
+            autograd._add_metadata_json(key, json.dumps(value))
         info = metadata.distributed_info()
         if info:
             autograd._add_metadata_json("distributedInfo", json.dumps(info, default=str))
+
+    def torch_options(self) -> dict[str, Any]:
+        """Arguments of ``torch.autograd.profiler.profile`` for reading a saved trace, as far as this release takes them."""
+        profiler: Any = importlib.import_module("torch.autograd.profiler")
+        options = self._arguments()
+        return {name: options[name] for name in inspect.signature(profiler.profile.__init__).parameters if name in options}
+
+    def toggle(self, enable: bool, names: list[str]) -> None:
+        """Begin or cease to collect activities in the window that records.
+
+        Args:
+            enable: whether they are collected from here on.
+            names: members of PyTorch's ``ProfilerActivity``.
+        """
+        window = self.window
+        if window is None or not window.recording or window.kineto is None:
+            log.warning("toggle_collection_dynamic has no effect, no window is recording.")
+            return
+        known: Any = importlib.import_module("torch.profiler").ProfilerActivity
+        window.kineto.toggle_collection_dynamic(enable, [getattr(known, name) for name in names])
+        state = "on" if enable else "off"
+        message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
+        self._health.add("not_collected", WARNING, message, unsafe="averages over steps")
 
     def give_way(self) -> None:
         """End or cancel the window that is open, because another profiler begins."""

@@ -35,6 +35,7 @@ from steplens.collect.exporting import Exporting
 from steplens.collect.harmless import harmless
 from steplens.collect.health import ERROR, INFO, WARNING, Health
 from steplens.collect.kineto import KinetoSession
+from steplens.collect.path_creator import ProfPathCreator
 from steplens.collect.plan import describe, size_text
 from steplens.collect.window import Recording
 from steplens.options import ProfilerActivity
@@ -124,9 +125,8 @@ class _KinetoProfile(Exporting):
         if ProfilerActivity.CPU not in activities and experimental.gc_detect_threshold is not None:
             log.warning("gc_detect_threshold needs ProfilerActivity.CPU, no garbage collection is recorded.")
         on_npu = ProfilerActivity.NPU in activities
-        unserved = [name for name in experimental.needs_npu if not on_npu or name in pytorch.NOT_COLLECTED]
-        if unserved:
-            not_collected(", ".join(unserved), self._health)
+        if experimental.needs_npu and not on_npu:
+            not_collected(", ".join(experimental.needs_npu), self._health)
         recording = Recording(
             activities=tuple(activities),
             record_shapes=values["record_shapes"],
@@ -142,7 +142,7 @@ class _KinetoProfile(Exporting):
         session = KinetoSession(
             recording,
             parent=self._parent,
-            worker_name=getattr(self._on_trace_ready, "worker_name", None),
+            worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name(),
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
@@ -176,6 +176,8 @@ class _KinetoProfile(Exporting):
         chosen = getattr(self._on_trace_ready, "dir_name", None)
         if chosen:
             return Path(chosen)
+        if (folder := ProfPathCreator.folder()) is not None and self._on_trace_ready is not None:
+            return folder
         work_path = os.environ.get(_WORK_PATH)
         if work_path:
             return Path(work_path).expanduser().absolute() / "profiling_data"
@@ -277,6 +279,27 @@ class _KinetoProfile(Exporting):
             value: JSON, at most 4096 characters; all metadata together stays below 50 KiB.
         """
         self._metadata.add(key, value, is_json=True)
+
+    @harmless
+    def preset_metadata_json(self, key: str, value: str) -> None:
+        """Add a value, given as JSON text, before the window opens; as in ``torch.profiler``, it is also in Kineto's trace.
+
+        Args:
+            key: at most 4096 characters.
+            value: JSON, at most 4096 characters; all metadata together stays below 50 KiB.
+        """
+        self._metadata.add(key, value, is_json=True)
+        self._session.preset[key] = self._metadata.entries.get(key)
+
+    @harmless
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
+        """Begin or cease to collect activities while a window is open.
+
+        Args:
+            enable: whether they are collected from here on.
+            activities: members of ``ProfilerActivity``, ours or those of ``torch.profiler``.
+        """
+        self._session.toggle(enable, [str(activity).rpartition(".")[2] for activity in activities])
 
     @harmless
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:

@@ -12,12 +12,24 @@ import sys
 import time
 
 
+def write_line(text: str) -> None:
+    """Write a line to stderr as far as that is possible: if it is closed, full or gone, nothing changes for the program."""
+    stream, original = sys.stderr, sys.__stderr__
+    with contextlib.suppress(Exception):
+        if stream is None:  # closed before the program began
+            return
+        stream.flush()
+        if original is not None and stream is original:
+            # What cannot be written would stay in the stream's buffer, and Python ends with code 120 when it cannot empty that.
+            os.write(original.fileno(), f"{text}\n".encode(original.encoding, "backslashreplace"))
+        else:
+            print(text, file=stream, flush=True)
+
+
 def _line(level: str, message: str) -> None:
     text = " ".join(message.splitlines())
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    # A closed stderr must not stop a training.
-    with contextlib.suppress(Exception):
-        print(f"[{stamp}] [{level}] [{os.getpid()}] profiler.py: {text}", file=sys.stderr, flush=True)
+    write_line(f"[{stamp}] [{level}] [{os.getpid()}] profiler.py: {text}")
 
 
 def info(message: str) -> None:

@@ -150,11 +150,10 @@ def distributed_info() -> dict[str, Any] | None:
     return info
 
 
-def metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int, text_export: bool) -> dict[str, Any]:
+def metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int) -> dict[str, Any]:
     """Content of ``profiler_metadata.json``."""
     content: dict[str, Any] = dict(user.entries)
-    if text_export:
-        content["ENV_VARIABLES"] = {name: os.environ.get(name, "") for name in ENVIRONMENT_VARIABLES}
+    content["ENV_VARIABLES"] = {name: os.environ.get(name, "") for name in ENVIRONMENT_VARIABLES}
     groups = parallel_groups()
     if groups is not None:
         content["parallel_group_info"] = groups

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import log, metadata
-from steplens.collect.health import ERROR, Health
+from steplens.collect import clock, log, metadata
+from steplens.collect.health import ERROR, INFO, Health
 from steplens.collect.window import Recording, Window
 
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
@@ -68,6 +69,9 @@ def write_side_files(
     raw = window.run_directory / rundir.RAW_DIRECTORY
     if window.beside is not None:
         window.beside.save(window.counters)
+    begin = clock.monotonic_ns()
+    if save_collectives(raw / rundir.COLLECTIVES, health):
+        window.counters["collectives_ns"] = clock.monotonic_ns() - begin
     suffix = f"_{window.rank}" if window.rank >= 0 else ""
     collections = window.gc.records if window.gc is not None else []
     info = {
@@ -88,8 +92,7 @@ def write_side_files(
     }
     if device is not None:
         info["ascend"] = device
-    text_export = "text" in recording.experimental.export_type
-    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns, text_export=text_export)
+    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns)
     for path, value, indent in (
         (raw / rundir.HOST_EVENTS, {"gc": collections, "collection": window.counters}, None),
         (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
@@ -101,3 +104,34 @@ def write_side_files(
             message = f"{path.name} could not be written: {exception}"
             log.error(message)
             health.add("save_failed", ERROR, message)
+
+
+def save_collectives(target: Path, health: Health) -> bool:
+    """Write what PyTorch's flight recorder holds of collectives that run on the CPU: type, size and group of the last 2000.
+
+    Kineto's file tells their sizes only with ``record_shapes``, and never the group. It is written as it is; nothing without
+    process groups, or where this version of PyTorch keeps no such record (``TORCH_FR_BUFFER_SIZE=0`` also switches it off).
+
+    Args:
+        target: the file.
+        health: gets what could not be written.
+
+    Returns:
+        whether there was anything to write.
+    """
+    if metadata.world_size() is None:
+        return False
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
+    if not callable(dump):
+        return False
+    try:
+        content = dump(True, False)
+        if not isinstance(content, bytes) or b'"record_id"' not in content:
+            return False
+        rundir.write_bytes(target, content)
+    except Exception as exception:  # a record of PyTorch that is still changing its form
+        message = f"The sizes of collectives could not be kept: {exception}"
+        log.warning(message)
+        health.add("not_collected", INFO, message, unsafe="communication volume")
+        return False
+    return True

@@ -77,6 +77,8 @@ class Window:
     kineto: Any = None
     #: Kineto's result of a closed window, for what is not saved with it (``collect.memory_categories``)
     results: Any = None
+    #: its events as PyTorch lists them, once somebody has asked (``collect.torch_events``)
+    events: Any = None
     recording: bool = False
     started: bool = False
     failed: bool = False

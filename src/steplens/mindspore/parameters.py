@@ -17,7 +17,7 @@ _PATH_VARIABLE = "MS_DIAGNOSTIC_DATA_PATH"
 _TIMELINE_LIMIT_MB = 500
 #: what is collected of a device that this machine does not have; accepted, checked and without effect on a CPU
 _DEVICE_ONLY = {
-    "profile_communication", "parallel_strategy", "aicore_metrics", "l2_cache", "sync_enable", "hbm_ddr", "pcie", "with_stack",
+    "profile_communication", "parallel_strategy", "aicore_metrics", "l2_cache", "sync_enable", "hbm_ddr", "pcie",
     "profile_framework", "profiler_level",
 }  # fmt: skip
 
@@ -59,6 +59,10 @@ def _flag(default: bool, default_2_2: bool | None = None, **more: Any) -> Parame
     return Parameter(default, default if default_2_2 is None else default_2_2, _is_bool, "True or False", **more)
 
 
+def _is_types(value: Any, contract: str) -> bool:
+    return isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value))
+
+
 _NEW = (R2_4,)
 
 PARAMETERS: dict[str, Parameter] = {
@@ -86,6 +90,17 @@ PARAMETERS: dict[str, Parameter] = {
     "data_simplification": _flag(True, contracts=_NEW),
 }  # fmt: skip
 
+SUBGRAPHS = ("all", "Default", "Gradients")
+_TYPES = "types of operators: a list, or one text with commas"
+#: of MindInsight's own profiler, which MindSpore's replaced; they say what the sums by operator count, and nothing else
+LEGACY: dict[str, Parameter] = {
+    "subgraph": Parameter("all", "all", lambda value, _: value in SUBGRAPHS, f"one of {', '.join(SUBGRAPHS)}"),
+    "is_detail": _flag(True),
+    "is_show_op_path": _flag(False),
+    "optypes_to_deal": Parameter("", "", _is_types, _TYPES),
+    "optypes_not_deal": Parameter(["Variable"], ["Variable"], _is_types, _TYPES),
+}
+
 
 def resolve(given: Mapping[str, Any], contract: str = R2_4) -> tuple[dict[str, Any], list[str]]:
     """The value of every parameter of a release, and what was wrong with the given ones, a sentence each.
@@ -103,16 +118,21 @@ def resolve(given: Mapping[str, Any], contract: str = R2_4) -> tuple[dict[str, A
     known = {name: parameter for name, parameter in PARAMETERS.items() if contract in parameter.contracts}
     values = {name: parameter.default_2_2 if contract == R2_2 else parameter.default for name, parameter in known.items()}
     for name, value in given.items():
-        parameter = known.get(name)
+        parameter = known.get(name) or LEGACY.get(name)
         if parameter is None:
             warnings.append(f"{name} is an invalid param which doesn't work.")
         elif parameter.accepts(value, contract):
             values[name] = value
         else:
-            fallback: Any = ProfilerLevel.Level0 if name == "profiler_level" else values[name]
+            fallback: Any = ProfilerLevel.Level0 if name == "profiler_level" else values.get(name, parameter.default)
             values[name] = fallback
             shown = f"'{_fallback_path()}'" if name == "output_path" else repr(fallback)
             warnings.append(f"{name} should be {parameter.expected}, not {value!r}; {shown} is used.")
+    if legacy := [name for name in given if name in LEGACY]:
+        warnings.append(
+            f"{', '.join(legacy)}: deprecated parameters of MindInsight's profiler. They choose what cpu_op_type_info and "
+            "cpu_op_detail_info count; everything is recorded."
+        )
     values["output_path"] = values["output_path"] or _fallback_path()
     _couple(values, given, known, warnings)
     return values, warnings
@@ -121,6 +141,9 @@ def resolve(given: Mapping[str, Any], contract: str = R2_4) -> tuple[dict[str, A
 def without_effect(given: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     """The given parameters that ask for what a CPU does not have."""
     asked = [name for name in given if name in _DEVICE_ONLY and name in values]
+    if values.get("with_stack"):
+        # what it is asked for with
+        asked = [name for name in asked if name != "profile_framework"]
     return sorted(name for name in asked if values[name] not in (False, None, -1) and values[name] != PARAMETERS[name].default)
 
 

@@ -65,7 +65,7 @@ class profile:
 
     Args:
         activities: what to observe; everything by default.
-        with_stack: without effect on a CPU.
+        with_stack: record the Python calls of the thread that trains.
         profile_memory: record the memory pool.
         data_process: record the data pipeline.
         parallel_strategy: without effect on a CPU.
@@ -100,12 +100,13 @@ class profile:
     ) -> None:
         self._memory = flag("profile_memory", profile_memory, False)
         self._data = flag("data_process", data_process, False)
+        self._stacks = flag("with_stack", with_stack, False)
         self._shapes = flag("record_shapes", record_shapes, False)
         start: Any = start_profile
         if not isinstance(start, bool):
             raise TypeError(f"start_profile should be True or False, not {start!r}")
         self._activities = _known(activities)
-        unused = {"with_stack": with_stack, "parallel_strategy": parallel_strategy, "hbm_ddr": hbm_ddr, "pcie": pcie}
+        unused = {"parallel_strategy": parallel_strategy, "hbm_ddr": hbm_ddr, "pcie": pcie}
         if asked := [name for name, value in unused.items() if flag(name, value, False)]:
             log.warning(f"{', '.join(asked)}: nothing of that can be recorded on a CPU.")
         if self._shapes and ProfilerActivity.CPU not in self._activities:
@@ -208,6 +209,7 @@ class profile:
             "profile_memory": self._memory,
             "data_process": self._data,
             "record_shapes": self._shapes,
+            "with_stack": self._stacks,
             "sync_enable": self._sync,
             **self.experimental_config.record(),
         }
@@ -216,6 +218,7 @@ class profile:
             operators=ProfilerActivity.CPU in self._activities,
             memory=self._memory,
             data=self._data,
+            stacks=self._stacks,
             config=config,
             wants_marks=self.experimental_config.wants,
         )

@@ -16,7 +16,6 @@ from steplens.mindspore.pipeline import pipeline
 from steplens.mindspore.steps import hook
 from steplens.mindspore.window import RAW_DIRECTORY, Window
 
-PROFILER_DIRECTORY = "profiler"
 _SYNC, _ASYNC = "sync", "async"
 #: how many windows this process has recorded into a directory, by any profiler
 _recorded: dict[tuple[int, Path], int] = {}
@@ -32,7 +31,8 @@ class Profiler:
         **kwargs: the parameters of ``mindspore.Profiler`` in r2.4, by keyword: output_path, op_time, profile_communication,
             profile_memory, parallel_strategy, start_profile, aicore_metrics, l2_cache, sync_enable, data_process, timeline_limit
             (MB), profile_framework, profiler_level, hbm_ddr, pcie, with_stack, data_simplification. A wrong value is reset to its
-            default with a warning.
+            default with a warning. MindInsight's parameters before r2.2 (subgraph, is_detail, is_show_op_path, optypes_to_deal,
+            optypes_not_deal) are taken with a warning: they choose what the sums by operator count.
 
     Raises:
         TypeError: ``start_profile`` is neither True nor False.
@@ -52,7 +52,7 @@ class Profiler:
         if unused:
             log.warning(f"{', '.join(unused)}: nothing of that can be recorded on a CPU.")
         self._top = Path(values["output_path"]).expanduser().absolute()
-        self._directory = self._top / PROFILER_DIRECTORY
+        self._directory = self._top / rundir.PROFILER_DIRECTORY
         self._metadata = Metadata(TOTAL_LIMIT_2_4)
         self._window: Window | None = None
         self._windows = 0
@@ -105,6 +105,7 @@ class Profiler:
             operators=self._values["op_time"],
             memory=self._values["profile_memory"],
             data=self._data,
+            stacks=bool(self._values.get("with_stack")),
             config={"contract": self._contract, **config},
             findings=[_overwritten(overwritten)] if overwritten else [],
         )

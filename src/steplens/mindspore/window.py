@@ -19,7 +19,9 @@ from steplens import rundir
 from steplens.collect import log
 from steplens.mindspore import framework
 from steplens.mindspore.pipeline import pipeline
+from steplens.mindspore.python_calls import PythonCalls
 from steplens.mindspore.steps import hook, steps
+from steplens.step_points import recorded_options
 
 RAW_DIRECTORY = "FRAMEWORK"
 WINDOW_FILE = "window.json"
@@ -38,6 +40,7 @@ class Window:
         operators: record every launch of an operator.
         memory: record the memory pool.
         data: record the data pipeline.
+        stacks: record the Python calls of the thread that opens it.
         config: what to write down of the profiler's options.
         wants_marks: whether marks of a domain are kept.
         findings: what the health has to say of this window, known when it opens.
@@ -54,6 +57,7 @@ class Window:
         operators: bool = True,
         memory: bool = False,
         data: bool = False,
+        stacks: bool = False,
         config: Mapping[str, Any] | None = None,
         wants_marks: Callable[[str], bool] = lambda domain: True,
         findings: Sequence[Mapping[str, Any]] = (),
@@ -68,6 +72,7 @@ class Window:
             hook()
             self.run = run
             self._data = data
+            self._calls = PythonCalls() if stacks else None
             self._marks: list[list[Any]] = []
             self._findings = [dict(finding) for finding in findings]
             self.wants_marks = wants_marks
@@ -88,7 +93,8 @@ class Window:
                 "context_mode": framework.mode(),
                 "ms_version": framework.version(),
                 "steplens_version": sys.modules["steplens"].__version__,
-                "config": dict(config or {}),
+                # the names of a step's points belong to the run: whoever analyses it may have another environment
+                "config": {**(config or {}), **recorded_options(os.environ)},
             }
             self._begin(operators, memory)
             _open = self
@@ -109,6 +115,8 @@ class Window:
         if self._data:
             pipeline.window_opens(self.path.parent)
         steps.open_window(begin_ns)
+        if self._calls is not None:
+            self._calls.start()
 
     def _is_empty(self) -> bool:
         """Whether nothing was launched: MindSpore wrote nothing, and no whole step passed without its launches."""
@@ -144,6 +152,8 @@ class Window:
 
     def _end(self) -> None:
         global _open
+        if self._calls is not None:
+            self._calls.stop()
         steps.close_window()
         try:
             if self._profiler is not None:
@@ -165,19 +175,22 @@ class Window:
             marks=self._marks,
             empty=self._is_empty(),
         )
-        self._state["health"] = self._findings + [
-            {
-                "check": "missing_data_pipeline",
-                "severity": "warning",
-                "count": 1,
-                "message": problem,
-                "unsafe": "phases of steps",
-            }
-            for problem in (pipeline.problems() if self._data else [])
+        pipeline_problems = pipeline.problems() if self._data else []
+        self._state["health"] = [
+            *self._findings,
+            *(_missing("missing_data_pipeline", problem, "phases of steps") for problem in pipeline_problems),
         ]
+        if self._calls is not None:
+            self._calls.save(self.path)
+            if self._calls.problem:
+                self._state["health"].append(_missing("missing_python_calls", self._calls.problem, "call stacks"))
         for file in self.path.iterdir():
             file.chmod(rundir.FILE_MODE)
         rundir.write_json(self.path / WINDOW_FILE, self._state)
+
+
+def _missing(check: str, problem: str, unsafe: str) -> dict[str, Any]:
+    return {"check": check, "severity": "warning", "count": 1, "message": problem, "unsafe": unsafe}
 
 
 def open_window() -> Window | None:

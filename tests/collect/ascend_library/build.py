@@ -24,15 +24,18 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="steplens_ascend_")
 
 
+DUMP_SOURCE = Path(__file__).with_name("ascend_dump.c")
+
+
 @functools.cache
-def compiled(*flags: str) -> Path:
+def compiled(*flags: str, source: Path = SOURCE) -> Path:
     """The library, compiled once per set of flags; the test is skipped without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("the stand-in for CANN's library needs a C compiler (cc or gcc)")
     folder = Path(tempfile.mkdtemp(dir=_folder().name))
     path = folder / NAME
-    command = [compiler, "-shared", "-fPIC", "-O1", *flags, "-o", str(path), str(SOURCE), "-lpthread"]
+    command = [compiler, "-shared", "-fPIC", "-O1", *flags, "-o", str(path), str(source), "-lpthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return path
@@ -109,6 +112,10 @@ class Stand:
         log.forget()
         self.set("STEPLENS_TEST_LOG", str(log.path))
         return log
+
+    def dump(self, *flags: str) -> None:
+        """Put a variant of ``libascend_dump.so`` in place of CANN's."""
+        self.set("STEPLENS_ASCEND_DUMP_LIBRARY", str(compiled(*flags, source=DUMP_SOURCE)))
 
     def set(self, name: str, value: str) -> None:
         """Set an environment variable for the test."""

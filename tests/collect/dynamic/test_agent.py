@@ -325,6 +325,10 @@ def test_a_bad_file_is_a_problem_until_it_is_a_good_one(folder: Any, run: Any, c
     assert job.captured() == [(job.captured()[0][0], job.captured()[0][0] + 1)]
     assert capfd.readouterr().err.count("is not valid JSON") == 1
     assert folder.log("monitor_dp_").count("is not valid JSON") == 1
+    assert "Dynamic profiler process load json success: request" in folder.log("monitor_dp_")
+    assert "Dynamic profiler process done" not in folder.log("monitor_dp_")
+    job.agent.close()
+    assert folder.log("monitor_dp_").rstrip().endswith("Dynamic profiler process done")
 
 
 def test_a_step_that_fails_again_and_again_gives_up_and_never_raises(run: Any, monkeypatch: Any, capfd: Any) -> None:

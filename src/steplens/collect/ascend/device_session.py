@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from steplens.collect import log, support
 from steplens.collect.ascend import codes, features, library
+from steplens.collect.ascend.operator_arguments import OperatorArguments
 from steplens.collect.ascend.settings import Data, DeviceOptions, Plan, plan
 from steplens.collect.health import ERROR, INFO, WARNING
 
@@ -86,6 +87,7 @@ class DeviceSession:
         synchronize: waits until the device with this number is idle.
         report: gets the findings, for instance :meth:`steplens.collect.health.Health.add`.
         load: returns CANN's library.
+        beside: what else is to be recorded from start to stop.
     """
 
     #: the session that has opened CANN's profiling: there is one per process
@@ -100,12 +102,14 @@ class DeviceSession:
         synchronize: Callable[[int], None] | None = None,
         report: Report | None = None,
         load: Callable[[], library.Library] = library.load,
+        beside: OperatorArguments | None = None,
     ) -> None:
         self._options = options
         self._device = device
         self._synchronize = synchronize
         self._report = report
         self._load = load
+        self._beside = beside
         self._lock = threading.RLock()
         self._busy = False
         self._process: int | None = None
@@ -219,6 +223,8 @@ class DeviceSession:
             return self._missing(codes.describe("aclprofStart", code))
         self._state = State.RUNNING
         self._started = True
+        if self._beside is not None:
+            self._beside.start(self._directory)
         code = library_.register_device_callback()
         if code != codes.SUCCESS and code not in codes.UNSUPPORTED:
             message = codes.describe("aclprofRegisterDeviceCallback", code)
@@ -244,6 +250,8 @@ class DeviceSession:
     def _stop(self) -> bool:
         library_, config = self._ready()
         self._state = State.STOPPED
+        if self._beside is not None:
+            self._beside.stop()
         code = library_.stop(config)
         if code != codes.SUCCESS:
             self._problem("device_stop", ERROR, codes.describe("aclprofStop", code), unsafe=_EDGES)

@@ -145,28 +145,42 @@ def load() -> Library:
     Raises:
         LibraryError: there is none, or it cannot be used; the text says why.
     """
-    override = os.environ.get(OVERRIDE)
-    if override:
-        return Library(_open(override, f"{OVERRIDE} names {override}, which"), override)
-    loaded = _already_loaded()
+    return Library(*find(NAME, OVERRIDE, "CANN's profiling library"))
+
+
+def find(name: str, override: str, what: str) -> tuple[ctypes.CDLL, str]:
+    """A library of CANN, and how it was found; looked for as ``load`` says.
+
+    Args:
+        name: of its file.
+        override: the environment variable that names another file.
+        what: what it is called in messages.
+
+    Raises:
+        LibraryError: there is none, or it cannot be used; the text says why.
+    """
+    instead = os.environ.get(override)
+    if instead:
+        return _open(instead, f"{override} names {instead}, which"), instead
+    loaded = _already_loaded(name)
     if loaded is not None:
-        return Library(loaded, NAME)
+        return loaded, name
     looked_in = []
     for folder in _folders():
-        path = folder / NAME
+        path = folder / name
         if path.is_file():
-            return Library(_open(str(path), str(path)), str(path))
+            return _open(str(path), str(path)), str(path)
         looked_in.append(str(folder))
     try:
-        return Library(ctypes.CDLL(NAME, mode=ctypes.RTLD_GLOBAL), NAME)
+        return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL), name
     except OSError as error:
-        if "cannot open shared object file" in str(error) and str(error).startswith(NAME):
+        if "cannot open shared object file" in str(error) and str(error).startswith(name):
             places = f"neither in {', '.join(looked_in)} nor" if looked_in else "not"
             raise LibraryError(
-                f"CANN's profiling library {NAME} was found {places} in the system's library folders: "
+                f"{what} {name} was found {places} in the system's library folders: "
                 "install CANN and source its set_env.sh before starting Python"
             ) from None
-        raise LibraryError(f"{NAME} cannot be loaded: {error}") from None
+        raise LibraryError(f"{name} cannot be loaded: {error}") from None
 
 
 def _open(path: str, subject: str) -> ctypes.CDLL:
@@ -177,12 +191,12 @@ def _open(path: str, subject: str) -> ctypes.CDLL:
         raise LibraryError(f"{subject} cannot be loaded: {error}") from None
 
 
-def _already_loaded() -> ctypes.CDLL | None:
+def _already_loaded(name: str) -> ctypes.CDLL | None:
     only_loaded = getattr(os, "RTLD_NOLOAD", None)
     if only_loaded is None:
         return None
     try:
-        return ctypes.CDLL(NAME, mode=only_loaded | os.RTLD_LAZY)
+        return ctypes.CDLL(name, mode=only_loaded | os.RTLD_LAZY)
     except OSError:
         return None
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from steplens.collect import log
 from steplens.collect.ascend import frameworks
 from steplens.collect.ascend.device_session import DeviceSession
+from steplens.collect.ascend.operator_arguments import OperatorArguments
 from steplens.collect.ascend.settings import DeviceOptions
 from steplens.collect.health import INFO, Health
 
 if TYPE_CHECKING:
     from steplens.collect.window import Recording
-
-#: options that need more of torch_npu than CANN's library offers
-NOT_COLLECTED = ("record_op_args",)
 
 
 def device_session(recording: Recording, health: Health) -> DeviceSession:
@@ -36,4 +34,5 @@ def device_session(recording: Recording, health: Health) -> DeviceSession:
         device=frameworks.torch_device,
         synchronize=frameworks.torch_synchronize,
         report=health.add,
+        beside=OperatorArguments(health.add) if recording.experimental.record_op_args else None,
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from steplens.collect import log
+from steplens.collect import log, paths
 from steplens.collect.dynamic import place
 from steplens.collect.dynamic.agent import Agent
 from steplens.collect.dynamic.plan import Form
@@ -39,6 +39,7 @@ def begin(directory: str | os.PathLike[str], form: Form, how: str, stepper: str)
             log.warning(f"dynamic_profile is initialised already{'' if same else f' with {agent.directory}, which stays'}.")
         agent.how, agent.stepper = how, stepper
         return agent
+    paths.warn_if_unusual(directory, "the configuration folder of dynamic_profile")
     agent = Agent(directory, form, how, stepper)
     _arguments = (agent.directory, form, how, stepper)
     if not _hooked:

@@ -37,6 +37,10 @@ _GIVE_UP_AFTER = 3
 
 _NEVER_DUE = 1 << 62
 
+#: the reference's own words, which scripts look for
+_READ = "Dynamic profiler process load json success"
+_DONE = "Dynamic profiler process done"
+
 _PROFILER_STATUS = {"waiting": "-1", "idle": "0", "recording": "1", "saving": "1", "ready": "2", "exited": "-1"}
 
 
@@ -171,7 +175,7 @@ class Agent:
         self._state = "exited"
         self._words = None
         for logger in (self._ledger.logs.actions, self._ledger.logs.file):
-            logger.info("done")
+            logger.info(_DONE)
         self._write_record()
         if self.place is not None:
             place.forget(self.place, self.process, record=not self._ledger.states())
@@ -202,7 +206,7 @@ class Agent:
         plan = self._ledger.plan(request)
         if plan.start_step == NEVER and not self._scheduled and not self._offers:
             # A file that asks for nothing, such as a new one, is no request; but it may take one back.
-            logs.file.info("%s was read, start_step is %d: nothing is captured", place.CONFIGURATION_FILE, NEVER)
+            logs.file.info("%s: %s, start_step is %d: nothing is captured", _READ, place.CONFIGURATION_FILE, NEVER)
             return
         with self._ledger.lock:
             if not self._ledger.add(request):
@@ -215,7 +219,7 @@ class Agent:
                 self._attention = True
             if plan.refusal:
                 self._ledger.end(request, REFUSED, plan.refusal)
-        logs.file.info("request %s by %s was read", id, origin)
+        logs.file.info("%s: request %s by %s", _READ, id, origin)
         self._write_record()
 
     def cannot_read(self, name: str, problem: str) -> None:

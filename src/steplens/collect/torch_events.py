@@ -1,0 +1,225 @@
+"""``events()`` and ``key_averages()`` of the last window, as PyTorch's own: from the saved trace, and only when somebody asks.
+
+A window is saved by Kineto in C++; its events never become Python objects. Who asks for them gets them from the file: it is read
+again, each event is given the interface of Kineto's own, and PyTorch's own code makes its lists of them. So the figures are those
+that ``torch.profiler`` would show, and a window of which nobody asks costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "gpu_user_annotation"}
+_ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
+#: events on the host that are not in PyTorch's lists
+_HIDDEN = {"ac2g", "fwdbwd", "overhead", "Trace", "async_cpu_to_gpu"}
+_MEMORY = "[memory]"
+_OUT_OF_MEMORY = "[OutOfMemory]"
+#: ``torch.autograd.DeviceType``
+_CPU, _CUDA = 0, 1
+#: scope of a range that the program itself opens, as PyTorch numbers it
+_USER_SCOPE = 7
+
+
+class _Event:
+    """One event of a trace with the methods of Kineto's event that PyTorch's lists are made from.
+
+    Args:
+        event: as the file has it.
+        device_types: ``torch.autograd.DeviceType``.
+        forward_threads: sequence number -> thread of the forward call.
+    """
+
+    def __init__(self, event: dict[str, Any], device_types: Callable[[int], Any], forward_threads: dict[int, int]) -> None:
+        self._event = event
+        self._arguments: dict[str, Any] = event.get("args") or {}
+        self._device_types = device_types
+        self._forward_threads = forward_threads
+        self._start_ns = int(event["ts"] * 1000)
+        self._end_ns = self._start_ns + int(event.get("dur", 0) * 1000)
+        self._on_device = event.get("cat") in _DEVICE
+        self._is_operator = event.get("cat") in ("cpu_op", "user_annotation")
+
+    def __getattr__(self, name: str) -> Callable[[], Any]:
+        # what another release of PyTorch asks, and the file does not tell
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda: 0
+
+    def name(self) -> str:
+        return str(self._event.get("name", ""))
+
+    def overload_name(self) -> str:
+        return ""
+
+    def start_ns(self) -> int:
+        return self._start_ns
+
+    def end_ns(self) -> int:
+        return self._end_ns
+
+    def start_us(self) -> float:
+        return self._start_ns / 1000
+
+    def end_us(self) -> float:
+        return self._end_ns / 1000
+
+    def duration_ns(self) -> int:
+        return self._end_ns - self._start_ns
+
+    def duration_us(self) -> float:
+        return self.duration_ns() / 1000
+
+    def start_thread_id(self) -> int:
+        return _number(self._event.get("tid"))
+
+    end_thread_id = start_thread_id
+
+    def fwd_thread_id(self) -> int:
+        return self._forward_threads.get(self.sequence_nr(), 0) if self._arguments.get("Fwd thread id") else 0
+
+    def device_type(self) -> Any:
+        if self.name() in (_MEMORY, _OUT_OF_MEMORY):
+            return self._device_types(_number(self._arguments.get("Device Type")))
+        return self._device_types(_CUDA if self._on_device else _CPU)
+
+    def device_index(self) -> int:
+        return _number(self._arguments.get("device"))
+
+    def device_resource_id(self) -> int:
+        return _number(self._arguments.get("stream", self._event.get("tid")))
+
+    def correlation_id(self) -> int:
+        return _number(self._arguments.get("External id" if self._is_operator else "correlation"))
+
+    def linked_correlation_id(self) -> int:
+        return 0 if self._is_operator else _number(self._arguments.get("External id"))
+
+    def external_id(self) -> int:
+        return _number(self._arguments.get("External id"))
+
+    def sequence_nr(self) -> int:
+        return _number(self._arguments.get("Sequence number"), -1)
+
+    def shapes(self) -> list[Any]:
+        return list(self._arguments.get("Input Dims", ()))
+
+    structured_input_shapes = shapes
+
+    def structured_input_strides(self) -> list[Any]:
+        return list(self._arguments.get("Input Strides", ()))
+
+    def dtypes(self) -> list[str]:
+        return list(self._arguments.get("Input type", ()))
+
+    def concrete_inputs(self) -> list[Any]:
+        return list(self._arguments.get("Concrete Inputs", ()))
+
+    def kwinputs(self) -> dict[str, Any]:
+        return dict(self._arguments.get("kwinputs", {}))
+
+    def stack(self) -> list[str]:
+        return [frame for frame in str(self._arguments.get("Call stack", "")).split(";") if frame]
+
+    def scope(self) -> int:
+        return _USER_SCOPE if self._event.get("cat") == "user_annotation" else 0
+
+    def flops(self) -> int:
+        return _number(self._arguments.get("flops"))
+
+    def nbytes(self) -> int:
+        return _number(self._arguments.get("Bytes"))
+
+    def is_async(self) -> bool:
+        return False
+
+    def is_user_annotation(self) -> bool:
+        return self._event.get("cat") in _ANNOTATIONS
+
+    def is_python_function(self) -> bool:
+        return self._event.get("cat") == "python_function"
+
+    def activity_type(self) -> str:
+        return str(self._event.get("cat", ""))
+
+    def metadata_json(self) -> str:
+        return json.dumps(self._arguments, default=float)[1:-1]
+
+    def extra_meta(self) -> dict[str, Any]:
+        return {}
+
+    def python_id(self) -> int:
+        return -1
+
+    python_parent_id = python_module_id = python_id
+
+
+class _Result:
+    """A trace with the methods of Kineto's result."""
+
+    def __init__(self, events: list[_Event]) -> None:
+        self._events = events
+
+    def events(self) -> list[_Event]:
+        return self._events
+
+    def trace_start_ns(self) -> int:
+        return min((event.start_ns() for event in self._events), default=0)
+
+
+def function_events(trace: Path, options: dict[str, Any]) -> Any:
+    """The events of a saved trace as PyTorch's ``EventList``.
+
+    Args:
+        trace: Kineto's file. All of it is read into memory, some ten times as much as it has bytes.
+        options: arguments of ``torch.autograd.profiler.profile``, those with which the trace was recorded.
+
+    Raises:
+        OSError, ValueError: the file is not there or no trace.
+    """
+    profiler: Any = importlib.import_module("torch.autograd.profiler")
+    owner = profiler.profile(**options)
+    events = profiler.EventList(
+        owner._parse_kineto_results(_Result(list(_events(trace)))),
+        use_device=owner.use_device,
+        profile_memory=owner.profile_memory,
+        with_flops=owner.with_flops,
+    )
+    events._build_tree()
+    return events
+
+
+def no_events() -> Any:
+    """An ``EventList`` without events."""
+    events = importlib.import_module("torch.autograd.profiler").EventList([])
+    events._build_tree()
+    return events
+
+
+def _events(trace: Path) -> Iterator[_Event]:
+    # times of days in microseconds with three digits, exactly
+    with trace.open("rb") as file:
+        listed = json.load(file, parse_float=Decimal)["traceEvents"]
+    wanted = [event for event in listed if _is_wanted(event)]
+    threads = {}
+    for event in wanted:
+        arguments = event.get("args") or {}
+        if "Sequence number" in arguments and not arguments.get("Fwd thread id"):
+            threads[_number(arguments["Sequence number"])] = _number(event.get("tid"))
+    device_types: Any = importlib.import_module("torch.autograd").DeviceType
+    return (_Event(event, device_types, threads) for event in wanted)
+
+
+def _is_wanted(event: dict[str, Any]) -> bool:
+    if event.get("name") in (_MEMORY, _OUT_OF_MEMORY):
+        return event.get("ph") == "i"
+    return event.get("ph") == "X" and event.get("cat") not in _HIDDEN
+
+
+def _number(value: Any, missing: int = 0) -> int:
+    return value if type(value) is int else missing
