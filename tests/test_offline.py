@@ -15,6 +15,7 @@ import pytest
 import steplens
 from steplens import offline, rundir
 from steplens.errors import InputError
+from steplens.offline import processes
 from steplens.offline.__main__ import main as command_line
 from steplens.writers import kernel_details, result
 from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output
@@ -84,9 +85,10 @@ def status(path: Path) -> dict[str, Any]:
     return value
 
 
-ALWAYS = {"trace_view.json", "operator_details.csv", rundir.STATUS_FILE, rundir.COMPLETION_MARKER}
+DATABASE = "ascend_pytorch_profiler_0.db"
+ALWAYS = {"trace_view.json", "operator_details.csv", DATABASE, rundir.STATUS_FILE, rundir.COMPLETION_MARKER}
 MEMORY = {"memory_record.csv", "operator_memory.csv"}
-DEVICE = {"kernel_details.csv", "step_trace_time.csv"}
+DEVICE = {"kernel_details.csv", "step_trace_time.csv", "analysis.db"}
 DETAILED = {"op_statistic.csv", "api_statistic.csv"}
 
 
@@ -240,6 +242,33 @@ def test_a_killed_window_does_not_keep_the_others_back(
     assert offline.exit_code(results[:1]) == 2
 
 
+@pytest.mark.parametrize("later", ["killed", "empty", "truncated", "no file"])
+def test_a_later_window_takes_nothing_from_finished_results(make_run: Callable[..., Path], tmp_path: Path, later: str) -> None:
+    """Every window has a run directory of its own: what is wrong with a later one is said, and the finished one stays."""
+    finished = make_run("a_1_20240101000000000_ascend_pt")
+    assert offline.analyse(finished)[0].ok
+    output = finished / rundir.OUTPUT_DIRECTORY
+    files = {path: path.read_bytes() for path in output.iterdir()}
+    steps = steplens.open(finished).steps()
+    broken = make_run("b_1_20240101000000001_ascend_pt")
+    raw = broken / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+    if later == "killed":
+        lose(broken)
+    elif later == "no file":
+        raw.unlink()
+    else:
+        raw.write_bytes(b"" if later == "empty" else raw.read_bytes()[:200])
+    opened = steplens.open(tmp_path / "result")
+    assert opened.sources[0].path == finished and opened.traces[0].required("steps").collect().height == steps.height
+    assert all(broken in (error.path, *error.path.parents) for error in opened.unreadable)
+    assert len(opened.unreadable) + len(opened.traces) == 2
+    results = {entry.path: entry for entry in offline.analyse(tmp_path / "result", max_process_number=1)}
+    assert results[finished].ok and results[finished].already_complete
+    assert results[broken].problem or results[broken].findings
+    assert {path: path.read_bytes() for path in output.iterdir()} == files
+    assert steplens.open(finished).steps().equals(steps)
+
+
 def test_a_damaged_trace_is_one_line(make_run: Callable[..., Path]) -> None:
     path = make_run()
     (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).write_bytes(b"\x00\xff not json")
@@ -253,7 +282,7 @@ def test_missing_profiler_info_is_said_in_the_status(make_run: Callable[..., Pat
     path = make_run()
     (path / "profiler_info_0.json").unlink()
     assert offline.analyse(path)[0].ok
-    assert written(path) == ALWAYS | MEMORY | DEVICE
+    assert written(path) == {name.replace("_0.db", ".db") for name in ALWAYS | MEMORY | DEVICE}
     assert "profiler_info.json is missing" in status(path)["notes"][0]
 
 
@@ -267,14 +296,15 @@ def test_strange_profiler_info_means_level0(make_run: Callable[..., Path], conte
     assert "profiler_info_0.json" in settings.notes[0]
 
 
-def test_export_types_choose_text_or_databases_or_both(make_run: Callable[..., Path]) -> None:
+def test_text_has_the_databases_beside_it_and_db_is_databases_alone(make_run: Callable[..., Path]) -> None:
     path = make_run()
     folder = path / rundir.OUTPUT_DIRECTORY
-    databases = {"ascend_pytorch_profiler_0.db", "analysis.db"}
-    (both,) = offline.analyse(path, export_type=["text", "db"])
-    assert both.ok
+    databases = {DATABASE, "analysis.db"}
+    (recorded,) = offline.analyse(path)
+    assert recorded.ok
     assert databases <= {file.name for file in folder.iterdir()}
     assert (folder / "trace_view.json").is_file()
+    assert offline.analyse(path, export_type="text")[0].already_complete
     assert offline.analyse(path, export_type=["db", "text"])[0].already_complete
     (only,) = offline.analyse(path, export_type="db")
     assert not only.already_complete
@@ -316,7 +346,14 @@ def test_results_of_another_profiler_stay_as_they_are(make_run: Callable[..., Pa
     assert len((folder / "trace_view.json").read_text()) == 2
 
 
-@pytest.mark.parametrize("value", [0, -1, 10**6, "2", True])
+def test_more_processes_than_cores_are_all_cores(capsys: pytest.CaptureFixture[str]) -> None:
+    cores = os.cpu_count() or 1
+    assert [processes.process_number(value) for value in (10**6, cores + 1, cores, 1)] == [cores, cores, cores, 1]
+    assert processes.process_number(None) == processes.process_number(0) == max(cores // 2, 1)
+    assert "max_process_number 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", True])
 def test_a_wrong_process_number_is_reset(value: Any, make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert offline.analyse(make_run(), max_process_number=value)[0].ok
     assert "max_process_number" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 
 import steplens
 from steplens import offline
-from steplens.analysis.steps import step_times
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.exports.formats import FORMATS
 from steplens.offline import settings
 from steplens.readers import detect
@@ -175,6 +175,40 @@ def test_a_recorded_cpu_run_keeps_everything(tmp_path: Path) -> None:
     assert {path.name for path in run.iterdir() if not path.name.startswith("profiler_")} == {
         "KINETO", "ASCEND_PROFILER_OUTPUT", "logs", ".steplens",
     }  # fmt: skip
+    # what stays, and why, is said where the removals are
+    size = sum(file.stat().st_size for file in (run / "KINETO").iterdir())
+    logs = "".join(file.read_text() for file in (run / "logs").glob("*_analyse.log"))
+    assert f"data simplification leaves KINETO ({size} bytes)" in logs
+
+
+def test_a_cpu_run_whose_raw_data_the_user_deleted_is_read_from_its_results(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(64, 64)
+    with steplens.profile(
+        schedule=steplens.schedule(wait=0, warmup=0, active=2, repeat=1),
+        on_trace_ready=steplens.tensorboard_trace_handler(str(tmp_path), analyse_flag=False),
+        experimental_config=steplens._ExperimentalConfig(profiler_level=steplens.ProfilerLevel.Level1),
+    ) as profiler:
+        for _ in range(2):
+            model(torch.randn(8, 64)).sum().backward()
+            profiler.step()
+    (run,) = tmp_path.iterdir()
+    (done,) = steplens.analyse(run)
+    assert done.ok
+
+    def told() -> dict[str, Any]:
+        trace = open_run(run).trace()
+        calls = trace.required("ops").select(pl.col("name").cast(pl.String), "start_ns", "end_ns", "self_ns").sort(pl.all())
+        steps = trace.required("steps").select("id", "start_ns", "end_ns").collect().rows()
+        return {"steps": steps, "calls": calls.collect().rows(), "step times": ascend_step_times(trace).rows()}
+
+    before = told()
+    assert len(before["steps"]) == 2 and before["calls"]
+    shutil.rmtree(run / "KINETO")
+    assert detect.find_one(run).format is detect.ASCEND_TEXT
+    assert told() == before
+    # and no figure of its files is said to contradict its events
+    assert "contradicted_figures" not in steplens.open(run).health()["check"].to_list()
 
 
 def test_without_a_recorded_option_nothing_goes(run: Path) -> None:
@@ -197,8 +231,7 @@ def results(run: Path) -> dict[str, bytes]:
 def answers(path: Path) -> dict[str, Any]:
     """What a user is told about a run, as far as both forms of results hold it.
 
-    Neither holds allocations of the CPU, and the database none of the whole process (component APP). The phases of a step follow
-    from the scopes of calls, which results do not hold: here the step's own range has the scope of an operator.
+    Neither holds allocations of the CPU, and the database none of the whole process (component APP).
     """
     trace = open_run(path).trace()
     kernels = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == "compute").collect()
@@ -210,7 +243,7 @@ def answers(path: Path) -> dict[str, Any]:
         "ops": trace.required("ops").select("start_ns", "end_ns", "device_self_ns").sort(pl.all()).collect().rows(),
         "steps": trace.required("steps").select("id", "start_ns", "end_ns").collect().rows(),
         "memory": memory.select("time_ns", "allocated", "reserved").sort(pl.all()).collect().rows(),
-        "step times": step_times(trace).drop("forward_ns", "other_ns").rows(),
+        "step times": ascend_step_times(trace).rows(),
     }
 
 
@@ -296,16 +329,20 @@ def test_results_of_the_other_form_need_cann_or_a_folder(
 ) -> None:
     run, files, before = analysed
     monkeypatch.setenv("PATH", "/nonexistent")
-    other = "db" if "trace_view.json" in files else "text"
-    (refused,) = steplens.analyse(run, export_type=other, force=True)
-    assert not refused.ok and offline.exit_code([refused]) == 2
-    assert f"has no complete {other} results" in refused.problem and "--output" in refused.problem
+    with_text = "trace_view.json" in files
+    if with_text:
+        # text results have the databases beside them
+        assert steplens.analyse(run, export_type="db", force=True)[0].ok
+    else:
+        (refused,) = steplens.analyse(run, export_type="text", force=True)
+        assert not refused.ok and offline.exit_code([refused]) == 2
+        assert "has no complete text results" in refused.problem and "--output" in refused.problem
     assert results(run) == files
     (done,) = steplens.analyse(run, export_type=["text", "db"], output=tmp_path / "new")
     assert done.ok and done.written_to is not None
     assert answers(done.written_to) == before
     assert results(run) == files
-    if other == "db":
+    if with_text:
         # the same cells, though the timeline may list its events in another order
         for name in ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "memory_record.csv"):
             assert results(done.written_to)[name] == files[name]

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from steplens import rundir
+from steplens.analysis.stored_figures import STEP_COLUMNS, STEP_TABLE, matters
 from steplens.readers.contents import Contents
 from steplens.readers.detect import Found
 from steplens.trace.trace import Trace
 
 #: columns that hold points in time: results may count from a base of their own
-_TIME_COLUMNS = ("Start Time(us)", "Allocation Time(us)", "Release Time(us)", "Active Release Time(us)", "Timestamp(us)")
+_TIME_COLUMNS = (
+    "Start Time(us)", "Allocation Time(us)", "Release Time(us)", "Active Release Time(us)", "Timestamp(us)",
+    "Start Timestamp(us)",
+)  # fmt: skip
 
-#: renamed over the years, see section 12.3 of the contract on the Ascend profiler's files
+#: renamed over the years
 _RENAMED = {"Block Dim": "Block Num", "Mix Block Dim": "Mix Block Num"}
 
+_STEPS = "step_trace_time.csv"
 _FILES = (
-    "step_trace_time.csv",
+    _STEPS,
     "op_statistic.csv",
     "kernel_details.csv",
     "operator_details.csv",
@@ -30,6 +39,24 @@ _FILES = (
     "api_statistic.csv",
     "npu_module_mem.csv",
 )
+_OF_DATABASE = f"analysis.db: {STEP_TABLE}"
+_COMMUNICATION_FILES = ("communication.json", "communication_matrix.json")
+
+#: what an entry of a JSON file is called: the keys that lead to it
+_ENTRY = "Entry"
+_BETWEEN_KEYS = " / "
+_PACKETS = ("Count", "Duration(ms)")
+
+#: columns that measure something; other numbers are names of things
+_MEASURES = r"(?i)(\(.*\)|count|ratio|cycles)$"
+_STEP_MEASURES = tuple(title for title in STEP_COLUMNS if title not in ("Device_id", "Step"))
+#: figures that the format's own tool is known to get wrong over several steps, so that a difference says nothing
+_DOUBTFUL = {
+    _STEPS: ("Free", "Stage"),
+    _OF_DATABASE: ("Bubble", "Communication(Not Overlapped and Exclude Receive)"),
+}
+#: us since 1970 were doubles on their way, a quarter of a us each
+_ROUNDING_US = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,12 +65,13 @@ class Comparison:
 
     Attributes:
         name: file, or database table.
-        rows: rows of the capture's own and of the recomputed result.
+        rows: rows of the capture's own and of the recomputed result; of a JSON file its entries.
         cells: how many cells both have.
         equal: how many of them are equal; numbers when they differ by less than half of the last digit of either.
         largest: the largest difference of a number, in the unit of its column; 0 where all are equal.
         column: where that is.
         problem: why the two cannot be compared cell by cell; empty when they can.
+        matters: whether a measured figure differs by more than 1 % and more than rounding, or the numbers of rows do.
     """
 
     name: str
@@ -53,6 +81,7 @@ class Comparison:
     largest: float = 0.0
     column: str = ""
     problem: str = ""
+    matters: bool = False
 
 
 def compare(found: Found, trace: Trace, target: Path) -> tuple[Comparison, ...]:
@@ -65,36 +94,30 @@ def compare(found: Found, trace: Trace, target: Path) -> tuple[Comparison, ...]:
     """
     if not isinstance(found.where, Contents) or found.where.output is None:
         return ()
-    own, recomputed = found.where.output, target / rundir.OUTPUT_DIRECTORY
-    return tuple(_compare_all(own, recomputed, trace))
+    bases = _base_us(found.path), _base_us(target)
+    return tuple(_compare_all(found.where.output, target / rundir.OUTPUT_DIRECTORY, trace, bases))
 
 
-def _compare_all(own: Path, recomputed: Path, trace: Trace) -> Iterator[Comparison]:
+def _compare_all(own: Path, recomputed: Path, trace: Trace, bases: tuple[Decimal, Decimal]) -> Iterator[Comparison]:
     for name in _FILES:
         if (own / name).is_file() and (recomputed / name).is_file():
-            yield _compare_frames(name, _read_csv(own / name), _read_csv(recomputed / name))
-    steps = trace.source_table(STEP_TRACE_TABLE)
-    if steps is not None and (recomputed / "step_trace_time.csv").is_file():
-        renamed = {column: title for title, column in _STEP_TRACE_COLUMNS.items() if column in steps.columns}
-        yield _compare_frames(
-            f"analysis.db: {STEP_TRACE_TABLE}", steps.rename(renamed), _read_csv(recomputed / "step_trace_time.csv")
-        )
+            yield _compare_frames(name, _read_csv(own / name), _read_csv(recomputed / name), bases)
+    for name in _COMMUNICATION_FILES:
+        if (own / name).is_file() and (recomputed / name).is_file():
+            yield _compare_json(name, own / name, recomputed / name, bases)
+    steps = trace.source_table(STEP_TABLE)
+    if steps is not None and (recomputed / _STEPS).is_file():
+        renamed = {column: title for title, column in STEP_COLUMNS.items() if column in steps.columns}
+        yield _compare_frames(_OF_DATABASE, steps.rename(renamed), _read_csv(recomputed / _STEPS), bases)
 
 
-STEP_TRACE_TABLE = "StepTraceTime"
-
-_STEP_TRACE_COLUMNS = {
-    "Step": "step",
-    "Computing": "computing",
-    "Communication(Not Overlapped)": "communication_not_overlapped",
-    "Overlapped": "overlapped",
-    "Communication": "communication",
-    "Free": "free",
-    "Stage": "stage",
-    "Bubble": "bubble",
-    "Communication(Not Overlapped and Exclude Receive)": "communication_not_overlapped_and_exclude_receive",
-    "Preparing": "preparing",
-}
+def _base_us(run_directory: Path) -> Decimal:
+    """What the times of a run directory's text files count from, us since 1970: 0 but for results of steplens."""
+    try:
+        base = json.loads((run_directory / rundir.METADATA_FILE).read_bytes())["base_time_ns"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return Decimal(0)
+    return Decimal(base) / 1000 if type(base) is int else Decimal(0)
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -106,38 +129,98 @@ def _read_csv(path: Path) -> pl.DataFrame:
     )
 
 
-def _compare_frames(name: str, own: pl.DataFrame, again: pl.DataFrame) -> Comparison:
+def _compare_json(name: str, own: Path, again: Path, bases: tuple[Decimal, Decimal]) -> Comparison:
+    try:
+        frames = [_entries(json.loads(path.read_bytes(), parse_float=str, parse_int=str)) for path in (own, again)]
+    except (ValueError, RecursionError):
+        return Comparison(name, (0, 0), problem="one of them is no JSON")
+    theirs, ours = frames
+    if theirs.height == ours.height and theirs.height and set(theirs[_ENTRY]) != set(ours[_ENTRY]):
+        return Comparison(name, (theirs.height, ours.height), problem="the entries differ", matters=True)
+    return _compare_frames(name, theirs, ours, bases)
+
+
+def _entries(document: Any) -> pl.DataFrame:
+    """A row for every object of a JSON document that holds values: the keys that lead to it, and its values as text.
+
+    What moved in packets of one size is a list of their number and their time: a row, too.
+    """
+    rows: list[dict[str, str | None]] = []
+    pending: list[tuple[tuple[str, ...], Any]] = [((), document)]
+    while pending:
+        keys, value = pending.pop()
+        if isinstance(value, list):
+            value = dict(zip(_PACKETS, value, strict=False))
+        if not isinstance(value, dict):
+            continue
+        values = {key: None if item is None else str(item) for key, item in value.items() if not isinstance(item, (dict, list))}
+        if values:
+            rows.append({_ENTRY: _BETWEEN_KEYS.join(keys), **values})
+        pending += [((*keys, key), item) for key, item in value.items() if isinstance(item, (dict, list))]
+    columns = dict.fromkeys([_ENTRY, *(key for row in rows for key in row)], pl.String)
+    return pl.DataFrame(rows, schema=columns)
+
+
+def _compare_frames(
+    name: str, own: pl.DataFrame, again: pl.DataFrame, bases: tuple[Decimal, Decimal] = (Decimal(0), Decimal(0))
+) -> Comparison:
     rows = (own.height, again.height)
     if own.height != again.height:
-        return Comparison(name, rows, problem="the numbers of rows differ")
+        return Comparison(name, rows, problem="the numbers of rows differ", matters=True)
     own, again = _in_order(own), _in_order(again)
     cells = equal = 0
-    largest, where = 0.0, ""
+    largest, where, wrong = 0.0, "", False
     for column in own.columns:
-        if column not in again.columns:
+        if column == _ENTRY or column not in again.columns:
             continue
         a, b = own[column].cast(pl.String), again[column].cast(pl.String)
+        if _ENTRY in own.columns:
+            # an entry holds what was measured of it, not the same everywhere
+            both = a.is_not_null() & b.is_not_null()
+            a, b = a.filter(both), b.filter(both)
         cells += len(a)
-        numbers_a, numbers_b = (side.cast(pl.Decimal(38, 9), strict=False) for side in (a, b))
-        if column in _TIME_COLUMNS and numbers_a.drop_nulls().len() and numbers_b.drop_nulls().len():
-            # only distances between times can be equal: the two files may count from different bases
-            numbers_a, numbers_b = numbers_a - numbers_a.drop_nulls()[0], numbers_b - numbers_b.drop_nulls()[0]
-        difference = (numbers_a - numbers_b).cast(pl.Float64).abs()
-        close = difference <= 0.5 * 10.0 ** -min(_decimals(a), _decimals(b)) if difference.null_count() < len(a) else None
-        same = (a == b).fill_null(False) | ((a.fill_null("") == "") & (b.fill_null("") == ""))
-        if close is not None:
-            same = same | close.fill_null(False)
+        numbers = pl.DataFrame([side.cast(pl.Decimal(38, 9), strict=False).alias(key) for key, side in (("a", a), ("b", b))])
+        rounding, tolerance = 10.0 ** -min(_decimals(a), _decimals(b)), 0.0
+        is_time = column in _TIME_COLUMNS and numbers["a"].null_count() < len(a)
+        if is_time:
+            numbers = numbers.with_columns(pl.col("a") + bases[0], pl.col("b") + bases[1])
+            # a JSON file has no texts with all digits, but doubles
+            tolerance = _spacing(numbers["a"]) if _ENTRY in own.columns else 0.0
+        difference = (numbers["a"] - numbers["b"]).cast(pl.Float64).abs()
+        same = (a == b).fill_null(False) & (not is_time) | ((a.fill_null("") == "") & (b.fill_null("") == ""))
+        if difference.null_count() < len(a):
+            same = same | (difference <= max(0.5 * rounding, tolerance)).fill_null(False)
         equal += int(same.sum())
         worst = difference.filter(~same).max()
         if isinstance(worst, float) and worst > largest:
             largest, where = worst, column
         elif not same.all() and not where:
             where = column
-    return Comparison(name, rows, cells, equal, largest, where)
+        if not same.all() and _is_judged(name, column):
+            unequal = numbers.cast(pl.Float64).filter(~same)
+            # of points in time it is their distances that count
+            shown = unequal.select(pl.col("a", "b") - unequal["a"].min()) if is_time else unequal
+            least = max(rounding, _ROUNDING_US if column.endswith("(us)") or column in _STEP_MEASURES else 0.0)
+            wrong |= bool(shown.select(matters(pl.col("a"), pl.col("b"), pl.lit(least)).any()).item())
+    return Comparison(name, rows, cells, equal, largest, where, matters=wrong)
+
+
+def _is_judged(name: str, column: str) -> bool:
+    """Whether a difference in a column can matter."""
+    measured = column in _STEP_MEASURES or bool(pl.select(pl.lit(column).str.contains(_MEASURES)).item())
+    return measured and column not in _DOUBTFUL.get(name, ())
+
+
+def _spacing(times: pl.Series) -> float:
+    """The distance of neighbouring doubles as large as these us."""
+    largest = times.cast(pl.Float64).abs().max()
+    return float(np.spacing(largest)) if isinstance(largest, float) else 0.0
 
 
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows in order of their first time column, equal times in order of name: results may list their rows differently."""
+    if _ENTRY in frame.columns:
+        return frame.sort(_ENTRY, maintain_order=True)
     times = [column for column in _TIME_COLUMNS if column in frame.columns]
     if not times:
         return frame

@@ -8,6 +8,7 @@ A run directory is what one recorded window of one process leaves on disk. Its l
         KINETO/marks.bin, .json     marks and ranges of the user: rows of numbers, and their texts
         KINETO/loaders.bin, .json   batches of data loaders: rows of numbers, and what loaders and workers there were
         KINETO/host_samples.json    samples of the host: processors, memory, disk, network
+        KINETO/collectives.json     PyTorch's flight recorder of collectives on the CPU: sizes, types, groups
         KINETO/system_calls.txt     calls to the operating system, as strace writes them
         KINETO/state.json           "recording" while the window is open, "collected" once raw data is safe
         profiler_info[_<rank>].json configuration and clocks
@@ -45,9 +46,12 @@ MARK_TEXTS = "marks.json"
 LOADER_ROWS = "loaders.bin"
 LOADERS = "loaders.json"
 HOST_SAMPLES = "host_samples.json"
+COLLECTIVES = "collectives.json"
 SYSTEM_CALLS = "system_calls.txt"
 STATE_FILE = "state.json"
 OUTPUT_DIRECTORY = "ASCEND_PROFILER_OUTPUT"
+#: of MindSpore's flat files
+PROFILER_DIRECTORY = "profiler"
 COMPLETION_MARKER = "analyse.done"
 STATUS_FILE = "analyse_status.json"
 LOG_DIRECTORY = "logs"

@@ -1,8 +1,9 @@
 """Data simplification: what CANN leaves beside the raw device data is removed once a run has its results.
 
 Of a ``PROF_*`` directory the raw data stays (``host/data``, ``device_*/data``, the clocks).
-``FRAMEWORK``, ``KINETO``, ``ASCEND_PROFILER_OUTPUT``, ``logs`` and the ``profiler_*.json`` files stay in any case. A run without
-``PROF_*`` consists of nothing else, so nothing of it is removed.
+``FRAMEWORK``, ``KINETO``, ``ASCEND_PROFILER_OUTPUT``, ``logs`` and the ``profiler_*.json`` files stay in any case: the option is
+about what can be made again, and the raw data of the host cannot. A run without ``PROF_*`` consists of nothing else, so nothing
+of it is removed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers.contents import EXPORT_DIRECTORY
+from steplens.readers.contents import EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY
 from steplens.readers.msprof_command import find_msprof
 from steplens.readers.prof_directory import ANALYSIS_DIRECTORY, find_prof
 from steplens.readers.run_directory import read_json
@@ -31,6 +32,9 @@ _EXPORTED_DATABASE = "msprof_*.db"
 _LOG_DIRECTORY = "mindstudio_profiler_log"
 _LOGS = "msprof_analysis_*.log"
 
+#: raw data of the host: without it there is nothing that a newer version, another export or an open question could be read from
+_RAW = (rundir.RAW_DIRECTORY, FRAMEWORK_DIRECTORY)
+
 _OPTION = "_data_simplification"
 
 
@@ -42,11 +46,13 @@ class Simplified:
         removed: paths below the run directory.
         freed_bytes: their size.
         kept: what was left although the option asks to remove it, one sentence each.
+        raw: folders with raw data of the host, which the option never removes, and their size in bytes.
     """
 
     removed: list[str] = field(default_factory=list)
     freed_bytes: int = 0
     kept: list[str] = field(default_factory=list)
+    raw: dict[str, int] = field(default_factory=dict)
 
 
 def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
@@ -82,7 +88,8 @@ def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
                 continue
             freed += size
             result.removed.append(str(path.relative_to(run_directory)))
-    return Simplified(result.removed, freed, result.kept)
+    raw = {path.name: _size(path) for name in _RAW if _is_own(path := run_directory / name)} if wanted else {}
+    return Simplified(result.removed, freed, result.kept, raw)
 
 
 def recorded_option(run_directory: Path) -> bool | None:

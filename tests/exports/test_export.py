@@ -85,7 +85,10 @@ def test_run_directories_are_what_an_analysis_writes(tmp_path: Path) -> None:
     (written,) = export(run, "text", tmp_path / "out")
     assert written.parent == tmp_path / "out"
     assert written.name.endswith("_ascend_pt")
-    files = {path.name for path in (analysed / "ASCEND_PROFILER_OUTPUT").iterdir()}
+    every = {path.name for path in (analysed / "ASCEND_PROFILER_OUTPUT").iterdir()}
+    # an analysis writes databases beside the text, an export what it is asked for
+    databases = {name for name in every if name.endswith(".db")}
+    files = every - databases
     assert {path.name for path in (written / "ASCEND_PROFILER_OUTPUT").iterdir()} == files
     for name in files - {"analyse_status.json"}:
         ours, theirs = (folder / "ASCEND_PROFILER_OUTPUT" / name for folder in (written, analysed))
@@ -94,7 +97,8 @@ def test_run_directories_are_what_an_analysis_writes(tmp_path: Path) -> None:
     export(run, "chrome", tmp_path / "view.json")
     assert (tmp_path / "view.json").read_bytes() == (analysed / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes()
     (database,) = export(run, "db", tmp_path / "db")
-    assert (database / "ASCEND_PROFILER_OUTPUT" / "ascend_pytorch_profiler_0.db").is_file()
+    assert {path.name for path in (database / "ASCEND_PROFILER_OUTPUT").glob("*.db")} == databases
+    assert "ascend_pytorch_profiler_0.db" in databases
     assert not (database / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").exists()
     again = open_run(database).trace()
     assert again.ops.height == open_run(run).trace().ops.height
@@ -114,7 +118,7 @@ def test_several_traces(tmp_path: Path) -> None:
     assert ranks["trace2_rank2.kineto.json.gz"] == 2
     (one,) = export(tmp_path / "job", "speedscope", tmp_path / "one.json", rank=2)
     assert one == tmp_path / "one.json"
-    with pytest.raises(InputError, match="holds no rank 5; its ranks are -1, 0, 2"):
+    with pytest.raises(InputError, match="holds no rank 5; its ranks are 0, 2"):
         export(tmp_path / "job", "kineto", rank=5)
     with pytest.raises(InputError, match="is a file, 3 traces need a folder"):
         export(tmp_path / "job", "kineto", tmp_path / "one.json")

@@ -26,9 +26,8 @@ from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError
 
 from ..readers.ascend_fixture import write_golden
+from ..shared_data import shared
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op, synthetic, training_step
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def twin(trace: Trace, name: str = "run") -> dict[str, Any]:
@@ -196,9 +195,7 @@ def rows(trace: Trace, table: str) -> pl.DataFrame:
     ],
 )  # fmt: skip
 def test_recorded_traces_are_read_back_the_same(sample: str, tmp_path: Path) -> None:
-    source = SHARED / "kineto" / f"{sample}.json.gz"
-    if not source.is_file():
-        pytest.skip("the shared test data is not beside this checkout")
+    source = shared("kineto", f"{sample}.json.gz")
     shutil.copy(source, tmp_path)
     trace = open_run(tmp_path / source.name).trace()
     # arguments of a launch that stand in the call on ROCm, the collective's own in newer traces
@@ -274,9 +271,7 @@ def test_an_npu_is_read_back_as_an_npu(tmp_path: Path, source: str) -> None:
     if source == "golden":
         trace = open_run(write_golden(tmp_path)).trace()
     else:
-        folder = SHARED / "ascend_pytorch" / source / "rank0_ascend_pt"
-        if not folder.is_dir():
-            pytest.skip("the shared test data is not beside this checkout")
+        folder = shared("ascend_pytorch", source, "rank0_ascend_pt")
         from steplens.readers import ascend_db
 
         # read here and not opened: opening would write its cache beside the data

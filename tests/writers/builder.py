@@ -23,11 +23,17 @@ Rows = Sequence[Mapping[str, Any]]
 
 def table(name: str, rows: Rows) -> pl.DataFrame:
     """``rows`` as a table of the schema; times are given as they are."""
-    return (
+    frame = (
         pl.DataFrame([dict(row) for row in rows] or None, schema=SCHEMA[name], orient="row")
         if rows
         else pl.DataFrame(schema=SCHEMA[name])
     )
+    return own_times(frame) if name == "kernels" else frame
+
+
+def own_times(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Device tasks whose device time is their length, unless it is given."""
+    return kernels.with_columns(self_ns=pl.coalesce("self_ns", pl.col("end_ns") - pl.col("start_ns")))
 
 
 def build(source: Path | str = "hand-built", meta: Mapping[str, Any] | None = None, **tables: Rows) -> Trace:
@@ -145,8 +151,8 @@ def synthetic(ops: int = 550_000, kernels: int = 300_000, memory_events: int = 3
     edges = BASE_NS + 900_000 + np.linspace(0, int(end[-1] - start[0]) + 200_000, steps + 1).astype(np.int64)
     ranges = {"id": np.arange(steps), "start_ns": edges[:-1], "end_ns": edges[1:]}
     step_table = _typed("steps", {**ranges, "pid": np.full(steps, PID), "tid": np.full(steps, MAIN)})
-    tables = {"ops": calls, "kernels": _typed("kernels", tasks.to_dict()), "memory": _typed("memory", events.to_dict())}
-    return Trace(Path("synthetic"), {**tables, "steps": step_table})
+    tables = {"ops": calls, "memory": _typed("memory", events.to_dict()), "steps": step_table}
+    return Trace(Path("synthetic"), {**tables, "kernels": own_times(_typed("kernels", tasks.to_dict()))})
 
 
 def _typed(name: str, columns: Mapping[str, Any]) -> pl.DataFrame:

@@ -58,7 +58,7 @@ def result(tmp_path: Path) -> Iterator[Callable[..., tuple[Path, Database, Datab
         statuses = write_result(trace, tmp_path, Settings(level=level), export_types=(TEXT, DATABASE), **more)
         assert not [status for status in statuses.values() if status.status == "failed"], statuses
         folder = tmp_path / rundir.OUTPUT_DIRECTORY
-        suffix = f"_{trace.rank}" if trace.rank >= 0 else ""
+        suffix = f"_{trace.recorded_rank}" if trace.recorded_rank >= 0 else ""
         profiler = Database(folder / f"ascend_pytorch_profiler{suffix}.db")
         # a run without device work has nothing to analyse
         analysis = Database(folder / "analysis.db") if (folder / "analysis.db").exists() else profiler

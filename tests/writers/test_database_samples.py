@@ -19,9 +19,8 @@ from steplens.trace.health import HealthLog
 from steplens.writers import database
 from steplens.writers.output import LEVEL1, Output, time_base_ns
 
+from ..shared_data import shared
 from .ascend import ascend_run, ns
-
-CAPTURE = Path(__file__).resolve().parents[3] / "shared" / "data" / "ascend_pytorch" / "db_level2" / "rank0_ascend_pt"
 
 HOST = [
     ("CPU Usage", "CPU Usage", "%", 180.0),
@@ -88,11 +87,10 @@ def test_a_run_without_them_has_no_such_tables(tmp_path: Path) -> None:
 
 
 def test_events_of_the_graph_engine_are_those_of_the_capture(tmp_path: Path) -> None:
-    if not CAPTURE.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
-    own = CAPTURE / rundir.OUTPUT_DIRECTORY / "ascend_pytorch_profiler_0.db"
+    capture = shared("ascend_pytorch", "db_level2", "rank0_ascend_pt")
+    own = capture / rundir.OUTPUT_DIRECTORY / "ascend_pytorch_profiler_0.db"
     # read here and not opened: opening would write its cache beside the data
-    trace = ascend_db.read_trace(own.parent, CAPTURE)
+    trace = ascend_db.read_trace(own.parent, capture)
     tables = []
     for connection in (sqlite3.connect(f"file:{own}?mode=ro&immutable=1", uri=True), written(trace, tmp_path / own.name)):
         texts = dict(connection.execute("SELECT id, value FROM STRING_IDS"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -14,9 +13,8 @@ from steplens.trace.trace import Trace
 from steplens.writers import trace_view
 from steplens.writers.output import LEVEL1, Output, time_base_ns
 
+from ..shared_data import shared
 from .builder import synthetic
-
-KINETO = Path(__file__).resolve().parents[3] / "shared" / "data" / "kineto"
 
 
 def no_constant(word: str) -> NoReturn:
@@ -25,9 +23,7 @@ def no_constant(word: str) -> NoReturn:
 
 
 def recorded() -> Trace:
-    files = sorted(KINETO.glob("cuda_nccl_distributed*"))
-    if not files:
-        pytest.skip("the shared test data is not beside this checkout")
+    files = sorted(shared("kineto").glob("cuda_nccl_distributed*"))
     return kineto.read(files[0])
 
 

@@ -19,17 +19,14 @@ from steplens.readers import ascend_db, ascend_text
 from steplens.trace.trace import Trace
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "ascend_pytorch"
+from ..shared_data import shared
 
 #: what the recordings call by another name
 RENAMED = {"Block Dim": "Block Num", "Mix Block Dim": "Mix Block Num"}
 
 
 def recording(sample: str, rank: int = 0) -> Path:
-    folder = SHARED / sample / f"rank{rank}_ascend_pt"
-    if not folder.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
-    return folder
+    return shared("ascend_pytorch", sample, f"rank{rank}_ascend_pt")
 
 
 def read(folder: Path) -> Trace:
@@ -176,6 +173,16 @@ def test_step_times(
         (found,) = connection.execute(query).fetchall()
         connection.close()
     assert found == expected
+
+
+@pytest.mark.parametrize("name", ["CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"])
+def test_every_cell_about_communication_comes_back(remade: Callable[..., tuple[Path, Path]], name: str) -> None:
+    found = []
+    for folder in remade("db_level2", 0, DATABASE):
+        connection = sqlite3.connect(f"file:{folder / 'analysis.db'}?mode=ro&immutable=1", uri=True)
+        found.append(Counter(connection.execute(f"SELECT * FROM {name}")))
+        connection.close()
+    assert found[0] == found[1] and found[0]
 
 
 #: tables of a recorded database whose rows come back exactly; columns that differ by design are left out

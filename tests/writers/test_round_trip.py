@@ -29,8 +29,8 @@ import polars as pl
 import pytest
 
 from steplens import rundir
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.analysis.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
-from steplens.analysis.steps import step_times
 from steplens.readers import kineto
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
@@ -38,11 +38,10 @@ from steplens.writers.metrics import metric_rows
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from ..readers.ascend_fixture import write_golden
+from ..shared_data import shared
 from .ascend import ascend_run, ns
 from .builder import BASE_NS, MAIN, PID, build, kernel, op
 from .small_training import recorded_on_the_cpu
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 #: table -> columns that both formats hold; the first ones tell rows apart and order them
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -132,9 +131,9 @@ def rows(trace: Trace, table: str, columns: tuple[str, ...]) -> list[dict[str, A
 def assert_same(source: Trace, found: Trace, export: str, *, without: dict[str, tuple[str, ...]] | None = None) -> set[str]:
     """Compare every table that the source has; returns the names of those compared."""
     compared = set()
-    for table, shared in COLUMNS.items():
+    for table, always in COLUMNS.items():
         left_out = (without or {}).get(table, ())
-        columns = tuple(column for column in shared + ONLY[export].get(table, ()) if column not in left_out)
+        columns = tuple(column for column in always + ONLY[export].get(table, ()) if column not in left_out)
         if source.table(table) is None or not columns:
             continue
         expected, actual = rows(source, table, columns), rows(found, table, columns)
@@ -286,9 +285,7 @@ def test_memory_over_time_from_results(recorded: Trace, reread: Callable[..., Tr
 @pytest.mark.parametrize("export", [TEXT, DATABASE])
 @pytest.mark.parametrize("sample", ["text_level0", "text_level1", "db_level0", "db_level2"])
 def test_a_recorded_ascend_run(reread: Callable[..., Trace], sample: str, export: str) -> None:
-    source_folder = SHARED / "ascend_pytorch" / sample / "rank0_ascend_pt"
-    if not source_folder.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
+    source_folder = shared("ascend_pytorch", sample, "rank0_ascend_pt")
     from steplens.readers import ascend_db, ascend_text
 
     # read here and not opened: opening would write its cache beside the data
@@ -331,9 +328,7 @@ def test_a_raw_ascend_capture(reread: Callable[..., Trace], tmp_path: Path, expo
 @pytest.mark.parametrize("export", [TEXT, DATABASE])
 @pytest.mark.parametrize("sample", ["cuda_alexnet", "cuda_nccl_distributed", "cuda_ns_resolution_rank0"])
 def test_a_recorded_cuda_trace(reread: Callable[..., Trace], sample: str, export: str) -> None:
-    files = sorted((SHARED / "kineto").glob(f"{sample}*"))
-    if not files:
-        pytest.skip("the shared test data is not beside this checkout")
+    files = sorted(shared("kineto").glob(f"{sample}*"))
     source = kineto.read(files[0])
     found = reread(source, export)
     without: dict[str, tuple[str, ...]] = {
@@ -356,7 +351,8 @@ def test_a_recorded_cuda_trace(reread: Callable[..., Trace], sample: str, export
         source.required(table).collect().height for table in ("kernels", "communication")
     ]
     assert found.has_accelerator
-    assert step_times(found, whole_trace_without_steps=True).rows() == step_times(source, whole_trace_without_steps=True).rows()
+    times = [ascend_step_times(trace, whole_trace_without_steps=True).rows() for trace in (found, source)]
+    assert times[0] == times[1]
 
 
 @pytest.mark.parametrize("export", [TEXT, DATABASE])

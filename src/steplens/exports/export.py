@@ -121,7 +121,7 @@ def _targets(selected: list[Subject], chosen: Format, output: str | os.PathLike[
     folder = given or Path(_EXPORTED if chosen.is_run else ".")
     targets: list[Path] = []
     for subject in selected:
-        name, rank = subject.name, subject.trace.rank
+        name, rank = subject.name, subject.trace.recorded_rank
         if not alone and rank >= 0 and f"rank{rank}" not in name:
             name = f"{name}_rank{rank}"
         target, number = folder / f"{name}{chosen.suffix}", 2

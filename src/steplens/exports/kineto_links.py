@@ -10,6 +10,7 @@ import polars as pl
 from steplens.trace.devices import device_kind
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_OTHER
 from steplens.trace.trace import Trace
+from steplens.writers.device_tasks import device_tasks
 from steplens.writers.output import main_pid, time_base_ns
 from steplens.writers.text import microseconds
 
@@ -61,7 +62,7 @@ def twin_of(trace: Trace, handle: IO[bytes]) -> Twin:
         # of several processes, or of a source without such numbers
         numbers = pl.int_range(1, ops.height + 1, dtype=pl.Int64, eager=True)
     place = (pl.col("device").fill_null(0), pl.col("stream").fill_null(0))
-    tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).ne_missing(KIND_OTHER)).with_columns(place).collect()
+    tasks = device_tasks(trace).filter(pl.col("kind").cast(pl.String).ne_missing(KIND_OTHER)).with_columns(place).collect()
     calls = trace.required("communication").with_columns(place).collect().with_row_index("_row")
     is_collective = pl.col("kind").cast(pl.String).eq_missing(KIND_COMMUNICATION)
     known = tasks.filter(is_collective).select(*_PLACE, kernel="id", context_id="context_id", kernel_correlation="correlation")

@@ -55,5 +55,5 @@ def _copy_side_files(subject: Subject, folder: Path) -> None:
             with contextlib.suppress(PermissionError):
                 rundir.write_bytes(folder / file.name, file.read_bytes())
     if not any(folder.glob(f"{rundir.INFO_PREFIX}*.json")):
-        name = f"{rundir.INFO_PREFIX}_{trace.rank}.json" if trace.rank >= 0 else f"{rundir.INFO_PREFIX}.json"
-        rundir.write_json(folder / name, {"rank_id": trace.rank} if trace.rank >= 0 else {}, indent=4)
+        name = f"{rundir.INFO_PREFIX}_{trace.recorded_rank}.json" if trace.recorded_rank >= 0 else f"{rundir.INFO_PREFIX}.json"
+        rundir.write_json(folder / name, {"rank_id": trace.recorded_rank} if trace.recorded_rank >= 0 else {}, indent=4)

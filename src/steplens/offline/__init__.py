@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens import rundir
-from steplens.collect import log
+from steplens.collect import log, paths
 from steplens.errors import InputError, check_exists
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
@@ -46,7 +46,8 @@ def analyse(
 
     Args:
         profiler_path: a run directory, a folder that holds some, or a trace file.
-        max_process_number: how many runs are analysed at a time; half of the cores by default and for invalid values.
+        max_process_number: how many runs are analysed at a time: no more than there are cores; half of them by default and for
+            invalid values.
         export_type: "text", "db" or a list of them; None is what the run was recorded with.
         force: analyse complete runs again.
         recompute: like ``force``, and compute again what holds results only.
@@ -60,6 +61,7 @@ def analyse(
         InputError: the path does not exist or holds nothing that steplens reads.
     """
     top = Path(profiler_path)
+    paths.warn_if_unusual(top, "profiler_path")
     check_exists(top)
     folder = None if output is None else Path(output)
     ranks = [] if top.is_file() else [found for found in detect.find_traces(top) if found.part]

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from steplens import rundir
+from steplens.analysis.stored_figures import contradictions
 from steplens.errors import InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.run_log import run_log
@@ -22,7 +23,7 @@ from steplens.simplify import simplify
 from steplens.timeline.ahead import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
 from steplens.trace.trace import Trace
-from steplens.writers.result import TEXT, Settings, complete, output_directory, write_result, write_status
+from steplens.writers.result import TEXT, Settings, complete, output_directory, with_databases, write_result, write_status
 
 #: folder of recomputed results in the current directory
 RECOMPUTED = "recomputed"
@@ -54,6 +55,7 @@ def analyse_run(
             return _as_it_is(found, settings, exports, force)
         if target is None and not in_place(found):
             return RunResult(path, True, already_complete=True, note=LEFT_ALONE, written_to=path)
+        exports = with_databases(exports)
         if not force and target is None and is_complete(path, settings, detect.sources(found), exports):
             return RunResult(path, True, already_complete=True, written_to=path, seconds=time.perf_counter() - begin)
         into = path if target is None else _prepare(found, target)
@@ -81,7 +83,7 @@ def source_of(found: detect.Found) -> detect.Found:
 
 def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
     """A run whose results are the only readable form of its device data: they are never written over."""
-    current = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), exports)
+    current = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), with_databases(exports))
     status = run_directory.read_json(found.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
     # an older steplens may have made them, but they are all that there is
     there = status.get("export_types")
@@ -112,8 +114,8 @@ def _prepare(found: detect.Found, target: Path) -> Path:
                 rundir.write_bytes(target / file.name, file.read_bytes())
     else:
         trace = detect.load(found)
-        name = f"{rundir.INFO_PREFIX}_{trace.rank}.json" if trace.rank >= 0 else f"{rundir.INFO_PREFIX}.json"
-        rundir.write_json(target / name, {"rank_id": trace.rank} if trace.rank >= 0 else {}, indent=4)
+        name = f"{rundir.INFO_PREFIX}_{trace.recorded_rank}.json" if trace.recorded_rank >= 0 else f"{rundir.INFO_PREFIX}.json"
+        rundir.write_json(target / name, {"rank_id": trace.recorded_rank} if trace.recorded_rank >= 0 else {}, indent=4)
     return target
 
 
@@ -144,7 +146,8 @@ def _analyse_run(
     for name, status in statuses.items():
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
     compared = compare(found, trace, into) if into != found.path else ()
-    findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    recorded = (HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    findings = (*recorded, *contradictions(trace))
     ok = complete(statuses) and not missing
     if ok and (into == found.path or _is_simplified(found)):
         _simplify(found.path, logger)
@@ -164,6 +167,8 @@ def _simplify(path: Path, logger: logging.Logger) -> None:
         logger.info("data simplification removed %s", name)
     for sentence in done.kept:
         logger.warning("data simplification kept %s", sentence)
+    for name, size in done.raw.items():
+        logger.info("data simplification leaves %s (%d bytes): raw data of the host cannot be made again", name, size)
 
 
 def _lay_out(trace: Trace, logger: logging.Logger) -> None:

@@ -12,7 +12,7 @@ from steplens.trace.health import HealthFinding
 from steplens.writers.result import DONE, OutputStatus
 
 EXIT_BAD_INPUT = SteplensError.exit_code
-#: some runs or outputs were written and others failed
+#: some runs or outputs were written and others failed, or what was written contradicts what was there
 EXIT_PARTIAL = 3
 
 
@@ -46,9 +46,13 @@ class RunResult:
 
 
 def exit_code(results: Sequence[RunResult]) -> int:
-    """0 when every run is complete, 3 when only some runs or outputs could be written, 2 when none could."""
+    """0 when every run is complete, 3 when only some runs or outputs could be written, 2 when none could.
+
+    3 also when a recomputed result differs from the capture's own by what matters.
+    """
     if all(result.ok for result in results):
-        return 0
+        differs = any(comparison.matters for result in results for comparison in result.comparison)
+        return EXIT_PARTIAL if differs else 0
     written = any(result.ok or any(status.status == DONE for status in result.outputs.values()) for result in results)
     return EXIT_PARTIAL if written else EXIT_BAD_INPUT
 

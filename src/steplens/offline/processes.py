@@ -19,15 +19,15 @@ from steplens.writers.result import FAILED
 
 
 def process_number(given: int | None) -> int:
-    """How many runs are analysed at a time: as given where that is possible, else half of the cores."""
+    """How many runs are analysed at a time: as given, at most one per core; half of the cores by default and for wrong values."""
     cores = os.cpu_count() or 1
     default = max(cores // 2, 1)
     if given is None:
         return default
-    if type(given) is not int or not 0 < given <= cores:
-        log.warning(f"max_process_number {given!r} is not between 1 and {cores}, {default} is used")
+    if type(given) is not int or given < 1:
+        log.warning(f"max_process_number {given!r} is no number of processes, {default} is used")
         return default
-    return given
+    return min(given, cores)
 
 
 def in_processes(
@@ -80,7 +80,7 @@ def and_report(result: RunResult, advance: Callable[[], None]) -> RunResult:
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
     """A progress bar over the runs, where somebody is looking."""
-    if total < 2 or not sys.stderr.isatty():
+    if total < 2 or sys.stderr is None or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console

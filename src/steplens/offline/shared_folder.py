@@ -14,7 +14,7 @@ from steplens.readers.mindspore_find import MindSporeSource
 from steplens.trace.health import HealthFinding
 from steplens.writers.mindspore_result import PIPELINE_OUTPUT
 from steplens.writers.output import LEVEL1
-from steplens.writers.result import DONE, OUTPUT_FILES, TEXT, Settings, complete, write_result
+from steplens.writers.result import DONE, OUTPUT_FILES, TEXT, Settings, complete, with_databases, write_result
 
 
 def analyse_rank(
@@ -27,6 +27,8 @@ def analyse_rank(
             if not force and mindspore_results.is_complete(found.where):
                 return RunResult(found.path, True, already_complete=True, written_to=found.path)
             made = mindspore_results.analyse_source(found.where, mindspore_results.Options(data_simplification=None))
+            if made.problem and made.written_to is None and (finished := _finished(found, found.where, made.problem, begin)):
+                return finished
             seconds = round(time.perf_counter() - begin, 6)
             written = sum(status.status == DONE for status in made.outputs.values())
             note = f"{written} files of number {found.part} in {made.written_to}" if made.written_to is not None else ""
@@ -39,14 +41,25 @@ def analyse_rank(
         into = (output or Path(RECOMPUTED)) / f"{found.path.name}_{found.part}{rundir.RUN_SUFFIX}"
         trace = detect.load(found)
         rundir.make_directory(into)
+        exports = with_databases(exports or [TEXT])
         statuses = write_result(
-            trace, into, Settings(level=LEVEL1), export_types=exports or [TEXT], files=(*OUTPUT_FILES, *PIPELINE_OUTPUT)
+            trace, into, Settings(level=LEVEL1), export_types=exports, files=(*OUTPUT_FILES, *PIPELINE_OUTPUT)
         )
         findings = tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
     except (Exception, polars_panic()) as error:  # the boundary between ranks
         return RunResult(found.path, False, problem=one_line(error), seconds=time.perf_counter() - begin)
     seconds = round(time.perf_counter() - begin, 6)
     return RunResult(found.path, complete(statuses), statuses, seconds, into, findings=findings)
+
+
+def _finished(found: detect.Found, where: MindSporeSource, problem: str, begin: float) -> RunResult | None:
+    """Beside windows that give nothing, finished results that stay as they are; None where there are none to read."""
+    if not where.has_finished_results:
+        return None
+    findings = tuple(HealthFinding(**row) for row in detect.load(found).required("health").collect().iter_rows(named=True))
+    note = f"its finished results stay as they are, and what was recorded later gives nothing: {problem}"
+    seconds = round(time.perf_counter() - begin, 6)
+    return RunResult(found.path, True, {}, seconds, found.path, findings=findings, already_complete=True, note=note)
 
 
 def _host_files(found: detect.Found, where: MindSporeSource, begin: float, *, overwrite: bool) -> RunResult | None:

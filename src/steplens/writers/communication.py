@@ -1,8 +1,9 @@
 """communication.json and communication_matrix.json: what is known of communication, per step.
 
 An NPU's library measures transfer, waiting and links of every operation. Nothing measures them on CPU and GPU: there the files
-hold what was recorded, the length of every operation and the rank in its group, and lack every member that would have to be
-invented. The clients take what is there.
+hold what was recorded, the length and the size of every operation and the rank in its group, and lack every member that would
+have to be invented: one rank cannot tell moving data from waiting for the others, so there is no bandwidth. The clients take what
+is there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from steplens.analysis.communication import (
     time_totals,
 )
 from steplens.trace.trace import Trace
-from steplens.writers.communication_names import own_links, unmeasured_times
+from steplens.writers.communication_names import is_unmeasured, own_links, unmeasured_times, unmeasured_totals
 from steplens.writers.output import NPU, NothingToWriteError, Output, device_kind
 from steplens.writers.text import write_json
 
@@ -48,7 +49,7 @@ Steps = dict[str, dict[str, dict[str, Any]]]
 def write_times(output: Output, path: Path) -> None:
     """Write communication.json: start µs after the time base, durations ms, sizes MB of 10**6 bytes, bandwidths GB/s."""
     times = communication_times(output.trace)
-    if times.is_empty():
+    if times.is_empty() or is_unmeasured(output):
         _write_unmeasured_times(output, path)
         return
     bandwidth = communication_bandwidth(output.trace)
@@ -101,15 +102,21 @@ def _write_unmeasured_times(output: Output, path: Path) -> None:
         start = (row["start_ns"] - output.base_ns) / 1000
         steps[row["step"]][_class(row["kind"])][_key(row["name"], row["group"])] = {
             _TIME_INFO: {_START: start, _ELAPSED: row["elapse_ms"]},
-            _BANDWIDTH_INFO: {},
+            _BANDWIDTH_INFO: _moved(row["library"], row["size_mb"]),
         }
-    for classes in steps.values():
+    sizes = {(step, kind): _moved(library, size) for step, kind, library, size in unmeasured_totals(times).iter_rows()}
+    for step, classes in steps.items():
         for name, operations in classes.items():
             # the clients stop at a step whose collectives have no total
             if operations or name == COLLECTIVE:
                 elapsed = sum(operation[_TIME_INFO][_ELAPSED] for operation in operations.values())
-                operations[_TOTAL_OP] = {_TIME_INFO: {_ELAPSED: elapsed}, _BANDWIDTH_INFO: {}}
+                operations[_TOTAL_OP] = {_TIME_INFO: {_ELAPSED: elapsed}, _BANDWIDTH_INFO: sizes.get((step, name), {})}
     write_json(_named(steps), path)
+
+
+def _moved(library: str | None, size_mb: float | None) -> dict[str, dict[str, float]]:
+    """The transport of an operation that nothing measured, which is its library, and what was put in."""
+    return {} if library is None or size_mb is None else {library: {_SIZE: size_mb}}
 
 
 def _write_own_links(output: Output, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.communication import elapsed_times, group_hash, operation_type
+from steplens.analysis.communication import elapsed_times, group_hash, is_measured, operation_type
 from steplens.trace.schema import RECEIVE
 from steplens.writers.database_layout import NO_ID
 from steplens.writers.output import NPU, Output, device_kind, step_exists
@@ -93,10 +93,31 @@ def client_type(operation: str | None) -> str:
     return _TYPES.get(word, word) or _UNKNOWN
 
 
+def is_unmeasured(output: Output) -> bool:
+    """Whether only lengths and sizes are known of the operations, as on a CPU or a GPU, also where its results are the source."""
+    calls = output.trace.required("communication").select(pl.len()).collect().item()
+    return bool(calls) and device_kind(output.trace) != NPU and not is_measured(output.trace)
+
+
 def unmeasured_times(output: Output) -> pl.DataFrame:
     """``analysis.communication.elapsed_times`` with the names of the clients, and the groups' numbers as they call them."""
     calls = named_communication(output)
     return elapsed_times(output.trace).with_columns(calls["client_name"].alias("name"), calls["group_number"].alias("group"))
+
+
+def unmeasured_totals(times: pl.DataFrame) -> pl.DataFrame:
+    """Sizes of ``unmeasured_times`` added up per step and kind: a sum is known where that of every operation with data is.
+
+    Returns:
+        step, kind, library, size_mb.
+    """
+    carrying = times.filter(~pl.col("name").str.contains("(?i)barrier"))
+    known = pl.col("size_mb").null_count() == 0
+    single = (pl.col("library").n_unique() == 1) & (pl.col("library").null_count() == 0)
+    sums = carrying.group_by("step", "kind", maintain_order=True).agg(
+        pl.col("library").first(), pl.col("size_mb").sum(), whole=known & single
+    )
+    return sums.filter("whole").drop("whole")
 
 
 def own_links(output: Output) -> pl.DataFrame:

@@ -110,7 +110,7 @@ def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:
     used = used_devices(trace)
     products = devices.product_names(trace)
     file.rows("NPU_INFO", [(device, products.get(device, device_kind(trace))) for device in used])
-    pairs = [(trace.rank, device) for device in used] if trace.rank >= 0 else []
+    pairs = [(trace.recorded_rank, device) for device in used] if trace.recorded_rank >= 0 else []
     file.rows("RANK_DEVICE_MAP", pairs or [(_NO_RANK, _NO_RANK)])
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
 from steplens.writers.communication import LOCAL, STEP_PREFIX
-from steplens.writers.communication_names import own_links, unmeasured_times
+from steplens.writers.communication_names import is_unmeasured, own_links, unmeasured_times
 from steplens.writers.database_file import DatabaseFile
 from steplens.writers.database_layout import ANALYSIS_TABLES
 from steplens.writers.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind
@@ -32,14 +32,15 @@ def write(output: Output, path: Path) -> None:
 
     ``CommAnalyzerTime.start_timestamp`` is in µs since the Unix epoch, which a floating-point number resolves to a quarter
     of a µs; COMMUNICATION_OP has the exact start. Where the library measured nothing (CPU, GPU), CommAnalyzerTime has only how
-    long each operation took, the rest is NULL, and CommAnalyzerMatrix the link of the rank to itself.
+    long each operation took, CommAnalyzerBandwidth its size under the library's name, and the rest is NULL; CommAnalyzerMatrix
+    has the link of the rank to itself.
     """
     try:
         steps = step_rows(output)
     except NothingToWriteError:
         steps = None
     times = communication_times(output.trace)
-    if times.is_empty() and output.level != LEVEL0:
+    if output.level != LEVEL0 and (times.is_empty() or is_unmeasured(output)):
         times = unmeasured_times(output)
     if steps is None and times.is_empty():
         raise NothingToWriteError("neither device tasks nor communication were recorded")
@@ -56,6 +57,9 @@ def write(output: Output, path: Path) -> None:
 
 def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame) -> None:
     trace = output.trace
+    # whole us and the rest apart: ns since 1970 are more than a double holds, and their quotient would be another one
+    start = pl.col("start_ns")
+    start_us = (start // 1000).cast(pl.Float64) + (start % 1000).cast(pl.Float64) / 1000
     without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
     for table in ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"):
         file.create(table)
@@ -66,9 +70,10 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
     columns = {name: pl.col(column) for name, column in measured.items() if column in times.columns}
     file.frame(
         "CommAnalyzerTime",
-        times.filter(known).select(hccl_op_name="name", start_timestamp=pl.col("start_ns") / 1000, **columns, **shared),
+        times.filter(known).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
     )
-    bandwidth = communication_bandwidth(trace).filter(known)
+    bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _sizes(times)
+    bandwidth = bandwidth.filter(known)
     # a transport that moved nothing has no row
     used = bandwidth.filter(
         (pl.col("size_mb").fill_null(0) != 0) | (pl.col("transit_ms").fill_null(0) != 0) | pl.col("package_mb").is_not_null()
@@ -104,6 +109,16 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
             op_name=pl.col("op_name").fill_null(""),
             **shared,
         ),
+    )
+
+
+def _sizes(times: pl.DataFrame) -> pl.DataFrame:
+    """``unmeasured_times`` as rows of ``communication_bandwidth``: sizes, of which nothing says how fast they moved."""
+    unknown = dict.fromkeys(
+        ("transit_ms", "bandwidth_gbps", "large_packet_ratio", "package_mb", "duration_ms"), pl.lit(None, dtype=pl.Float64)
+    )
+    return times.drop_nulls(["library", "size_mb"]).select(
+        "name", "group", "kind", "step", "size_mb", transport="library", count=pl.lit(None, dtype=pl.Int64), **unknown
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.analysis.steps import computing_tasks
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS
 from steplens.trace.trace import Trace
 from steplens.writers.database_file import DatabaseFile

@@ -10,13 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from steplens.writers.database_layout import INDICES, columns, definition
+from steplens.writers.database_layout import INDICES, columns, definition, holds_integers, key_of
+from steplens.writers.sqlite_pages import PAGE_BYTES, TablePages, usable
 from steplens.writers.text import distinct_texts
 
 #: rows that are turned into Python objects at a time
 _PIECE_ROWS = 20_000
 #: values per statement: what every build of SQLite takes
 _STATEMENT_VALUES = 900
+
+_UNSAFE_AND_FAST = ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "cache_size = -65536")
 
 #: first ids of the texts of the device side, of the framework, and of its memory
 CANN_TEXTS = 0
@@ -37,10 +40,13 @@ class DatabaseFile:
         self._layout = layout
         path.unlink(missing_ok=True)
         self._connection = sqlite3.connect(path, isolation_level=None)
+        self._path = path
+        self._pages: dict[str, TablePages] = {}
+        self._keyed: dict[str, list[pl.DataFrame]] = {}
         self._tables: set[str] = set()
         self._texts: dict[str, int] = {}
         self._next_text = {CANN_TEXTS: CANN_TEXTS, FRAMEWORK_TEXTS: FRAMEWORK_TEXTS, MEMORY_TEXTS: MEMORY_TEXTS}
-        for setting in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "cache_size = -65536"):
+        for setting in (f"page_size = {PAGE_BYTES}", "auto_vacuum = NONE", *_UNSAFE_AND_FAST):
             self._connection.execute(f"PRAGMA {setting}").fetchall()
         self._connection.execute("BEGIN")
 
@@ -50,12 +56,33 @@ class DatabaseFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if kind is None:
-                for name, (table, indexed) in INDICES.items():
-                    if table in self._tables:
-                        self._connection.execute(f"CREATE INDEX {name} ON {table} ({indexed})")
-                self._connection.execute("COMMIT")
+                self._complete()
         finally:
+            for pages in self._pages.values():
+                pages.close()
             self._connection.close()
+
+    def _complete(self) -> None:
+        """Bring everything into the file: what SQLite wrote, the pages made here, the indices over both."""
+        for table, frames in self._keyed.items():
+            key = key_of(self._layout[table])
+            self._add_pages(table, pl.concat(frames).sort(key), columns(self._layout[table]).index(key))
+        roots = dict(self._connection.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"))
+        self._connection.execute("COMMIT")
+        self._connection.close()
+        with self._path.open("r+b") as file:
+            if self._pages and not usable(file):
+                raise sqlite3.NotSupportedError("this build of SQLite lays out its pages in a way of its own")
+            for table, pages in self._pages.items():
+                pages.append_to(file, roots[table])
+        self._connection = sqlite3.connect(self._path, isolation_level=None)
+        for setting in _UNSAFE_AND_FAST:
+            self._connection.execute(f"PRAGMA {setting}").fetchall()
+        self._connection.execute("BEGIN")
+        for name, (table, indexed) in INDICES.items():
+            if table in self._tables:
+                self._connection.execute(f"CREATE INDEX {name} ON {table} ({indexed})")
+        self._connection.execute("COMMIT")
 
     def create(self, table: str, layout: str | None = None) -> None:
         """Create a table without rows, unless it is there."""
@@ -64,7 +91,7 @@ class DatabaseFile:
             self._tables.add(table)
 
     def rows(self, table: str, rows: Iterable[tuple[Any, ...]], layout: str | None = None) -> None:
-        """Add a few rows to a table, one value per column."""
+        """Add a few rows to a table, one value per column; not to one that also gets frames."""
         self.create(table, layout)
         width = len(columns(layout or self._layout[table]))
         self._connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})", rows)
@@ -74,6 +101,9 @@ class DatabaseFile:
         if frame.is_empty():
             return
         self.create(table)
+        if holds_integers(self._layout[table]):
+            self._add_integers(table, frame)
+            return
         names = [name for name in columns(self._layout[table]) if name in frame.columns]
         frame = frame.select(names)
         width = len(names)
@@ -86,6 +116,23 @@ class DatabaseFile:
             whole = len(values) // step * step
             self._connection.executemany(head + ", ".join([row] * per_statement), _parts(values, 0, whole, step))
             self._connection.executemany(head + row, _parts(values, whole, len(values), width))
+
+    def _add_integers(self, table: str, frame: pl.DataFrame) -> None:
+        """Add rows of a table that holds nothing but integers: they become pages of the file without SQLite."""
+        names = columns(self._layout[table])
+        frame = frame.select(
+            pl.col(name).cast(pl.Int64) if name in frame.columns else pl.lit(None, dtype=pl.Int64).alias(name) for name in names
+        )
+        if key_of(self._layout[table]):
+            # rows lie in the order of their keys, which those of several frames together may not have
+            self._keyed.setdefault(table, []).append(frame)
+        else:
+            self._add_pages(table, frame)
+
+    def _add_pages(self, table: str, frame: pl.DataFrame, key: int | None = None) -> None:
+        if table not in self._pages:
+            self._pages[table] = TablePages(self._path.parent, key)
+        self._pages[table].add(frame.get_columns())
 
     def text_ids(self, values: pl.Series, block: int = CANN_TEXTS, *, missing: str | int | None = None) -> pl.Series:
         """Ids of texts in STRING_IDS, in the order of ``values``; a text gets its id when it is first asked for.

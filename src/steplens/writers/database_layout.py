@@ -198,3 +198,13 @@ def columns(layout: str) -> list[str]:
 def definition(layout: str) -> str:
     """The columns of a table for CREATE TABLE, from its entry above."""
     return ", ".join(f"{name} {_TYPES[word[len(name) :]]}" for word, name in zip(layout.split(), columns(layout), strict=True))
+
+
+def holds_integers(layout: str) -> bool:
+    """Whether every column of a table is one of integers, from its entry above."""
+    return not any(word.endswith(("*", "#", "~")) for word in layout.split())
+
+
+def key_of(layout: str) -> str:
+    """The column of a table that is its primary key, from its entry above; empty where it has none."""
+    return next((word[:-1] for word in layout.split() if word.endswith("!")), "")

@@ -26,8 +26,9 @@ _SHAPES = {
 def write(output: Output, path: Path) -> None:
     """Write kernel_details.csv: at Level0 the short layout, at Level1 and above that of op_summary.
 
-    Start times are µs after the time base, durations µs; a value that the source does not know is ``N/A``. The columns
-    of the long layout are followed by one per performance counter, as the source measured and ordered them.
+    Start times are µs after the time base, durations µs; tasks of the CPU stand one after the other (``device_tasks``). A value
+    that the source does not know is ``N/A``. The columns of the long layout are followed by one per performance counter, as
+    the source measured and ordered them.
     """
     kernels = listed_tasks(output.trace).collect()
     if kernels.is_empty():

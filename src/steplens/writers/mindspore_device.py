@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.step_trace import detail_table, step_trace
+from steplens.analysis.step_trace import detail_table, points_of, step_trace
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 from steplens.writers.mindspore_operators import write_guarded
@@ -41,9 +41,14 @@ def write_graph_step_trace(output: Output, path: Path) -> None:
 
 
 def write_points(output: Output, path: Path) -> None:
-    """Write step_trace_point_info_<rank>.json: the operators at the points of the step trace."""
+    """Write step_trace_point_info_<rank>.json: the operators at the points of the step trace, those that a user names first."""
     meta = output.trace.meta_values()
-    points = {key: meta[key] for key in ("fp_start", "bp_end") if key in meta}
+    named = points_of(output.trace)
+    points = {key: meta[key] for key in _POINTS if key in meta}
+    found = _operators_at_points(output.trace) if named.forward or named.backward else {}
+    for key, name in zip(_POINTS, (named.forward, named.backward), strict=True):
+        if name is not None:
+            points[key] = found.get(key, name)
     if not points:
         raise NothingToWriteError("the operators at the points of the step trace were not recorded")
     path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")
@@ -57,17 +62,27 @@ def write_graph_points(output: Output, path: Path) -> None:
     """
     if output.trace.meta_values().get("context_mode") != "graph":
         raise NothingToWriteError("only a graph tells where its backward pass ends")
-    first = step_trace(output.trace).drop_nulls(["forward_ns", "backward_ns"]).head(1)
-    tasks = output.trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
-    points = {}
-    for key, point, time in (("fp_start", "forward_ns", "start_ns"), ("bp_end", "backward_ns", "end_ns")):
-        at = first.lazy().select("step", pl.col(point).alias(time))
-        named = tasks.join(at, on=["step", time], how="semi").select(pl.col("name").cast(pl.String)).head(1).collect()["name"]
-        if len(named):
-            points[key] = named[0]
-    if len(points) < 2:
+    points = _operators_at_points(output.trace)
+    if len(points) < len(_POINTS):
         raise NothingToWriteError("no step was recorded with a forward and a backward pass")
     path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")
+
+
+#: as step_trace_point_info has them: the column of the step trace, and the time of an operator that is the point
+_POINTS = {"fp_start": ("forward_ns", "start_ns"), "bp_end": ("backward_ns", "end_ns")}
+
+
+def _operators_at_points(trace: Trace) -> dict[str, str]:
+    """The full names of the operators at the points of the first step that has both."""
+    first = step_trace(trace).drop_nulls(["forward_ns", "backward_ns"]).head(1)
+    tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
+    points = {}
+    for key, (point, time) in _POINTS.items():
+        at = first.lazy().select("step", pl.col(point).alias(time))
+        names = tasks.join(at, on=["step", time], how="semi").select(pl.col("name").cast(pl.String)).head(1).collect()["name"]
+        if len(names):
+            points[key] = names[0]
+    return points
 
 
 def operator_means(trace: Trace) -> pl.DataFrame:

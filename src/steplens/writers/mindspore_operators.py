@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -62,17 +63,76 @@ def _launches(trace: Trace) -> pl.DataFrame:
     return rows.with_columns(short=render_distinct(rows["name"], lambda name: name.rpartition("/")[2]).cast(NAME))
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What the sums by operator count, as MindInsight's parameters of the recording say; without them everything.
+
+    Attributes:
+        subgraph: "all", "Default" or "Gradients".
+        only: types that count; empty for all.
+        without: types that do not.
+        instances: whether there are sums by instance.
+        paths: whether the short name of an instance is its full one.
+    """
+
+    subgraph: str = "all"
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    instances: bool = True
+    paths: bool = False
+
+
+def counted(trace: Trace) -> Counted:
+    """What was asked for when the trace was recorded."""
+    options = trace.meta_values().get("config")
+    options = options if isinstance(options, dict) else {}
+    subgraph = options.get("subgraph")
+    return Counted(
+        subgraph if isinstance(subgraph, str) else "all",
+        _types(options.get("optypes_to_deal")),
+        _types(options.get("optypes_not_deal")),
+        options.get("is_detail") is not False,
+        options.get("is_show_op_path") is True,
+    )
+
+
+def _types(value: object) -> tuple[str, ...]:
+    """Types of operators from a list, or from one text with commas."""
+    texts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
+def _counted_launches(trace: Trace) -> pl.DataFrame:
+    """The launches that count in sums by operator."""
+    rows, wanted = launches(trace), counted(trace)
+    kind = pl.col("type").cast(pl.String)
+    if wanted.only:
+        rows = rows.filter(kind.is_in(wanted.only))
+    if wanted.without:
+        rows = rows.filter(~kind.is_in(wanted.without))
+    if wanted.subgraph != "all":
+        rows = rows.filter(_subgraph() == wanted.subgraph)
+    if rows.is_empty():
+        raise NothingToWriteError("no launch of the subgraph and the types that were asked for was recorded")
+    return rows
+
+
+def _subgraph() -> pl.Expr:
+    in_gradients = pl.col("name").cast(pl.String).str.starts_with(GRADIENTS_PREFIX)
+    return pl.when(in_gradients).then(pl.lit("Gradients")).otherwise(pl.lit("Default"))
+
+
 def _ms(ns: pl.Expr) -> pl.Expr:
     """Integer ns as exact text of ms."""
     return (ns.cast(pl.Float64) / 1e6).round(_MILLIONTH_DIGITS)
 
 
 def type_table(trace: Trace) -> pl.DataFrame:
-    """Sums by type, largest first; ``percent`` is the share of all launches' time, 0 to 1, as MindSpore has it.
+    """Sums by type, largest first; ``percent`` is the share of all counted launches' time, 0 to 1, as MindSpore has it.
 
     Launches per step are those per recorded step; without steps, per launch of the type's first instance.
     """
-    rows = launches(trace)
+    rows = _counted_launches(trace)
     steps = trace.required("steps").select(pl.len()).collect().item()
     first = rows.group_by("type", maintain_order=True).agg(per_first=pl.len() // (pl.col("name") == pl.col("name").first()).sum())
     total = int(rows["length"].sum())
@@ -94,14 +154,17 @@ def type_table(trace: Trace) -> pl.DataFrame:
 
 
 def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
-    """Sums by instance, largest first; ``total_proportion`` is the share of all launches' time, 0 to 1."""
-    rows = launches(trace)
+    """Sums by instance, largest first; ``total_proportion`` is the share of all counted launches' time, 0 to 1."""
+    wanted = counted(trace)
+    if not wanted.instances:
+        raise NothingToWriteError("is_detail=False asked for sums by type alone")
+    rows = _counted_launches(trace)
     total = int(rows["length"].sum())
     sums = _sums(rows, "name", "type", "short")
     return sums.sort("length", "name", descending=[True, False]).select(
         op_side=pl.lit("Host"),
         op_type="type",
-        op_name="short",
+        op_name="name" if wanted.paths else "short",
         full_op_name="name",
         op_occurrences="count",
         **{
@@ -109,7 +172,7 @@ def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
             "op_avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS),
         },
         total_proportion=_share(pl.col("length"), total),
-        subgraph=pl.when(pl.col("name").str.starts_with(GRADIENTS_PREFIX)).then(pl.lit("Gradients")).otherwise(pl.lit("Default")),
+        subgraph=_subgraph(),
         pid=pl.lit(pid),
     )
 
@@ -196,18 +259,33 @@ def write_memory(output: Output, path: Path) -> None:
     write_plain_csv(rows, path)
 
 
+class UnknownTypesError(Exception):
+    """Types of operators were asked for that did not run.
+
+    Attributes:
+        missing: these.
+        known: the types that ran, in order of the alphabet.
+    """
+
+    def __init__(self, missing: list[str], known: list[str]) -> None:
+        super().__init__(missing)
+        self.missing = missing
+        self.known = known
+
+
 def operator_times(trace: Trace, types: list[str], rank: int) -> str:
     """The JSON text of ``op_analyse``: for each type its launches by the shapes of their inputs, longest first, times us.
 
     Raises:
-        KeyError: a type did not run; the argument names it.
+        UnknownTypesError: some did not run.
     """
     rows = launches(trace)
+    known = sorted(rows["type"].cast(pl.String).unique().drop_nulls())
+    if missing := [kind for kind in types if kind not in known]:
+        raise UnknownTypesError(missing, known)
     result: dict[str, object] = {}
     for kind in types:
         own = rows.filter(pl.col("type").cast(pl.String) == kind)
-        if own.is_empty():
-            raise KeyError(kind)
         groups = (
             own.group_by(pl.col("shapes").cast(pl.String))
             .agg(pl.len(), pl.col("length").sum())
@@ -228,7 +306,7 @@ def operator_times(trace: Trace, types: list[str], rank: int) -> str:
 
 
 def _shape_text(shapes: str | None) -> str:
-    """Shapes as JSON text of lists; empty where they were not recorded."""
-    if shapes is None:
+    """Shapes as JSON text of lists; empty where they were not recorded, as of operators that PyNative mode dispatches itself."""
+    if not shapes:
         return ""
     return json.dumps([[int(size) for size in shape.split(",") if size.lstrip("-").isdecimal()] for shape in shapes.split(";")])

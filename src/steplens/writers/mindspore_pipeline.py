@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_pipeline import operations
+from steplens.analysis.pipeline_verdict import held_up_by
 from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, Output
 from steplens.writers.text import write_json
@@ -67,8 +68,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     """What minddata_pipeline_summary has: one list per key in the order of operations' ids, -1 for what one does not have.
 
     ``queue_utilization_pct`` and ``queue_empty_freq_pct`` are percent of the samples, ``avg_cpu_pct`` percent of one core, times
-    per batch ms without the first batch. The bottleneck is found by the queues: an operation holds up the pipeline when
-    the queue before it is full and the one behind it empty (``analysis.data_pipeline.bottlenecks``).
+    per batch ms without the first batch. The bottleneck is what the advice names, too: ``analysis.pipeline_verdict.held_up_by``.
     """
     known = trace.pipeline_ops
     if known is None or known.is_empty():
@@ -110,7 +110,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         result["cpu_analysis_details"] = [text for row in rows if (text := _cpu_text(row, short, per_worker))]
     if texts := _queue_texts(queued, short):
         result["queue_analysis_details"] = texts
-    if found := _bottlenecks(queued):
+    if found := held_up_by(trace):
         result["bottleneck_warning"] = [f"{short[number]}(id={number})" for number in found]
         result["bottleneck_suggestion"] = [_ADVICE.get(short[number], _OTHER_ADVICE) for number in found]
     return result
@@ -161,24 +161,6 @@ def _queue_texts(queued: dict[int, dict[str, Any]], short: dict[int, str]) -> li
                     f"the queue before it is {100 * before:.2f} % full, the one behind it {100 * behind:.2f} %."
                 )
     return texts
-
-
-def _bottlenecks(queued: dict[int, dict[str, Any]]) -> list[int]:
-    """The one operation with the largest difference between the queues around it, above 50 points; else the queue rules."""
-    differences = {
-        number: min(queued[child]["usage"] for child in row["children"]) - row["usage"]
-        for number, row in queued.items()
-        if row["usage"] is not None and row["children"] and all(queued[child]["usage"] is not None for child in row["children"])
-    }
-    if differences:
-        worst = max(differences, key=lambda number: differences[number])
-        if 100 * differences[worst] > _HOLDS_UP:
-            return [worst]
-    table = pl.DataFrame(
-        [{key: row[key] for key in ("id", "usage", "children", "parent")} for row in queued.values()],
-        schema={"id": pl.Int32, "usage": pl.Float64, "children": pl.List(pl.Int32), "parent": pl.Int32},
-    )
-    return bottlenecks(table)
 
 
 def write_summary_json(output: Output, path: Path) -> None:

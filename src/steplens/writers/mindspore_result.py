@@ -15,10 +15,11 @@ from typing import Any
 import polars as pl
 
 from steplens import rundir
-from steplens.analysis.steps import step_times
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.trace import Trace
 from steplens.writers import (
+    database,
     mindspore_device,
     mindspore_operators,
     mindspore_pipeline,
@@ -29,7 +30,7 @@ from steplens.writers import (
 )
 from steplens.writers.memory_record import memory_record, totals_after_events
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns
-from steplens.writers.result import DONE, FAILED, SKIPPED, OutputFile, OutputStatus
+from steplens.writers.result import DATABASE, DONE, FAILED, SKIPPED, OutputFile, OutputStatus
 from steplens.writers.text import microseconds, write_csv
 
 _EVERY = (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2)
@@ -94,7 +95,7 @@ DEVICE_FILES = (
 
 def _write_step_times(output: Output, path: Path) -> None:
     """Write step_trace_time.csv: where the time of each step went, us."""
-    rows = step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
+    rows = ascend_step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
     if rows.is_empty():
         raise NothingToWriteError("neither steps nor operators were recorded")
     times = {title: microseconds(pl.col(name)) for title, name in step_trace_time.COLUMNS.items()}
@@ -123,6 +124,7 @@ OUTPUT_FILES = (
     OutputFile("memory_record.csv", _write_memory_record, _EVERY, switch="profile_memory"),
     OutputFile("operator_details.csv", operator_details.write, _EVERY, switch="record_shapes"),
     *PIPELINE_OUTPUT,
+    OutputFile("ascend_mindspore_profiler{rank}.db", database.write, _EVERY, export=DATABASE),
 )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from steplens.trace import devices
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
+from steplens.writers.device_tasks import device_tasks
 
 #: the common time base of a result is a multiple of this (Kineto's own rule), ns
 TIME_BASE_UNIT_NS = 7_889_238 * 1_000_000_000
@@ -122,11 +123,11 @@ def listed_tasks(trace: Trace) -> pl.LazyFrame:
 
 
 def with_own_types(trace: Trace) -> pl.LazyFrame:
-    """``kernels`` with the types that the source itself names; an NPU's task without one has none.
+    """The device tasks with the types that the source itself names; an NPU's task without one has none.
 
     The clients compute with an NPU's types: a category in place of an unknown one would end up in their sums.
     """
-    kernels = trace.required("kernels")
+    kernels = device_tasks(trace)
     if device_kind(trace) != NPU:
         return kernels
     is_category = pl.col("type").cast(pl.String) == pl.col("category").cast(pl.String)

@@ -39,11 +39,17 @@ from steplens.writers import (
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, time_base_ns
 
 #: changes when the same trace would give other files, which makes every earlier result stale
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 
 TEXT = "text"
 DATABASE = "db"
 EXPORT_TYPES = (TEXT, DATABASE)
+
+
+def with_databases(export_types: Sequence[str]) -> list[str]:
+    """Export types with what comes with them: text results have the databases beside them, which other tools read first."""
+    return [*export_types, DATABASE] if TEXT in export_types and DATABASE not in export_types else list(export_types)
+
 
 DONE = "done"
 FAILED = "failed"
@@ -78,7 +84,7 @@ class OutputFile:
 
     def name_for(self, trace: Trace) -> str:
         """The file name of one rank."""
-        return self.name.format(rank=f"_{trace.rank}" if trace.rank >= 0 else "")
+        return self.name.format(rank=f"_{trace.recorded_rank}" if trace.recorded_rank >= 0 else "")
 
 
 def _passed_on(name: str, levels: tuple[str, ...], switch: str = "") -> OutputFile:
@@ -173,8 +179,8 @@ def write_result(
         trace: the tables of the run.
         run_directory: where ``ASCEND_PROFILER_OUTPUT`` lies or is created.
         settings: decides which outputs are due.
-        export_types: "text", "db" or both. What an earlier analysis left of the other one is removed: the clients read a
-            database in place of the text files beside it, whichever is older.
+        export_types: which files: "text", "db" or both. What an earlier analysis left of the other one is removed: the clients
+            read a database in place of the text files beside it, whichever is older.
         missing: which part of the recorded data could not be read, so that the result cannot be complete; empty when none.
         files: the table of outputs, for tests.
         on_failure: called with the file name and the exception of each output that failed, from any thread.
@@ -206,11 +212,12 @@ def write_result(
         with contextlib.suppress(Exception):
             trace.table(table)
     with ThreadPoolExecutor(_THREADS) as pool:
+        # The database takes as long as all text files together, so it begins first.
         running = {
             name: pool.submit(_write_due, file, output, settings, folder / name, on_output, on_failure)
-            for name, file in due.items()
+            for name, file in sorted(due.items(), key=lambda item: item[1].export != DATABASE)
         }
-        statuses = {name: future.result() for name, future in running.items()}
+        statuses = {name: running[name].result() for name in due}
     more = {"level": settings.level, "export_types": list(export_types), "base_time_ns": base_ns, "notes": list(settings.notes)}
     write_status(run_directory, statuses, **more, **({"missing": missing, "complete": False} if missing else {}))
     if complete(statuses) and not missing:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.steps import step_times
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.trace.trace import Trace
 from steplens.writers.output import NothingToWriteError, Output, used_devices
 from steplens.writers.text import microseconds, write_csv
 
-#: titles of the parts of a step, and their columns of ``step_times``
+#: titles of the parts of a step, and their columns of ``ascend_step_times``
 COLUMNS = {
     "Computing": "computing_ns",
     "Communication(Not Overlapped)": "communication_not_overlapped_ns",
@@ -28,7 +28,7 @@ COLUMNS = {
 def write(output: Output, path: Path) -> None:
     """Write step_trace_time.csv (µs); a run without steps has one row with an empty step.
 
-    What the columns mean is defined by ``analysis.steps.step_times``.
+    What the columns mean is defined by ``analysis.ascend_step_times.ascend_step_times``.
     """
     rows = step_rows(output)
     write_csv(
@@ -42,7 +42,7 @@ def write(output: Output, path: Path) -> None:
 
 
 def step_rows(output: Output) -> pl.DataFrame:
-    """The rows of step_trace_time.csv, in ns: ``analysis.steps.step_times`` in order of step, with the device.
+    """The rows of step_trace_time.csv, in ns: ``analysis.ascend_step_times.ascend_step_times`` in order of step, with the device.
 
     Raises:
         NothingToWriteError: there is no device work, or nothing to set it against.
@@ -50,7 +50,7 @@ def step_rows(output: Output) -> pl.DataFrame:
     device = first_device(output.trace)
     if device is None:
         raise NothingToWriteError("no device tasks and no communication were recorded")
-    rows = step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
+    rows = ascend_step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
     if rows.is_empty():
         raise NothingToWriteError("neither steps nor operator calls were recorded")
     return rows.with_columns(device=pl.lit(device))

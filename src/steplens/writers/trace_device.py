@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.overlap import Intervals, merge_intervals, merged, subtract
-from steplens.analysis.steps import computing_tasks
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
+from steplens.writers.device_tasks import device_tasks
 from steplens.writers.links import hardware_tasks
 from steplens.writers.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
 from steplens.writers.rows import shared
@@ -139,7 +140,7 @@ def _write_calls(view: View, calls: pl.DataFrame, name: str, sort: int) -> int:
 
 def _device_tasks(view: View) -> None:
     kind = device_kind(view.trace)
-    kernels = view.trace.required("kernels").filter(hardware_tasks(view.trace)).collect()
+    kernels = device_tasks(view.trace).filter(hardware_tasks(view.trace)).collect()
     if kernels.is_empty():
         return
     lanes = kernels.select(pl.col("device").fill_null(0), _STREAM).unique().sort("device", "stream")
@@ -185,7 +186,7 @@ def _targets(view: View) -> pl.DataFrame:
 
     On an NPU a collective is drawn on the lane of its group, elsewhere among the device tasks.
     """
-    tasks = view.trace.required("kernels")
+    tasks = device_tasks(view.trace)
     ends = [pl.col("correlation", "op", "start_ns"), _hardware_pid(view).alias("to_pid"), _STREAM.alias("to_tid")]
     if device_kind(view.trace) != NPU:
         return tasks.select(ends).collect()
