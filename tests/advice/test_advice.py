@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ from steplens.advice.texts import DOCUMENTATION, EVIDENCE, FRAME, LANGUAGES, TEX
 from steplens.advice.user_rules import load_rules
 from steplens.advice.words import Words
 from steplens.errors import InputError
-from steplens.trace.health import MEMORY, STEP_PHASES, WARNING, finding, frame_of
+from steplens.trace.health import MEMORY, STEP_DEVICE_TIMES, STEP_PHASES, WARNING, finding, frame_of
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 
-from ..writers.builder import build
+from ..writers.builder import BASE_NS, build, kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "steplens" / "advice"
@@ -156,8 +158,8 @@ def test_every_step_counts_once() -> None:
             steps=[{"id": number, "start_ns": end - 1_000 * us, "end_ns": end, "pid": 1, "tid": 1} for number, end, us in steps]
         )
 
-    # the mean of the two means would be 150 us
-    assert advise(run_of(window(100, 100, 100), window(200)), []).step_ns == pytest.approx(125_000)
+    # the median of the two medians would be 150 us
+    assert advise(run_of(window(100, 100, 100), window(200)), []).step_ns == pytest.approx(100_000)
     assert advise(run_of(window(), window()), []).step_ns == 0
 
 
@@ -241,3 +243,31 @@ def test_what_is_no_rule(tmp_path: Path, name: str, content: str, says: str) -> 
         load_rules(tmp_path)
     with pytest.raises(InputError, match="is no folder of rules"):
         load_rules(tmp_path / "missing")
+
+
+def contradicted(computing: str) -> Trace:
+    """Two steps in which 50 us are computed, and a table of the capture beside them that says so or not."""
+    tasks = [kernel("MatMul", start, start + 50, step=step, core="AI_CORE") for step, start in ((1, 0), (2, 100), (3, 200))]
+    steps = [
+        {"id": step, "start_ns": BASE_NS + 100_000 * (step - 1), "end_ns": BASE_NS + 100_000 * step, "pid": 1, "tid": 1}
+        for step in (1, 2, 3)
+    ]
+    record = json.dumps({"Step": "1", "Computing": computing})
+    return build(kernels=tasks, steps=steps, source_tables=[{"table": "step_trace_time", "row": 0, "record": record}])
+
+
+def test_where_the_capture_contradicts_its_own_tables_nothing_is_sure() -> None:
+    """A part of the device counts little then, and rules that rest on the figures of the device do not judge at all."""
+    judged = [
+        Rule("a", lambda facts: [replace(found("a", 0.01), part="computing_ns", step_ns=1e5)]),
+        Rule("b", lambda facts: [replace(found("b", 0.01), step_ns=1e5)]),
+        Rule("c", lambda facts: [replace(found("c", 0.01), step_ns=1e5)], (STEP_DEVICE_TIMES,)),
+    ]
+    said = {one.rule: one for one in advise(run_of(contradicted("50.0")), judged).findings}
+    assert {name: one.confidence for name, one in said.items()} == {"a": 0.9, "b": 0.9, "c": 0.9}
+    advice = advise(run_of(contradicted("20.0")), judged)
+    said = {one.rule: one for one in advice.findings}
+    assert {name: one.confidence for name, one in said.items()} == {"a": 0.3, "b": 0.9}
+    assert said["a"].evidence[-1].what == "doubted_part"
+    assert [one.rule for one in advice.silenced] == ["c"]
+    assert [Facts(contradicted(text)).trusts(STEP_DEVICE_TIMES) for text in ("50.0", "20.0")] == [True, False]

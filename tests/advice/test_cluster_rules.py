@@ -32,6 +32,7 @@ from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
+from ..shared_data import shared
 from ..writers.builder import BASE_NS, MAIN, PID, build
 
 MS = 1_000_000
@@ -312,9 +313,7 @@ def test_all_that_is_said_has_words_in_both_languages() -> None:
     "sample", ["kineto/cpu_only_rank34.json.gz", "kineto/cuda_alexnet.json.gz", "kineto/rocm_mi250_minitoy.json.gz"]
 )
 def test_recorded_runs_without_pipelines_and_links_hear_nothing(sample: str) -> None:
-    path = Path(__file__).resolve().parents[3] / "shared" / "data" / sample
-    if not path.exists():
-        pytest.skip("the shared test data is not beside this checkout")
+    path = shared(sample)
     names = {rule.RULE.name for rule in RULES} | set(MINDDATA)
     assert [finding.id for finding in advise(steplens.open(path)).findings if finding.rule in names] == []
 

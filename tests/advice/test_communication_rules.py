@@ -220,16 +220,18 @@ def test_batch_normalization_over_all_ranks() -> None:
 
 def test_batches_that_are_late_now_and_then() -> None:
     fetch = {"name": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "start": 0, "scope": SCOPE_USER}
-    usual = [{**fetch, "end": 100, "only": (0, 1, 2)}]
+    usual = [{**fetch, "start": at, "end": at + 100, "only": (0, 1, 2, 3)} for at in (0, 15_000)]
 
-    def judged(last: float) -> list[Any]:
-        steps = accelerated(operators=[*usual, {**fetch, "end": last, "only": (3,)}])
-        return list(slow_fetches.judge(Facts(steps)))
+    def judged(length: float, steps: tuple[int, ...] = (2, 3)) -> list[Any]:
+        late = {**fetch, "start": 1_000, "end": 1_000 + length, "only": steps}
+        return list(slow_fetches.judge(Facts(accelerated(operators=[*usual, late]))))
 
     finding = only(judged(10_000))
-    assert saving(finding).likely_ns == (10_000 - 100) * US / 4
-    assert (evidence(finding)["slow_fetches"], finding.evidence[0].steps) == (1, (3,))
+    assert saving(finding).likely_ns == 2 * (10_000 - 100) * US / 4
+    assert (evidence(finding)["slow_fetches"], finding.evidence[0].steps) == (2, (2, 3))
     assert judged(9_999) == []
+    # one is an accident
+    assert judged(10_000, (3,)) == []
     # so is the first one, which waits for workers to start
     first = accelerated(operators=[{**fetch, "end": 10_000, "only": (0,)}, {**fetch, "end": 100, "only": (1, 2, 3)}])
     assert list(slow_fetches.judge(Facts(first))) == []

@@ -11,9 +11,8 @@ import steplens
 from steplens.advice.device_profile import device_profile
 from steplens.readers.prof_directory import device_info, open_prof
 
+from ..shared_data import shared
 from ..writers.builder import build
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @pytest.mark.parametrize(
@@ -26,19 +25,19 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
     ],
 )
 def test_recorded_gpus(file: str, name: str | None, cores: int | None, capability: int | None, memory_gbps: float | None) -> None:
-    profile = device_profile(steplens.open(SHARED / "kineto" / f"{file}.json.gz").trace())
+    profile = device_profile(steplens.open(shared("kineto", f"{file}.json.gz")).trace())
     assert (profile.name, profile.cube_cores, profile.capability) == (name, cores, capability)
     assert (profile.peak.memory if profile.peak else None) == (None if memory_gbps is None else memory_gbps * 1e9)
 
 
 def test_a_recorded_ascend_device_without_its_side_file() -> None:
-    profile = device_profile(steplens.open(SHARED / "ascend_pytorch" / "db_level2").trace())
+    profile = device_profile(steplens.open(shared("ascend_pytorch", "db_level2")).trace())
     assert (profile.name, profile.cube_cores, profile.core_mhz) == ("Ascend910B", None, None)
     assert (profile.link_gbps("HCCS"), profile.link_gbps("RDMA"), profile.link_gbps("SIO")) == (18, 12.5, None)
 
 
 def test_the_side_file_of_a_recorded_ascend_device() -> None:
-    (prof, *_) = sorted((SHARED / "mindspore" / "profiler").glob("PROF_*"))
+    (prof, *_) = sorted(shared("mindspore", "profiler").glob("PROF_*"))
     profile = device_profile(steplens.open(prof).trace())
     # aiv_num is 0 on this generation: its AI cores have the vector units
     assert (profile.cube_cores, profile.vector_cores, profile.core_mhz) == (32, None, 1000)
@@ -46,7 +45,7 @@ def test_the_side_file_of_a_recorded_ascend_device() -> None:
 
 def test_the_side_file_beside_a_result(tmp_path: Path) -> None:
     run = tmp_path / "w_1_ascend_pt"
-    source = SHARED / "ascend_pytorch" / "text_level1" / "rank0_ascend_pt"
+    source = shared("ascend_pytorch", "text_level1", "rank0_ascend_pt")
     for file in [*source.glob("*.json"), *(source / "ASCEND_PROFILER_OUTPUT").iterdir()]:
         target = run / file.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -29,11 +29,10 @@ from steplens.trace.health import HOST_AGAINST_DEVICE, WARNING, finding, frame_o
 from steplens.trace.trace import Trace
 
 from ..clients import msprof
+from ..shared_data import shared
 from .device_steps import evidence, only
 from .test_advice import run_of
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-ASCEND = SHARED / "ascend_pytorch"
 FAMILY = [rule for rule in RULES if (rule.judge_run or rule.judge).__module__.startswith("steplens.advice.rules.device")]
 
 
@@ -62,7 +61,7 @@ MEASURED = {"byte_alignment", "operator_compilation", "vector_performance", "unb
     ],
 )
 def test_what_is_said_of_ascend_runs(run: str, more: set[str]) -> None:
-    found = said_of(ASCEND / run)
+    found = said_of(shared("ascend_pytorch", run))
     assert set(found) == ALWAYS | more
     # none of it is worth a twentieth of the step: communication and the host are
     assert {finding.level for finding in found.values()} == {"low"}
@@ -70,7 +69,7 @@ def test_what_is_said_of_ascend_runs(run: str, more: set[str]) -> None:
 
 def test_doubt_about_clocks_silences_what_compares_them() -> None:
     """What host calls cost the device takes one clock; what the device does alone does not."""
-    trace = steplens.open(ASCEND / "db_level2").trace()
+    trace = steplens.open(shared("ascend_pytorch", "db_level2")).trace()
     tables = {name: table for name in trace if (table := trace.table(name)) is not None}
     doubt = frame_of([finding("clocks", WARNING, 1, "clocks differ", HOST_AGAINST_DEVICE)])
     advice = advise(run_of(Trace(Path("x"), {**tables, "health": doubt})), FAMILY)
@@ -81,7 +80,7 @@ def test_doubt_about_clocks_silences_what_compares_them() -> None:
 
 def kernel_rows(run: str) -> list[dict[str, str]]:
     """kernel_details.csv as it is."""
-    with (ASCEND / run / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").open(newline="") as file:
+    with shared("ascend_pytorch", run, "ASCEND_PROFILER_OUTPUT", "kernel_details.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -105,7 +104,7 @@ def test_vector_operators_against_the_raw_file() -> None:
             lost += number(row, "Duration(us)") * max(
                 0.0, 1 - max(vec / 0.7, read / 0.7, write / 0.7, (vec + read + write) / 0.9)
             )
-    finding = only(vector_performance.judge(Facts(steplens.open(ASCEND / run).trace())))
+    finding = only(vector_performance.judge(Facts(steplens.open(shared("ascend_pytorch", run)).trace())))
     assert evidence(finding)["judged_tasks"] == pytest.approx(1000 * judged, rel=1e-4)
     assert finding.saving is not None and finding.saving.high_ns == pytest.approx(1000 * lost, rel=1e-3)
 
@@ -115,13 +114,13 @@ def test_vector_operators_against_the_raw_file() -> None:
 def test_what_the_other_advisor_says(run: str, tmp_path: Path) -> None:
     """Every problem of a device that it finds is found, with the same operators and the same times."""
     folder = tmp_path / "in" / Path(run).name
-    for file in (ASCEND / run).rglob("*"):
+    for file in shared("ascend_pytorch", run).rglob("*"):
         if file.is_file():
-            target = folder / file.relative_to(ASCEND / run)
+            target = folder / file.relative_to(shared("ascend_pytorch", run))
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.read_bytes())
     book = msprof.sheets(msprof.advisor(folder, tmp_path / "out").output)
-    found, trace = said_of(ASCEND / run), steplens.open(ASCEND / run).trace()
+    found, trace = said_of(shared("ascend_pytorch", run)), steplens.open(shared("ascend_pytorch", run)).trace()
     problems = {row[0] for row in book["problems"][1:]}
 
     if "Environment Variable Issues" in problems:
@@ -151,14 +150,14 @@ def test_what_the_other_advisor_says(run: str, tmp_path: Path) -> None:
 
 
 def raw_kernels(name: str) -> list[dict[str, Any]]:
-    with gzip.open(SHARED / "kineto" / f"{name}.json.gz", "rt") as file:
+    with gzip.open(shared("kineto", f"{name}.json.gz"), "rt") as file:
         events = json.load(file)["traceEvents"]
     return [event for event in events if event.get("cat") == "kernel"]
 
 
 def test_products_of_a_recorded_v100() -> None:
     """Against the kernels in the file, by their names; a V100 has tensor cores for float16 and trained in float32."""
-    trace = steplens.open(SHARED / "kineto" / "cuda_ns_resolution_rank0.json.gz").trace()
+    trace = steplens.open(shared("kineto", "cuda_ns_resolution_rank0.json.gz")).trace()
     finding = only(outside_matrix_units.judge(Facts(trace)))
     assert trace.kernels is not None
     known = {
@@ -179,17 +178,17 @@ def test_products_of_a_recorded_v100() -> None:
 @pytest.mark.parametrize("name", ["cuda_nccl_distributed", "cuda_sampled_rank0", "cuda_sampled_rank1"])
 def test_products_that_use_tensor_cores(name: str) -> None:
     """These runs multiply in TF32; what cuBLAS still does otherwise is its choice."""
-    trace = steplens.open(SHARED / "kineto" / f"{name}.json.gz").trace()
+    trace = steplens.open(shared("kineto", f"{name}.json.gz")).trace()
     assert any("s1688gemm" in event["name"] for event in raw_kernels(name))
     assert list(outside_matrix_units.judge(Facts(trace))) == []
 
 
 def test_launches_of_a_recorded_a100() -> None:
     """The gaps of its stretches lie within the time in which the device is free, and no other rule promises them again."""
-    run = steplens.open(SHARED / "kineto" / "cuda_nccl_distributed.json.gz")
+    run = steplens.open(shared("kineto", "cuda_nccl_distributed.json.gz"))
     facts = Facts(run.trace())
     launching = only(launch_bound.judge(facts))
-    assert launching.saving is not None and 0 < launching.saving.high_ns < facts.mean("free_ns")
+    assert launching.saving is not None and 0 < launching.saving.high_ns < facts.median("idle_ns")
     found = {finding.rule: finding.saving for finding in advise(run, [*FAMILY, device_waits_for_host.RULE]).findings}
     assert set(found) == {"launch_bound", "memory_bound_sequences", "device_waits_for_host"}
     alone, left = only(device_waits_for_host.judge(facts)).saving, found["device_waits_for_host"]
@@ -199,7 +198,7 @@ def test_launches_of_a_recorded_a100() -> None:
 
 def test_rules_of_ascend_say_nothing_of_gpus_and_cpus() -> None:
     for name in ("cuda_alexnet", "cpu_only_rank34", "cuda_rank_missing"):
-        advice = advise(steplens.open(SHARED / "kineto" / f"{name}.json.gz"), FAMILY)
+        advice = advise(steplens.open(shared("kineto", f"{name}.json.gz")), FAMILY)
         assert not [
             one for one in (*advice.findings, *advice.silenced) if one.rule in ("environment_variables", byte_alignment.RULE.name)
         ]
@@ -208,6 +207,6 @@ def test_rules_of_ascend_say_nothing_of_gpus_and_cpus() -> None:
 
 def test_what_the_host_waits_for_is_not_priced_where_the_device_was_not_recorded() -> None:
     """Backward runs on a thread and a GPU that the trace does not show: nothing of it may pass for idle time."""
-    advice = advise(steplens.open(SHARED / "kineto" / "cuda_rank_missing.json.gz"))
+    advice = advise(steplens.open(shared("kineto", "cuda_rank_missing.json.gz")))
     assert advice.findings == ()
     assert {one.rule for one in advice.silenced} >= {"python_in_the_loop", "scalar_reads"}

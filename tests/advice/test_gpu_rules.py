@@ -21,6 +21,7 @@ from steplens.advice.rules.device import (
 )
 from steplens.advice.rules.device.common import short_name
 from steplens.advice.rules.training import device_waits_for_host
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.task_sequences import costliest, sequences
 from steplens.trace.schema import NAME
 
@@ -160,7 +161,9 @@ def test_launching_is_not_promised_twice() -> None:
     advice = advise(run_of(trace), [device_waits_for_host.RULE, launch_bound.RULE])
     found = {finding.rule: saving(finding).likely_ns for finding in advice.findings}
     assert found["launch_bound"] == pytest.approx(0.8 * 299 * 15 * US)
-    assert found.get("device_waits_for_host", 0) < 0.3 * found["launch_bound"]
+    # the device idles for the rest of the step as well, and nothing of it twice
+    idle_ns = chosen_step_times(trace)["idle_ns"].median()
+    assert sum(found.values()) <= idle_ns
 
 
 def row(start: float, length: int, gap: int, *names: str, **values: Any) -> list[dict[str, Any]]:

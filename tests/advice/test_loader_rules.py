@@ -29,7 +29,7 @@ from steplens.readers import loaders as reader
 from steplens.readers import run_directory
 from steplens.trace.build import conform
 from steplens.trace.health import HealthLog
-from steplens.trace.schema import SCOPE_USER
+from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
 
 from ..readers.loader_files import MS, START, Row, write
@@ -154,6 +154,22 @@ def test_no_more_of_the_waits_is_promised_than_collating_takes(tmp_path: Path) -
     assert finding.saving is not None
     assert finding.saving.likely_ns == pytest.approx(2 * MS)
     assert loader_too_slow.waiting_ns(facts) > 6 * MS
+
+
+def test_a_validation_now_and_then_is_not_the_loop(tmp_path: Path) -> None:
+    """A loader that gives batches in two of eleven steps: how it is set up changes nothing for the training."""
+    rules = (loader_slow_collate, loader_slow_pin, loader_slow_start, loader_too_many_workers, loader_too_slow)
+    for workers, own in ((2, rules), (0, (loader_without_workers,))):
+        folder = tmp_path / str(workers)
+        folder.mkdir()
+        trace = trace_of(folder, waits(9), workers=workers)
+        assert any(list(rule.judge(Facts(trace))) for rule in own)
+        tables = {name: frame for name in SCHEMA if (frame := trace.table(name)) is not None}
+        later = pl.col("step") > 2
+        tables["pipeline_tasks"] = tables["pipeline_tasks"].filter(~later.fill_null(False))
+        tables["ops"] = tables["ops"].filter(~(later & (pl.col("parent") >= 0)).fill_null(False))
+        now_and_then = Trace(trace.source, tables)
+        assert [list(rule.judge(Facts(now_and_then))) for rule in own] == [[]] * len(own)
 
 
 def test_too_many_workers(tmp_path: Path) -> None:

@@ -29,9 +29,11 @@ from steplens.advice.rules.pipeline import (
 )
 from steplens.advice.texts import EVIDENCE, TEXTS
 from steplens.advice.words import Words
+from steplens.analysis.pipeline_verdict import held_up_by
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
+from steplens.writers import mindspore_pipeline
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op
 
@@ -116,6 +118,8 @@ def figures(finding: Finding) -> dict[str, float]:
 
 def test_interval() -> None:
     rows = points([8, 1.5, 1.5, 1.5])
+    # a first step that compiles takes longer
+    rows[0]["start_ns"] -= 30 * MS
     finding = only(iteration_interval, build(step_points=rows, steps=steps_of(rows)))
     # the first step warms up; all but 0.5 ms can go
     assert finding.saving is not None
@@ -326,3 +330,43 @@ def test_a_run_of_queues_alone_is_judged() -> None:
     advice = advise(Run(Path("run"), [(Source(Path("run")), trace)], []))
     assert [finding.id for finding in advice.findings] == ["slow_source:TFReaderOp_1"]
     assert advice.step_ns == 0
+
+
+def taken(sizes: Iterable[int]) -> list[dict[str, Any]]:
+    return sent(sizes, "iterate")
+
+
+EPOCHS = ("EpochCtrlOp", 1, None)
+#: the rules that say an operation of the pipeline is too slow
+BLAMING = (slow_source, slow_generator, slow_map, slow_batch, slow_operation, queue_drop, busy_workers, underfilled_source,
+           starved_device_queue, slower_than_input)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operations", "sizes", "blamed"),
+    [
+        # the generator's queue is low, and yet there is always a batch
+        ((EPOCHS, ("BatchOp", 2, 0.3), ("GeneratorOp", 1, 0.1)), [3] * 20, []),
+        ((EPOCHS, ("BatchOp", 2, 0.3), ("GeneratorOp", 1, 0.1)), [0] * 20, [2]),
+        # everything is full: whoever takes the batches is slow, not what counts epochs
+        ((EPOCHS, ("BatchOp", 2, 0.9), ("GeneratorOp", 1, 0.95)), [9] * 20, []),
+        ((EPOCHS, ("BatchOp", 2, 0.9), ("GeneratorOp", 1, 0.95)), [0] * 20, []),
+        ((("EpochCtrlOp", 1, 0.1), ("BatchOp", 2, 0.9), ("GeneratorOp", 1, 0.95)), [0] * 20, []),
+        ((EPOCHS, ("BatchOp", 2, 0.1), ("MapOp", 2, 0.1), ("GeneratorOp", 1, 0.9)), [0] * 20, [2]),
+        # neither full nor empty, but with a gap of more than half of the capacity
+        ((EPOCHS, ("BatchOp", 2, 0.15), ("MapOp", 2, 0.7), ("GeneratorOp", 1, 0.7)), [0] * 20, [1]),
+    ],
+)
+def test_the_file_and_the_advice_name_the_same_operation(
+    operations: tuple[tuple[str, int | None, float | None], ...], sizes: list[int], blamed: list[int]
+) -> None:
+    trace = build(**chain(*operations), pipeline_batches=taken(sizes))
+    assert held_up_by(trace) == blamed
+    written = mindspore_pipeline.summary(trace)
+    names = [f"{operations[number][0].removesuffix('Op')}(id={number})" for number in blamed]
+    assert written.get("bottleneck_warning", []) == names
+    said = {place for rule in BLAMING for finding in found(rule, trace) for item in finding.evidence for place in item.places}
+    assert {f"{operations[number][0]}_{number}" for number in blamed} <= said
+    healthy = found(data_pipeline_healthy, trace)
+    assert not (healthy and said), "either it keeps up, or something is too slow"
+    assert bool(healthy) == bool(sizes[0])

@@ -240,8 +240,8 @@ def gaps(cause_api: str = "", **more: Any) -> Trace:
     for step in STEPS:
         begin = step * STEP_US
         launch = BASE_NS + (begin + 2800) * US
-        kernels.append(kernel("a", begin, begin + 2000, core="CUDA", step=step, launch_ns=BASE_NS + begin * US - 1))
-        kernels.append(kernel("b", begin + 3000, begin + 9000, core="CUDA", step=step, launch_ns=launch))
+        kernels.append(kernel("a", begin, begin + 2000, core="CUDA", step=step, launch_ns=BASE_NS + begin * US))
+        kernels.append(kernel("b", begin + 3000, begin + STEP_US, core="CUDA", step=step, launch_ns=launch))
         if cause_api:
             call = {"start_ns": BASE_NS + (begin + 2100) * US, "end_ns": BASE_NS + (begin + 2400) * US, "pid": PID, "tid": MAIN}
             api.append({"name": cause_api, **call})
@@ -253,7 +253,7 @@ def test_a_device_that_waits_for_the_host() -> None:
     values = {one.what: one.value for one in finding.evidence}
     assert values == {
         "idle_for_host": 1000 * US, "idle_calls": 300 * US, "idle_python": 500 * US, "idle_launch": 200 * US,
-        "device_tasks": 2, "task_length": 4000 * US,
+        "device_tasks": 2, "task_length": 4500 * US,
     }  # fmt: skip
     assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(800 * US)
     assert list(allocation_stalls.judge(Facts(gaps()))) == []

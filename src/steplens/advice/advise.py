@@ -13,13 +13,20 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.judging import Question, judged
 from steplens.advice.rule import Rule
 from steplens.advice.table import RULES
-from steplens.trace.health import WARNING, unsafe
+from steplens.advice.texts.frameworks import is_about_another
+from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
+from steplens.trace.framework import UNKNOWN, framework
+from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
 from steplens.trace.run import Run
 
 #: a finding that others explain but for this share of its saving, or of a step, is not given
 _LEAST_LEFT = 0.1
 _LEAST_SHARE = 0.01
 _NAMED_RANKS = 8
+#: confidence of a promise about a part of the step whose figures the capture contradicts or health doubts, at most
+_DOUBTED = 0.3
+#: what the columns of step times rest on, in the words of ``trace.health``
+_RESTS_ON = {**dict.fromkeys(DEVICE_PARTS, STEP_DEVICE_TIMES), **dict.fromkeys(HOST_PARTS, STEP_PHASES)}
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class Advice:
     Attributes:
         findings: most important first.
         silenced: rules that did not judge.
-        step_ns: how long a step takes, mean over all complete steps of all traces; 0 without steps.
+        step_ns: the step time, median over the chosen steps of all traces (``Run.step_summary``); 0 without steps.
     """
 
     findings: tuple[Finding, ...]
@@ -71,7 +78,7 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
     health = run.health()
     doubts = {word: unsafe(health, word, least=WARNING) for word in {word for rule in rules for word in rule.rests_on}}
     for rule in rules:
-        if (rule.devices and not any(part.device in rule.devices for part in facts)) or not rule.applies(facts):
+        if (rule.devices and not any(rule.is_about(part.device) for part in facts)) or not rule.applies(facts):
             continue
         safe, reason = _safe(run, rule, facts, doubts)
         if reason is not None and (not safe or rule.judge_run is not None):
@@ -79,6 +86,8 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         else:
             questions.append(Question(rule, safe, alone=id(rule) not in ours))
     of_run, of_trace = judged(run, facts, questions)
+    of_run = list(_capped(of_run, facts))
+    of_trace = [list(_capped(own, [part])) for part, own in zip(facts, of_trace, strict=True)]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = _joined(of_run)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
@@ -89,11 +98,47 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         told = list(_told_once(own, [*own, *of_run], explains))
         found += told
         seen.add(part.trace.rank, told)
-    # every step counts once, as everywhere else: windows of a run may have different numbers of them
-    steps = sum(len(part.numbers) for part in facts)
-    step_ns = sum(part.step_ns * len(part.numbers) for part in facts) / max(steps, 1)
-    ordered = sorted(map(seen.named, _joined(found)), key=lambda finding: (finding.rank, finding.id))
+    step_ns = run.step_summary().step_time_ns or 0.0
+    named = _of_framework(map(seen.named, _joined(found)), run)
+    ordered = sorted(named, key=lambda finding: (finding.rank, finding.id))
     return Advice(tuple(ordered), tuple(silenced), step_ns)
+
+
+def _capped(findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
+    """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
+
+    Where the part is not known of any of the traces, as of one without steps, the step alone bounds it. Of a part that takes
+    nothing there is nothing to say, and of one whose figures are in doubt nothing is sure.
+    """
+    step_ns = max((part.step_ns for part in facts), default=0.0)
+    for finding in findings:
+        if finding.saving is None:
+            yield finding
+            continue
+        parts = [part_ns for part in facts if finding.part and (part_ns := part.most_ns(finding.part)) is not None]
+        bounds = [*([max(parts)] if parts else []), *(ns for ns in (finding.step_ns, step_ns) if ns > 0)]
+        if parts and max(parts) <= 0:
+            continue
+        low, likely, high = (min(ns, *bounds) if bounds else ns for ns in dataclasses.astuple(finding.saving))
+        yield _doubted(dataclasses.replace(finding, saving=Saving(low, likely, high)), facts)
+
+
+def _doubted(finding: Finding, facts: Sequence[Facts]) -> Finding:
+    """``finding`` with less confidence where the figures of its part are not to be trusted, and with the reason as evidence."""
+    conclusion = _RESTS_ON.get(finding.part)
+    if conclusion is None or all(part.trusts(conclusion) for part in facts):
+        return finding
+    evidence = (*finding.evidence, Evidence("doubted_part", 0, "", per_step=False))
+    return dataclasses.replace(finding, confidence=min(finding.confidence, _DOUBTED), evidence=evidence)
+
+
+def _of_framework(findings: Iterable[Finding], run: Run) -> Iterator[Finding]:
+    """The findings with the framework whose words they are said in, without those about another framework."""
+    every = {framework(trace) for trace in run.traces} - {UNKNOWN}
+    mine = every.pop() if len(every) == 1 else UNKNOWN
+    for finding in findings:
+        if not is_about_another(mine, finding.rule, " ".join(map(str, finding.values.values()))):
+            yield dataclasses.replace(finding, framework=mine)
 
 
 def _safe(
@@ -110,7 +155,7 @@ def _safe(
     if str(run.path) in concerned:
         return [], reason
     known = zip(facts, run.sources, strict=True)
-    of_device = [(part, source) for part, source in known if not rule.devices or part.device in rule.devices]
+    of_device = [(part, source) for part, source in known if rule.is_about(part.device)]
     return [part for part, source in of_device if str(source.path) not in concerned], reason
 
 
@@ -169,5 +214,6 @@ def _of_two(one: Finding, other: Finding) -> Finding:
     first, second = (one, other) if one.rank <= other.rank else (other, one)
     saving = first.saving
     if saving is not None and second.saving is not None:
-        saving = Saving(min(saving.low_ns, second.saving.low_ns), saving.likely_ns, max(saving.high_ns, second.saving.high_ns))
+        high = max(saving.high_ns, min(second.saving.high_ns, first.step_ns))
+        saving = Saving(min(saving.low_ns, second.saving.low_ns), saving.likely_ns, high)
     return dataclasses.replace(first, saving=saving)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from steplens.advice.device_profile import DeviceProfile, device_profile
@@ -14,10 +15,11 @@ from steplens.analysis import names as of_names
 from steplens.analysis.core_utilization import core_utilization
 from steplens.analysis.idle import idle_causes
 from steplens.analysis.order import in_order
-from steplens.analysis.overlap import Intervals, intersect, merge_intervals, merged
-from steplens.analysis.steps import step_times
+from steplens.analysis.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, merged
+from steplens.analysis.steps.times import chosen_step_times, step_times
+from steplens.analysis.stored_figures import contradictions
 from steplens.trace.devices import device_kind
-from steplens.trace.health import WARNING, unsafe
+from steplens.trace.health import WARNING, frame_of, unsafe
 from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 
@@ -25,12 +27,16 @@ Made = TypeVar("Made")
 
 #: columns of ``kernels`` that rules look at
 _OF_A_TASK = (
-    "id", "name", "type", "kind", "category", "core", "device", "stream", "start_ns", "end_ns", "launch_ns", "op", "step",
-    "bytes", "state", "blocks", "mix_blocks", "input_shapes", "input_types", "output_shapes",
+    "id", "name", "type", "kind", "category", "core", "device", "stream", "start_ns", "end_ns", "self_ns", "launch_ns", "op",
+    "step", "bytes", "state", "blocks", "mix_blocks", "input_shapes", "input_types", "output_shapes",
 )  # fmt: skip
 
 #: message of the automatic marks around torch.save
 SAVE_CHECKPOINT = "save_checkpoint"
+#: where a step begins on its device, and how long it is there; else on the host
+_OF_DEVICE_AND_HOST = (("device_start_ns", "start_ns"), ("device_period_ns", "duration_ns"))
+#: parts of a step that a few steps have for all: every worker brings a batch when it has made one
+_IN_TURNS = ("data_wait_ns",)
 #: of more threads a join finds the rows quicker
 _FEW_THREADS = 16
 
@@ -58,18 +64,29 @@ class Facts:
 
     Attributes:
         trace: its tables.
+
+    Args:
+        warm_up: the steps of the warm-up count as well.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, warm_up: bool = False) -> None:
         self.trace = trace
+        self._warm_up = warm_up
         self._made: dict[Callable[[Facts], Any], Any] = {}
         #: of several traces, of which this is the first; see ``together``
         self.answers: dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any] = {}
 
     @worked_out
     def steps(self) -> pl.DataFrame:
-        """``analysis.steps.step_times`` of the steps that were recorded whole."""
-        return step_times(self.trace).filter("complete")
+        """``analysis.steps.times.step_times`` of the steps that figures of "a step" are of."""
+        steps = step_times(self.trace).filter("complete") if self._warm_up else chosen_step_times(self.trace)
+        # of results alone nothing says when a step began
+        return steps.drop_nulls("start_ns")
+
+    @worked_out
+    def with_warm_up(self) -> Facts:
+        """The same of all complete steps, those of the warm-up too."""
+        return Facts(self.trace, warm_up=True)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -78,12 +95,66 @@ class Facts:
 
     @worked_out
     def step_ns(self) -> float:
-        """How long a step takes, mean; 0 without steps."""
-        return float(self.steps["duration_ns"].mean() or 0) if self.steps.height else 0.0  # type: ignore[arg-type]
+        """Step time, the median over these steps; 0 without steps."""
+        return self.median("step_time_ns")
 
-    def mean(self, column: str) -> float:
-        """Mean of a column of ``steps``; 0 without steps."""
-        return float(self.steps[column].mean() or 0) if self.steps.height else 0.0  # type: ignore[arg-type]
+    def median(self, column: str) -> float:
+        """Median of a column of ``steps``; 0 without steps, and where the figure is not known."""
+        return self.part_ns(column) or 0.0
+
+    def part_ns(self, column: str) -> float | None:
+        """Median of a column of ``steps``; None without steps, and where the figure is not known."""
+        found = self.steps[column].median()
+        return float(found) if isinstance(found, (int, float)) else None
+
+    def most_ns(self, column: str) -> float | None:
+        """What a cure of a part of the step saves at most: its median, or the mean where that is above it and the part comes in
+        turns, as waiting for several workers does; the longest step counts as the second longest then, of three at least.
+        """
+        lengths = self.steps[column].drop_nulls().sort().to_numpy().astype(np.float64)
+        if not len(lengths):
+            return None
+        if column not in _IN_TURNS:
+            return float(np.median(lengths))
+        return max(float(np.median(lengths)), _mean_without_one(lengths))
+
+    @worked_out
+    def recorded(self) -> pl.DataFrame:
+        """Those of ``steps`` of which the device was recorded; all where it was of none."""
+        steps = self.steps.drop_nulls("device_period_ns")
+        return steps if steps.height else self.steps
+
+    def typical_ns(self, rows: pl.DataFrame, column: str = "duration_ns", *, on_device: bool = False) -> float:
+        """What a step usually has of ``column``, ns: its sums in the steps that have any, their median times their share.
+
+        What every step has counts by the median of the steps, so that a single long step adds nothing; what every third step
+        has, a third of what these have.
+
+        Args:
+            rows: with step.
+            column: a length, ns.
+            on_device: of the device, which may not have been recorded in all of these steps.
+        """
+        of = (self.recorded if on_device else self.steps)["step"]
+        sums = rows.group_by("step").agg(pl.col(column).sum()).filter(pl.col("step").is_in(of.implode()))
+        return _typical(sums[column].to_numpy(), of.len())
+
+    def usual_mean_ns(self, rows: pl.DataFrame, column: str = "duration_ns") -> float:
+        """Mean of what a step has of ``column``, ns, of what comes in turns; see ``most_ns``."""
+        sums = self.steps.select("step").join(rows.group_by("step").agg(pl.col(column).sum()), on="step", how="left")
+        lengths = sums[column].fill_null(0).sort().to_numpy().astype(np.float64)
+        return _mean_without_one(lengths) if len(lengths) else 0.0
+
+    def typical_length_ns(self, intervals: Intervals) -> float:
+        """The same of intervals, as far as they lie in the device period of a step, or in the step where there is none."""
+        return _typical(length_inside(intervals, *self._borders), self.recorded.height)
+
+    @worked_out
+    def _borders(self) -> tuple[Int64Array, Int64Array]:
+        """Where the steps of ``recorded`` begin and end."""
+        start, length = (pl.coalesce(of_device, host) for of_device, host in _OF_DEVICE_AND_HOST)
+        borders = self.recorded.select(start=start, end=start + length)
+        return borders["start"].to_numpy(), borders["end"].to_numpy()
 
     @worked_out
     def calls(self) -> pl.DataFrame:
@@ -128,9 +199,12 @@ class Facts:
 
     @worked_out
     def tasks(self) -> pl.DataFrame:
-        """The device tasks of these steps, in order of device, stream and start, with ``duration_ns``; of a CPU, too."""
+        """The device tasks of these steps, in order of device, stream and start; ``duration_ns`` is their device time.
+
+        Tasks of a CPU are its calls, which nest; their device time is their self time.
+        """
         tasks = self.trace.required("kernels").select(_OF_A_TASK).filter(pl.col("step").is_in(list(self.numbers)))
-        tasks = tasks.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).filter(pl.col("duration_ns") >= 0)
+        tasks = tasks.rename({"self_ns": "duration_ns"}).filter(pl.col("duration_ns") >= 0)
         return in_order(tasks.collect(), "device", "stream", "start_ns")
 
     @worked_out
@@ -180,13 +254,11 @@ class Facts:
         every = pl.concat([works, operations.select(columns).drop_nulls().collect()])
         busy = merged(every)
         between = merge_intervals(busy.end[:-1], busy.start[1:])
-        begin = self.steps["start_ns"].to_numpy()
-        return intersect(between, merge_intervals(begin, begin + self.steps["duration_ns"].to_numpy()))
+        return intersect(between, merge_intervals(*self._borders))
 
     def idle_during(self, calls: pl.DataFrame) -> float:
         """How long the device is idle in a step while one of ``calls`` (start_ns, end_ns) runs, ns."""
-        during = intersect(self.gaps, merged(calls))
-        return during.length_ns / max(self.steps.height, 1)
+        return self.typical_length_ns(intersect(self.gaps, merged(calls)))
 
     def once(self, make: Callable[[Facts], Made]) -> Made:
         """``make(self)``, worked out once: what several rules ask for and nobody else."""
@@ -195,9 +267,12 @@ class Facts:
         return cast(Made, self._made[make])
 
     def trusts(self, conclusion: str) -> bool:
-        """Whether health calls nothing unsafe that ``conclusion`` (of ``trace.health``) is about."""
-        health = self.trace.health
-        return health is None or unsafe(health, conclusion, least=WARNING).is_empty()
+        """Whether health calls nothing unsafe that ``conclusion`` (of ``trace.health``) is about.
+
+        Nor do tables that the capture brought along contradict its events there (``analysis.stored_figures``).
+        """
+        known = (self.trace.health, frame_of(contradictions(self.trace)))
+        return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in known)
 
     def starting_with(self, prefix: str) -> pl.DataFrame:
         """The calls whose names start with ``prefix``."""
@@ -210,6 +285,17 @@ class Facts:
     def called(self, known: Sequence[str]) -> pl.DataFrame:
         """The calls that have one of these names."""
         return self.named_calls.filter(pl.col("name").is_in(list(known))).with_columns(pl.col("name").cast(pl.String))
+
+
+def _typical(lengths: npt.NDArray[np.int64], steps: int) -> float:
+    """``Facts.typical_ns`` of what single steps have of something, ns; 0 in those of ``steps`` that are not there."""
+    some = lengths[lengths > 0]
+    return float(np.median(some)) * len(some) / steps if len(some) else 0.0
+
+
+def _mean_without_one(lengths: npt.NDArray[np.float64]) -> float:
+    """Mean of sorted lengths, of three or more with the last one as long as the one before it."""
+    return float(np.mean(np.r_[lengths[:-1], lengths[-2]] if len(lengths) > 2 else lengths))
 
 
 def together(make: Callable[[Sequence[Trace]], Made], facts: Sequence[Facts], traces: Sequence[Trace]) -> Made:

@@ -63,6 +63,9 @@ class Finding:
         subject: what it is about where a rule can find several things (a rank, an operator).
         values: figures and names that the texts mention.
         urgency: level of a finding without saving.
+        part: the column of step times that a cure shortens, such as "optimizer_ns"; empty where it may shorten all of a step.
+            ``advise`` promises no more than the median of that part.
+        framework: whose words its remedy is said in (``trace.framework``); empty where nothing tells.
     """
 
     rule: str
@@ -73,6 +76,8 @@ class Finding:
     subject: str = ""
     values: Mapping[str, str | int | float] = field(default_factory=dict)
     urgency: str = LOW
+    framework: str = ""
+    part: str = ""
 
     @property
     def id(self) -> str:

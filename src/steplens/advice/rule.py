@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.trace.run import Run
+from steplens.trace.schema import CORE_CPU
+
+#: of ``Rule.devices``: all but the CPU, those too that nobody heard of yet
+EVERY_ACCELERATOR = ("every accelerator",)
 
 
 def _nothing(_: Facts) -> Iterable[Finding]:
@@ -27,7 +31,8 @@ class Rule:
         judge: what it finds in one trace.
         rests_on: conclusions of ``trace.health``; where one of them is unsafe the rule is not asked.
         judge_run: in place of ``judge``, for what only several ranks together show.
-        devices: kinds of device that it is about, in the words of ``trace.devices``; it is not asked about others. Empty is all.
+        devices: kinds of device that it is about, in the words of ``trace.devices``, or ``EVERY_ACCELERATOR``; it is not asked
+            about others. Empty is all.
         applies: whether the traces of a run hold what the rule is about; where not it is not asked, and not said to be silent.
         explains: rules that see the time of this one's findings as a symptom of something; ``advise`` takes it off theirs.
     """
@@ -39,3 +44,9 @@ class Rule:
     devices: Sequence[str] = ()
     explains: Sequence[str] = ()
     applies: Callable[[Sequence[Facts]], bool] = _everything
+
+    def is_about(self, device: str) -> bool:
+        """Whether it is about a kind of device."""
+        if self.devices == EVERY_ACCELERATOR:
+            return device != CORE_CPU
+        return not self.devices or device in self.devices

@@ -62,14 +62,13 @@ TEXTS: dict[str, dict[str, Text]] = {
             "Exchanging gradients takes {percent} % of the steps alone",
             "The ranks hold the same model; while they exchange gradients, nothing is computed. Up to {threshold} % would be "
             "usual.",
-            "Tune how all-reduces are fused (all_reduce_fusion_config in MindSpore, bucket_cap_mb of DistributedDataParallel), "
+            "Tune how all-reduces are fused (bucket_cap_mb of DistributedDataParallel), "
             "so that the exchange runs beside backward; accumulate gradients over several batches.",
         ),
         CHINESE: Text(
             "梯度通信独占步骤时间的 {percent} %",
             "各 rank 持有相同的模型，交换梯度期间没有计算。一般不超过 {threshold} %。",
-            "调整 AllReduce 融合（MindSpore 的 all_reduce_fusion_config，DistributedDataParallel 的 bucket_cap_mb），"
-            "使通信与反向计算并行；或在多个批次上累积梯度。",
+            "调整 AllReduce 融合（DistributedDataParallel 的 bucket_cap_mb），使通信与反向计算并行；或在多个批次上累积梯度。",
         ),
     },
     "model_parallel_communication": {

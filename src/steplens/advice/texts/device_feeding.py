@@ -6,11 +6,11 @@ from steplens.advice.texts.text import CHINESE, ENGLISH, Text
 
 _CHANGE = "{change}"
 _AHEAD = (
-    "+copies = torch.cuda.Stream()\n"
-    "+with torch.cuda.stream(copies):\n"
+    "+copies = torch.{module}.Stream()\n"
+    "+with torch.{module}.stream(copies):\n"
     "+    following = next(batches).to(device, non_blocking=True)\n"
     " loss = model(batch)\n"
-    "+torch.cuda.current_stream().wait_stream(copies)"
+    "+torch.{module}.current_stream().wait_stream(copies)"
 )
 _PINNED = (
     "-loader = DataLoader(dataset, ...)\n+loader = DataLoader(dataset, ..., pin_memory=True)\n"
@@ -99,13 +99,13 @@ TEXTS: dict[str, dict[str, Text]] = {
         ENGLISH: Text(
             "Some batches take far longer than the others",
             "Most batches are ready in time; a few make the loop wait: a new file, a cold cache, workers that start again.",
-            "Prefetch further ahead (prefetch_factor), keep workers alive (persistent_workers=True), and look at what "
-            "these batches read.",
+            "Fetch further ahead in workers that stay alive (num_workers, prefetch_factor, persistent_workers=True), and look at "
+            "what these batches read.",
         ),
         CHINESE: Text(
             "个别批次比其他批次慢得多",
             "多数批次能及时就绪，少数批次让循环等待：新文件、冷缓存或重新启动的工作进程。",
-            "加大预取（prefetch_factor），保留工作进程（persistent_workers=True），并检查这些批次读取的内容。",
+            "使用常驻工作进程提前取数（num_workers、prefetch_factor、persistent_workers=True），并检查这些批次读取的内容。",
         ),
     },
     "allocation_calls": {

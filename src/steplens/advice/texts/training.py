@@ -16,28 +16,28 @@ TEXTS: dict[str, dict[str, Text]] = {
         ENGLISH: Text(
             "The device waits for the host",
             "Tasks end before the host has launched the next ones: Python and dispatch take longer than the work on the device.",
-            "Launch less often: torch.compile, CUDA graphs, larger batches, fused operators and a fused optimizer.",
-            "-model = Model()\n+model = torch.compile(Model(), mode='reduce-overhead')",
+            "Launch less often: torch.compile, graphs launched at once, larger batches, fused operators and a fused optimizer.",
+            "-model = Model()\n+model = torch.compile(Model())",
         ),
         CHINESE: Text(
             "设备在等待主机",
             "主机下发下一批任务之前，设备上的任务已经执行完：Python 和算子分发比设备上的计算更慢。",
-            "减少下发次数：torch.compile、CUDA graph、更大的批次、融合算子和融合优化器。",
-            "-model = Model()\n+model = torch.compile(Model(), mode='reduce-overhead')",
+            "减少下发次数：torch.compile、一次下发的图、更大的批次、融合算子和融合优化器。",
+            "-model = Model()\n+model = torch.compile(Model())",
         ),
     },
     "allocation_stalls": {
         ENGLISH: Text(
             "Device memory is requested inside the step",
-            "Calls such as cudaMalloc wait for the device and keep the host from launching; a warm allocator needs none.",
+            "Calls that ask for memory wait for the device and keep the host from launching; a warm allocator needs none.",
             "Keep shapes constant or pad them, warm up with the largest batch, and let segments grow.",
-            "+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            "{change}",
         ),
         CHINESE: Text(
             "在步骤中申请设备内存",
-            "cudaMalloc 等调用会等待设备并阻止主机下发任务；预热后的分配器不需要它们。",
+            "向驱动申请内存的调用会等待设备并阻止主机下发任务；预热后的分配器不需要它们。",
             "保持形状不变或补齐，用最大的批次预热，并允许内存段扩展。",
-            "+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            "{change}",
         ),
     },
     "checkpoint_stalls": {
@@ -286,6 +286,10 @@ TEXTS: dict[str, dict[str, Text]] = {
 
 #: what evidence is about
 EVIDENCE: dict[str, dict[str, str]] = {
+    "doubted_part": {
+        ENGLISH: "the figures of this part of the step are in doubt, see the health of the data",
+        CHINESE: "该部分的数据存疑，详见数据健康检查",
+    },
     "loading_in_the_loop": {ENGLISH: "loading in the loop", CHINESE: "在循环中加载数据"},
     "waiting_for_workers": {ENGLISH: "waiting for workers", CHINESE: "等待工作进程"},
     "holds_others_up": {ENGLISH: "holds the others up", CHINESE: "让其他 rank 等待"},

@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Saving
 from steplens.advice.rules.cluster.comparison import job_of, traces_of
 from steplens.analysis.arrivals import arrivals
-from steplens.analysis.cluster_steps import rank_means
+from steplens.analysis.cluster_steps import of_chosen_steps, rank_means
 from steplens.analysis.links import communication_costs
 from steplens.analysis.parallel import Layout, Rates, rates
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON
@@ -72,17 +72,17 @@ class Exposed:
         traces = traces_of(self.facts)
         moving = waiting = 0.0
         if self.run.unsafe(RANK_COMPARISON).is_empty() and self.run.unsafe(COMMUNICATION_TIMES).is_empty():
-            found = together(arrivals, self.facts, traces)
+            found = of_chosen_steps(together(arrivals, self.facts, traces), traces)
             moving, waiting = (float(found[name].sum()) for name in ("transfer_ns", "wait_ns"))
         if moving + waiting <= 0:
-            costs = together(communication_costs, self.facts, traces)
+            costs = of_chosen_steps(together(communication_costs, self.facts, traces), traces)
             moving, waiting = (float(costs[name].sum()) for name in ("transit_ns", "wait_ns"))
         return moving / (moving + waiting) if moving + waiting > 0 else None
 
     @cached_property
     def room_ns(self) -> float:
         """Computing of a step beside which nothing is communicated yet, ns: so much of the communication it can hide."""
-        parts = [part.mean("computing_ns") - part.mean("overlapped_ns") for part in self.facts]
+        parts = [part.median("computing_ns") - part.median("overlapped_communication_ns") for part in self.facts]
         known = [room for room in parts if room > 0]
         # MindSpore's own analysis tells computing with the gaps in it, and nothing of what overlaps
         whole = self.means["computation_ns"].mean()

@@ -54,6 +54,7 @@ def judge(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> 
             ),
             saving=Saving(0, below * computation / 2, below * computation) if known and computation is not None else None,
             step_ns=float(total or 0),
+            part="computing_ns",
             values={"rank": rank, "percent": f"{100 * below:.2f}"},
             urgency=MEDIUM,
         )

@@ -73,7 +73,7 @@ def _intervals(facts: Sequence[Facts]) -> tuple[dict[int, float], dict[int, floa
         if windows[0].step_points is not None and row is not None and row["interval_ns"] is not None:
             intervals[rank], lengths[rank] = row["interval_ns"], row["total_ns"]
         elif (waited := data_wait(windows[0])) is not None:
-            intervals[rank], lengths[rank] = waited.mean_ns, waited.step_ns
+            intervals[rank], lengths[rank] = waited.wait_ns, waited.step_ns
     return intervals, lengths
 
 

@@ -50,6 +50,7 @@ def judge(_: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> It
             ),
             saving=Saving(0, more / 2, more) if lengths else None,
             step_ns=fmean(lengths) if lengths else 0.0,
+            part="exposed_communication_ns",
             values={"source": source, "target": target, "transport": transport, "percent": f"{100 * row['below']:.2f}"},
             urgency=LOW,
         )

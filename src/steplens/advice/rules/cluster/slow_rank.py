@@ -10,6 +10,7 @@ from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.analysis import arrivals
+from steplens.analysis.steps.phases import BETWEEN, host_phase_names
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON
 from steplens.trace.run import Run
 
@@ -18,8 +19,13 @@ _PHASES = {
     "forward_ns": "forward",
     "backward_ns": "backward",
     "optimizer_ns": "optimizer",
-    "other_ns": "other",
+    "device_wait_ns": "device_wait",
+    "between_ns": "between",
+    "python_ns": "python",
 }
+
+#: calls that are named
+_NAMED = 3
 
 #: rules that see the wait for a slow rank as time of something else
 _SYMPTOMS = ("slow_card", "data_parallel_communication")
@@ -41,7 +47,7 @@ def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
-        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}",)))
+        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_called(own, phase))))
     yield Finding(
         rule=RULE.name,
         subject=f"rank{slow.rank}",
@@ -54,7 +60,22 @@ def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
 
 
 def _mean(facts: Sequence[Facts], column: str) -> float:
-    return sum(part.mean(column) for part in facts) / len(facts) if facts else 0.0
+    return sum(_own(part, column) for part in facts) / len(facts) if facts else 0.0
+
+
+def _own(part: Facts, column: str) -> float:
+    """A phase of a step of a rank, without what it waited for the others in it."""
+    waited = part.median("gradient_sync_ns") if column == "backward_ns" else 0.0
+    return part.median(column) - waited
+
+
+def _called(facts: Sequence[Facts], phase: str) -> tuple[str, ...]:
+    """What a rank called most between the phases of its steps."""
+    if phase != "between":
+        return ()
+    frames = [host_phase_names(part.trace).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
+    between = pl.concat(frames).filter(pl.col("phase") == BETWEEN).group_by("name").agg(pl.col("time_ns").sum())
+    return tuple(between.sort("time_ns", "name", descending=[True, False]).head(_NAMED)["name"].to_list())
 
 
 RULE = Rule("slow_rank", rests_on=(COMMUNICATION_TIMES, RANK_COMPARISON), judge_run=judge, explains=_SYMPTOMS)

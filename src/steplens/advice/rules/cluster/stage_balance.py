@@ -54,6 +54,7 @@ def judge(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> 
             ),
             saving=Saving(0, longest / 2, longest) if longest is not None else None,
             step_ns=exposed.step_ns if exposed.means.height else 0.0,
+            part="computing_ns",
             values={"stage": stage, "percent": f"{100 * above:.2f}"},
             urgency=MEDIUM,
         )

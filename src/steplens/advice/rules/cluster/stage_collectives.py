@@ -49,6 +49,7 @@ def judge(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION)
             ),
             saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
             step_ns=exposed.step_ns,
+            part="exposed_communication_ns",
             values={"stage": stage, "percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )

@@ -45,6 +45,7 @@ def judge(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION)
         ),
         saving=exposed.saving("receive_alone_ns", threshold, critical),
         step_ns=exposed.step_ns,
+        part="exposed_communication_ns",
         values={"percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
         urgency=LOW if exposed.on_cpu else MEDIUM,
     )

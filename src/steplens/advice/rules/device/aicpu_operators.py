@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import SHORT_NS, source_lines, steps_of, top
+from steplens.advice.rules.device.common import SHORT_NS, per_step, source_lines, steps_of, top
 from steplens.analysis.overlap import merged, subtract
 from steplens.trace.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     steps = max(facts.steps.height, 1)
     lines = source_lines(facts, slow)
     evidence = [
-        Evidence("on_aicpu", float(slow["duration_ns"].sum()) / steps, "ns", steps_of(slow), top(slow, "type")),
+        Evidence("on_aicpu", per_step(facts, slow), "ns", steps_of(slow), top(slow, "type")),
         Evidence("aicpu_tasks", slow.height / steps, "count", places=lines),
     ]
     wide = slow.filter(pl.col("input_types").cast(pl.String).str.contains(_WIDE_TYPES))
@@ -43,8 +43,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
         rule=RULE.name,
         confidence=0.9,
         evidence=tuple(evidence),
-        saving=Saving.up_to(alone.length_ns / steps),
+        saving=Saving.up_to(facts.typical_length_ns(alone)),
         step_ns=facts.step_ns,
+        part="computing_ns",
         values={"operators": ", ".join(top(slow, "type"))},
     )
 

@@ -8,17 +8,14 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
-from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import matching, per_step, steps_of, top
-from steplens.trace.devices import ACCELERATORS, NPU
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
+from steplens.advice.rules.device.common import growing_segments, matching, per_step, steps_of, top
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUNTIME_CALLS
-from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 
 _CALLS = (
     r"(?i)^(AscendCL@)?aclMallocMemInner|^(AscendCL@)?aclrt(free|malloc|map|unmap|reserve)(physical|mem|$)"
     r"|^(cuda|hip)(malloc|free)(managed|pitch|host|async)?$|^cumem(alloc|free|create|release|map|unmap|setaccess)"
 )
-_SETTING = {NPU: "PYTORCH_NPU_ALLOC_CONF", CORE_CUDA: "PYTORCH_CUDA_ALLOC_CONF", CORE_ROCM: "PYTORCH_HIP_ALLOC_CONF"}
 _LEAST_NS = 10_000_000
 _LEAST_SHARE = 0.01
 
@@ -47,7 +44,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(idle / 2, idle, idle) if priced else None,
         step_ns=facts.step_ns,
-        values={"change": f"+{_SETTING[facts.device]}=expandable_segments:True python train.py"},
+        part="idle_ns",
+        values={"change": growing_segments(facts.device)},
         urgency=LOW,
     )
 
@@ -56,6 +54,6 @@ RULE = Rule(
     "allocation_calls",
     judge,
     (RUNTIME_CALLS, HOST_AGAINST_DEVICE),
-    devices=ACCELERATORS,
+    devices=EVERY_ACCELERATOR,
     explains=("allocation_stalls", "device_waits_for_host"),
 )

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import steps_of, top
+from steplens.advice.rules.device.common import per_step, steps_of, top
 from steplens.analysis.overlap import length_inside, merged
 from steplens.trace.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, KERNEL_TIMES
@@ -57,8 +57,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
             Evidence("slowed_bandwidth", float(slow["bandwidth_gbps"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
             Evidence("undisturbed_bandwidth", float(slow["reference"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
         ),
-        saving=Saving.up_to(float(slow["lost_ns"].sum()) / steps),
+        saving=Saving.up_to(per_step(facts, slow, "lost_ns")),
         step_ns=facts.step_ns,
+        part="exposed_communication_ns",
     )
 
 

@@ -9,9 +9,9 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device.common import matching, steps_of, top
-from steplens.trace.devices import ACCELERATORS
+from steplens.analysis.overlap import Intervals
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUNTIME_CALLS
 
 _LAUNCH = r"(?i)^(cuda|cu|hip)(ext|module)*launch(kernel|cooperative)|^(Node@)?launch$|^hipExtModuleLaunch"
@@ -49,6 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(idle / 2, (1 - _REMAINING) * idle, idle),
         step_ns=facts.step_ns,
+        part="idle_ns",
     )
 
 
@@ -58,13 +59,13 @@ def _idle_behind(facts: Facts, waits: pl.DataFrame) -> float:
     begins, ends = ordered["start_ns"].to_numpy(), np.maximum.accumulate(ordered["end_ns"].to_numpy())
     last = np.searchsorted(begins, facts.gaps.start, side="right") - 1
     behind = (last >= 0) & (facts.gaps.start < ends[np.maximum(last, 0)])
-    return float((facts.gaps.end - facts.gaps.start)[behind].sum()) / facts.steps.height
+    return facts.typical_length_ns(Intervals(facts.gaps.start[behind], facts.gaps.end[behind]))
 
 
 RULE = Rule(
     "blocking_launches",
     judge,
     (RUNTIME_CALLS, HOST_AGAINST_DEVICE),
-    devices=ACCELERATORS,
+    devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host", "scalar_reads"),
 )

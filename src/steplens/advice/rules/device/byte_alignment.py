@@ -36,8 +36,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     even = transfers.filter(pl.col("size") % _UNIT == 0)
     rate = even.group_by("taskType").agg(even_gbps=pl.col("size").sum() / pl.col("duration_ns").sum())
-    priced = odd.join(rate, on="taskType").select(lost=pl.col("duration_ns") - pl.col("size") / pl.col("even_gbps"))
-    lost = float(priced["lost"].sum()) / max(facts.steps.height, 1) if priced.height else 0.0
+    priced = odd.join(rate, on="taskType").select("step", lost=pl.col("duration_ns") - pl.col("size") / pl.col("even_gbps"))
+    lost = per_step(facts, priced, "lost")
     share = float(odd["duration_ns"].sum()) / max(float(transfers["duration_ns"].sum()), 1)
     evidence = [
         Evidence("odd_transfers", per_step(facts, odd), "ns", steps_of(odd), top(odd, "operation")),
@@ -52,8 +52,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
         rule=RULE.name,
         confidence=0.7,
         evidence=tuple(evidence),
-        saving=Saving(0, lost, float(per_step(facts, odd))) if worth else None,
+        saving=Saving(0, lost, per_step(facts, odd)) if worth else None,
         step_ns=facts.step_ns,
+        part="exposed_communication_ns",
         values={"unit": _UNIT},
         urgency=LOW if share < _FEW or lost <= 0 < even.height else HIGH if share >= _MANY else MEDIUM,
     )

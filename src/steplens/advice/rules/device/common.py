@@ -10,6 +10,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.analysis.names import each
 from steplens.analysis.overlap import merged, subtract
+from steplens.trace.devices import NPU
+from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 
 #: tasks below that are mostly start-up, whatever they do
 SHORT_NS = 20_000
@@ -18,6 +20,20 @@ SHORT_NS = 20_000
 _LEAST_SHARE = 0.01
 _LONGEST = 60
 _FUNCTOR = re.compile(r"(\w*[Ff]unctor\w*|\w+_kernel_impl\w*)")
+
+#: variable with the settings of PyTorch's allocator of device memory
+_SETTINGS = {NPU: "PYTORCH_NPU_ALLOC_CONF", CORE_CUDA: "PYTORCH_CUDA_ALLOC_CONF", CORE_ROCM: "PYTORCH_HIP_ALLOC_CONF"}
+
+
+def growing_segments(device: str) -> str:
+    """The line that lets the allocator's segments grow; empty on devices whose allocator has no such setting that is known."""
+    setting = _SETTINGS.get(device)
+    return f"+{setting}=expandable_segments:True python train.py" if setting else ""
+
+
+def torch_module(device: str) -> str:
+    """The module of ``torch`` for a kind of device; that of a backend of one's own has its name."""
+    return "cuda" if device in (CORE_CUDA, CORE_ROCM) else device.lower()
 
 
 def short_name(name: str) -> str:
@@ -41,8 +57,8 @@ def steps_of(rows: pl.DataFrame) -> tuple[int, ...]:
 
 
 def per_step(facts: Facts, rows: pl.DataFrame, column: str = "duration_ns") -> float:
-    """Sum of a column over the rows, per step."""
-    return float(rows[column].sum()) / max(facts.steps.height, 1)
+    """What a step usually has of a column of some rows of the device, see ``Facts.typical_ns``."""
+    return facts.typical_ns(rows, column, on_device=True)
 
 
 def exposed(facts: Facts, rows: pl.DataFrame) -> float:
@@ -50,7 +66,7 @@ def exposed(facts: Facts, rows: pl.DataFrame) -> float:
     operations = facts.trace.required("communication").filter(pl.col("step").is_in(list(facts.numbers)))
     times = ("start_ns", "end_ns")
     work = pl.concat([facts.computing.select(times), operations.select(times).drop_nulls().collect()])
-    return subtract(merged(rows), merged(work)).length_ns / max(facts.steps.height, 1)
+    return facts.typical_length_ns(subtract(merged(rows), merged(work)))
 
 
 def has(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.Expr:

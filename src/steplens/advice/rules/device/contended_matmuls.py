@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import steps_of, top
+from steplens.advice.rules.device.common import per_step, steps_of, top
 from steplens.analysis.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
@@ -48,10 +48,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
         & (pl.col("slow_ns") >= _SLOWER * pl.col("usual_ns"))
     )
     both = both.with_columns(lost_ns=(pl.col("slow_ns") - pl.col("usual_ns")) * pl.col("slow"))
-    lost = float(both["lost_ns"].sum()) / max(facts.steps.height, 1)
+    slower = products.filter("beside").join(both, on=key, nulls_equal=True)
+    lost = per_step(facts, slower.with_columns(lost=pl.col("slow_ns") - pl.col("usual_ns")), "lost")
     if both.is_empty() or lost < _LEAST_SHARE * facts.step_ns:
         return
-    slower = products.filter("beside").join(both, on=key, how="semi", nulls_equal=True)
     times = float((both["slow_ns"] * both["slow"]).sum()) / float((both["usual_ns"] * both["slow"]).sum())
     yield Finding(
         rule=RULE.name,
@@ -64,6 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving.up_to(lost),
         step_ns=facts.step_ns,
+        part="computing_ns",
     )
 
 

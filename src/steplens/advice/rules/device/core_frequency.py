@@ -51,6 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving.up_to(per_step(facts, slow, "lost_ns")),
         step_ns=facts.step_ns,
+        part="computing_ns",
         values={"percent": round(100 * (1 - mean / rated))},
     )
 

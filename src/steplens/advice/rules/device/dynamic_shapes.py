@@ -38,6 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving.up_to(idle) if priced else None,
         step_ns=facts.step_ns,
+        part="idle_ns",
         urgency=LOW,
     )
 

@@ -8,10 +8,9 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import exposed, per_step, source_lines, steps_of
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
+from steplens.advice.rules.device.common import exposed, per_step, source_lines, steps_of, torch_module
 from steplens.analysis.names import containing, distinct
-from steplens.trace.devices import ACCELERATORS
 from steplens.trace.health import KERNEL_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import KIND_COPY
 
@@ -41,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     alone = exposed(facts, copies)
     if alone < _LEAST_SHARE * facts.step_ns:
         return
-    hidden = min(alone, facts.mean("computing_ns"))
+    hidden = min(alone, facts.median("computing_ns"))
     length = int(copies["duration_ns"].sum())
     yield Finding(
         rule=RULE.name,
@@ -53,7 +52,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(0.0, 0.8 * hidden, hidden),
         step_ns=facts.step_ns,
+        part="exposed_copy_ns",
+        values={"module": torch_module(facts.device)},
     )
 
 
-RULE = Rule("exposed_copies", judge, (KERNEL_TIMES, STEP_DEVICE_TIMES), devices=ACCELERATORS)
+RULE = Rule("exposed_copies", judge, (KERNEL_TIMES, STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device.task_rows import Rows, findings
 from steplens.analysis.task_sequences import Sequence
-from steplens.trace.devices import ACCELERATORS
 from steplens.trace.health import KERNEL_CALLS, KERNEL_TIMES
 
 _MOST_BUSY = 0.4
@@ -21,7 +20,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     As one operator they are launched once. Other streams may work in these gaps, so that the device is not idle in all of
     them.
     """
-    yield from findings(facts, RULE.name, "between_tasks_of_sequences", 0.6, _worth, lambda row: row.gaps_ns)
+    yield from findings(facts, RULE.name, "between_tasks_of_sequences", 0.6, _worth, lambda row: row.gaps_ns, "idle_ns")
 
 
 def _worth(_: Rows, row: Sequence) -> float:
@@ -33,6 +32,6 @@ RULE = Rule(
     "host_bound_sequences",
     judge,
     (KERNEL_CALLS, KERNEL_TIMES),
-    devices=ACCELERATORS,
+    devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host",),
 )

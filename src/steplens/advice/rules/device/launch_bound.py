@@ -11,7 +11,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import matching
+from steplens.advice.rules.device.common import matching, per_step
 from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Int64Array
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_WAITS, RUNTIME_CALLS
@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     stretch = np.cumsum(np.r_[True, apart]) - 1
     sizes, idle = np.bincount(stretch), np.bincount(stretch, weights=np.maximum(gap[index] - _OF_A_GRAPH_NS, 0))
     long = sizes >= _LEAST_TASKS
-    total = float(idle[long].sum()) / facts.steps.height
+    total = per_step(facts, pl.DataFrame({"step": step[np.flatnonzero(np.r_[True, apart])][long], "idle": idle[long]}), "idle")
     if total < _LEAST_SHARE * facts.step_ns:
         return
     members = long[stretch]
@@ -80,6 +80,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(total / 2, 0.8 * total, total),
         step_ns=facts.step_ns,
+        part="idle_ns",
     )
 
 

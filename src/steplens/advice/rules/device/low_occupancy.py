@@ -47,6 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving.up_to(lost),
         step_ns=facts.step_ns,
+        part="computing_ns",
     )
 
 

@@ -35,6 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving.up_to(idle) if priced else None,
         step_ns=facts.step_ns,
+        part="idle_ns",
         urgency=LOW,
     )
 

@@ -55,7 +55,7 @@ class Pattern:
     Attributes:
         expression: of letters.
         needs: letters without any of which it is found nowhere.
-        fused: device -> what to call instead; of devices that are not named nothing is said.
+        fused: device -> what to call instead; see ``fused_on``.
         keeps: letters whose work the fused operator still does; without any it does one part in n.
     """
 
@@ -63,6 +63,13 @@ class Pattern:
     needs: str
     fused: Mapping[str, str]
     keeps: str = ""
+
+    def fused_on(self, device: str) -> str:
+        """What to call instead on a device; empty where nothing is known.
+
+        What PyTorch has on the CPU it has for every accelerator: an operator of its own for each, or one made of smaller ones.
+        """
+        return self.fused.get(device, "" if device in (NPU, CORE_CUDA, CORE_ROCM) else self.fused.get(CORE_CPU, ""))
 
 
 def _gpu(name: str) -> dict[str, str]:
@@ -105,3 +112,5 @@ FUSED_OPTIMIZERS: dict[str, tuple[str, ...]] = {
     CORE_CUDA: ("Adagrad", "Adam", "AdamW", "SGD"),
     CORE_ROCM: ("Adagrad", "Adam", "AdamW", "SGD"),
 }
+#: PyTorch's that take ``fused=True`` on other accelerators, too
+FUSED_ELSEWHERE = ("Adam", "AdamW", "SGD")

@@ -58,6 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(_LOW * length, _LIKELY * length, most * length),
         step_ns=facts.step_ns,
+        part="computing_ns",
         values={"change": change, "type": "TF32" if takes_float32 else "float16"},
     )
 

@@ -44,6 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving.up_to(alone),
         step_ns=facts.step_ns,
+        part="exposed_copy_ns",
     )
 
 

@@ -18,11 +18,13 @@ _LEAST_NS = 10_000_000
 _TIMES = 5.0
 #: where more of the fetches are slow, none is an outlier: workers that are too slow end together, and one wait is for all
 _RARE = 0.25
+#: one slow fetch is an accident, and of no step that follows
+_LEAST_FETCHES = 2
 _LEAST_SHARE = 0.01
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    """Fetches but the first, of 10 ms and more, that take 5 times the median, a quarter of all at most.
+    """Fetches but the first, of 10 ms and more, that take 5 times the median: two at least, a quarter of all at most.
 
     The price is what they take beyond the median.
     """
@@ -35,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     usual = float(fetches["duration_ns"].median() or 0)  # type: ignore[arg-type]
     slow = fetches.filter((pl.col("duration_ns") >= _LEAST_NS) & (pl.col("duration_ns") >= _TIMES * usual))
     beyond = float((slow["duration_ns"] - usual).sum()) / facts.steps.height
-    if beyond < _LEAST_SHARE * facts.step_ns or slow.is_empty() or slow.height > _RARE * (fetches.height + 1):
+    if beyond < _LEAST_SHARE * facts.step_ns or slow.height < _LEAST_FETCHES or slow.height > _RARE * (fetches.height + 1):
         return
     yield Finding(
         rule=RULE.name,

@@ -31,13 +31,13 @@ def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     below it, of four groups or more. The price is its time times 1 - bandwidth / median. Where the library measured each
     link, ``slow_link`` names the link itself.
     """
-    steps = max((part.steps.height for part in facts), default=0)
+    steps = len({number for part in facts for number in part.numbers})
     lengths = [part.step_ns for part in facts if part.step_ns > 0]
     if not steps or not lengths:
         return
     step_ns = sum(lengths) / len(lengths)
-    for found in _slow(_groups(run, facts)).iter_rows(named=True):
-        lost = found["time_ns"] * (1 - found["gbps"] / found["median"]) / steps
+    for found in _slow(_groups(run, facts, steps)).iter_rows(named=True):
+        lost = found["usual_ns"] * (1 - found["gbps"] / found["median"])
         if lost < _LEAST_SHARE * step_ns:
             continue
         yield Finding(
@@ -45,28 +45,33 @@ def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
             subject=found["ranks"],
             confidence=0.8,
             evidence=(
-                Evidence("in_slow_group", found["time_ns"] / steps, "ns", places=(found["operation"],)),
+                Evidence("in_slow_group", found["usual_ns"], "ns", places=(found["operation"],)),
                 Evidence("group_bandwidth", found["gbps"], "GB/s", per_step=False),
                 Evidence("median_bandwidth", found["median"], "GB/s", per_step=False),
                 Evidence("compared_groups", found["groups"], "count", per_step=False),
             ),
             saving=Saving(lost / 2, lost, lost),
             step_ns=step_ns,
+            part="exposed_communication_ns",
             values={"ranks": found["ranks"]},
         )
 
 
-def _groups(run: Run, facts: Sequence[Facts]) -> pl.DataFrame:
-    """What the collectives of each group carried: ranks, size, operation, bytes, time_ns."""
+def _groups(run: Run, facts: Sequence[Facts], of_steps: int) -> pl.DataFrame:
+    """What the collectives of each group carried: ranks, size, operation, bytes, time_ns, usual_ns (in a step, see facts)."""
     rows = together(arrivals.arrivals, facts, run.traces)
     steps = {number for part in facts for number in part.numbers}
     rows = rows.filter(pl.col("step").is_in(list(steps)))
     members = rows.group_by("group").agg(members=pl.col("rank").unique().sort())
     last = pl.col("place") == pl.col("place").max().over("step", "group", "operation", "number")
-    sums = rows.filter(last & (pl.col("bytes") > 0)).group_by("group", "operation").agg(pl.col("bytes", "transfer_ns").sum())
+    carried = rows.filter(last & (pl.col("bytes") > 0))
+    each = carried.group_by("group", "operation", "step").agg(pl.col("bytes", "transfer_ns").sum())
+    usual = pl.col("transfer_ns").median() * pl.len() / of_steps
+    sums = each.group_by("group", "operation").agg(pl.col("bytes", "transfer_ns").sum(), usual_ns=usual)
     return sums.join(members, on="group").select(
         "operation",
         "bytes",
+        "usual_ns",
         time_ns="transfer_ns",
         size=pl.col("members").list.len(),
         ranks=pl.col("members").cast(pl.List(pl.String)).list.join(", "),

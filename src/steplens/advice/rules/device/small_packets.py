@@ -57,7 +57,8 @@ def _finding(facts: Facts, transport: str, limit: float, own: pl.DataFrame, smal
     names = small.select("name", "step").unique()
     times = facts.trace.required("communication_times").select("name", "step", "transit_ms").unique().collect()
     elapsed_ms = float(names.join(times, on=["name", "step"])["transit_ms"].sum()) or length_ms
-    lost_ns = 1e6 * lost_ms * min(elapsed_ms / length_ms, 1.0) / facts.steps.height if length_ms else 0.0
+    share = lost_ms / length_ms * min(elapsed_ms / length_ms, 1.0) if length_ms else 0.0
+    lost_ns = 1e6 * share * per_step(facts, small, "transit_ms")
     priced = lost_ns >= _OF_A_STEP * facts.step_ns > 0
     evidence = [
         Evidence(
@@ -76,6 +77,7 @@ def _finding(facts: Facts, transport: str, limit: float, own: pl.DataFrame, smal
         evidence=tuple(evidence),
         saving=Saving.up_to(lost_ns) if priced else None,
         step_ns=facts.step_ns,
+        part="exposed_communication_ns",
         values={"limit": f"{transport} < {limit:.0f} MB"},
         urgency=LOW,
     )
@@ -105,6 +107,7 @@ def _collectives(facts: Facts) -> Iterator[Finding]:
             Evidence("in_small_operations", length, "ns"),
         ),
         step_ns=facts.step_ns,
+        part="exposed_communication_ns",
         values={"limit": "< 1 MiB"},
         urgency=MEDIUM if length >= 10 * _OF_A_STEP * facts.step_ns else LOW,
     )

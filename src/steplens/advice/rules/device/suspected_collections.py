@@ -9,9 +9,8 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.analysis.overlap import Intervals, length_inside, merge_intervals
-from steplens.trace.devices import ACCELERATORS
 from steplens.trace.health import GARBAGE_COLLECTION, HOST_AGAINST_DEVICE, OPERATOR_CALLS, RUNTIME_CALLS
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_FUNCTION
 
@@ -63,6 +62,6 @@ RULE = Rule(
     "suspected_collections",
     judge,
     (GARBAGE_COLLECTION, OPERATOR_CALLS, RUNTIME_CALLS, HOST_AGAINST_DEVICE),
-    devices=ACCELERATORS,
+    devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host",),
 )

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import communicates, matching, steps_of
+from steplens.advice.rules.device.common import communicates, matching, per_step, steps_of
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_CALLS
 
 _NAME = "SyncBatchNorm"
@@ -35,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     begins, ends = calls["start_ns"].to_numpy(), np.maximum.accumulate(calls["end_ns"].to_numpy())
     last = np.searchsorted(begins, inside["at"].to_numpy(), side="right") - 1
     within = (last >= 0) & (inside["at"].to_numpy() < ends[np.maximum(last, 0)])
-    total = float(inside["length"].to_numpy()[within].sum()) / facts.steps.height
+    total = per_step(facts, inside.filter(pl.Series(within)), "length")
     priced = total >= _LEAST_SHARE * facts.step_ns > 0
     yield Finding(
         rule=RULE.name,
@@ -46,6 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving.up_to(total) if priced else None,
         step_ns=facts.step_ns,
+        part="exposed_communication_ns",
         urgency=LOW,
     )
 

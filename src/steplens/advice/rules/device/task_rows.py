@@ -84,6 +84,7 @@ def findings(
     confidence: float,
     worth: Callable[[Rows, Row], float],
     spent: Callable[[Row], float],
+    part: str,
 ) -> Iterator[Finding]:
     """One finding about the five rows that are worth most; none where no row is worth anything.
 
@@ -94,6 +95,7 @@ def findings(
         confidence: of the finding.
         worth: what fusing a row saves at most, ns in all steps.
         spent: what is lost on a row, ns in all steps.
+        part: of a step, that fusing shortens.
     """
     if not facts.step_ns:
         return
@@ -101,7 +103,7 @@ def findings(
     found = costliest(rows.found, lambda row: worth(rows, row), _KEPT)
     if not found:
         return
-    steps = facts.steps.height
+    steps = facts.recorded.height
     yield Finding(
         rule=rule,
         confidence=confidence,
@@ -111,5 +113,6 @@ def findings(
         ),
         saving=Saving.up_to(sum(worth(rows, row) for row in found) / steps),
         step_ns=facts.step_ns,
+        part=part,
         values={"count": len(found)},
     )

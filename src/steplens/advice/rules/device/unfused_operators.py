@@ -13,6 +13,7 @@ from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import matters, steps_of, top
 from steplens.advice.rules.device.operator_patterns import (
+    FUSED_ELSEWHERE,
     FUSED_OPTIMIZERS,
     LETTER_OF,
     LETTERS,
@@ -21,13 +22,14 @@ from steplens.advice.rules.device.operator_patterns import (
     TRANSPARENT,
     Pattern,
 )
+from steplens.advice.rules.training.optimizers import updates
 from steplens.analysis.groups import among
 from steplens.analysis.names import looked_up
 from steplens.analysis.order import in_order
 from steplens.analysis.overlap import Int64Array
 from steplens.trace.devices import NPU
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_DEVICE_TIMES
-from steplens.trace.schema import CORE_CPU, OPTIMIZER_STEP_PREFIX, SCOPE_FUNCTION
+from steplens.trace.schema import CORE_CPU, SCOPE_FUNCTION
 
 #: calls of many tensors at once, that a fused optimizer replaces, and the passes over the data that it still makes
 _FOREACH, _FUSED = "_foreach_", r"_fused_|npu_apply|NpuFused|multi_tensor"
@@ -58,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     left = text.copy()
     known = set(np.unique(letters).tobytes().decode("ascii"))
     for name, pattern in PATTERNS.items():
-        if facts.device not in pattern.fused or not set(pattern.needs) <= known:
+        if not pattern.fused_on(facts.device) or not set(pattern.needs) <= known:
             continue
         spans = [found.span() for found in pattern.expression.finditer(left.tobytes().decode("ascii"))]
         for begin, end in spans:
@@ -81,18 +83,19 @@ def _finding(
     length = rows["duration_ns" if facts.device == CORE_CPU else "device_total_ns"].fill_null(0).to_numpy()
     code = letters[np.concatenate(members)]
     if pattern.keeps:
-        saved = float(length[~np.isin(code, list(pattern.keeps.encode()))].sum())
+        replaced = length * ~np.isin(code, list(pattern.keeps.encode()))
     else:
         sizes = np.array(list(map(len, members)))
-        starts = np.r_[0, np.cumsum(sizes)[:-1]]
-        saved = float((np.add.reduceat(length, starts) * (1 - 1 / np.maximum(sizes, 2))).sum())
+        replaced = length * np.repeat(1 - 1 / np.maximum(sizes, 2), sizes)
+    saved = facts.typical_ns(rows.select("step", replaced=pl.Series(replaced)), "replaced")
     steps = max(facts.steps.height, 1)
-    priced = known and matters(facts, saved / steps)
+    priced = known and matters(facts, saved)
     if not priced and facts.device != NPU:
         return
     evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), _lines(rows))]
     if known:
-        evidence.append(Evidence("in_unfused_sequences", float(length.sum()) / steps, "ns"))
+        spent = facts.typical_ns(rows.select("step", length=pl.Series(length)), "length")
+        evidence.append(Evidence("in_unfused_sequences", spent, "ns"))
     example = " > ".join(
         LETTERS[letter].split()[0] for letter in code[: len(members[0])].tobytes().decode("ascii") if letter in LETTERS
     )
@@ -101,29 +104,29 @@ def _finding(
         subject=name,
         confidence=0.7,
         evidence=tuple(evidence),
-        saving=Saving.up_to(saved / steps) if priced else None,
+        saving=Saving.up_to(saved) if priced else None,
         step_ns=facts.step_ns,
-        values={"sequence": example, "fused": pattern.fused[facts.device]},
+        part="computing_ns",
+        values={"sequence": example, "fused": pattern.fused_on(facts.device)},
         urgency=LOW,
     )
 
 
 def _optimizer(facts: Facts) -> Iterator[Finding]:
     """With k calls over all parameters, a fused update takes about 2 / k of the time: it makes two passes over the data."""
-    ranges = facts.starting_with(OPTIMIZER_STEP_PREFIX)
-    if ranges.is_empty():
+    found = None if facts.device == CORE_CPU else updates(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
+    if found is None:
         return
-    name = str(ranges["name"][0]).removeprefix(OPTIMIZER_STEP_PREFIX).partition(".")[0]
-    inside = facts.named_calls.filter(pl.col("parent").is_in(ranges["id"].implode())).with_columns(pl.col("name").cast(pl.String))
+    name, ranges, inside = found.name, found.ranges, found.calls
     many = int(inside["name"].str.contains(_FOREACH, literal=True).sum())
-    if name not in FUSED_OPTIMIZERS.get(facts.device, ()) or inside["name"].str.contains(_FUSED).any():
+    if inside["name"].str.contains(_FUSED).any():
         return
     if not many and facts.device != NPU:
         # one parameter after the other: single_tensor_optimizer says that
         return
     known = facts.trusts(OPERATOR_DEVICE_TIMES)
     steps = max(facts.steps.height, 1)
-    length = float(ranges["device_total_ns"].fill_null(0).sum()) / steps
+    length = max(facts.typical_ns(ranges, "device_total_ns") - facts.typical_ns(found.closures, "device_total_ns"), 0.0)
     saved = length * (1 - _PASSES / max(many / ranges.height, _PASSES))
     priced = known and matters(facts, saved)
     if not priced and facts.device != NPU:
@@ -139,6 +142,7 @@ def _optimizer(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving.up_to(saved) if priced else None,
         step_ns=facts.step_ns,
+        part="computing_ns",
         values={"sequence": f"{name}.step", "fused": fused},
         urgency=LOW,
     )

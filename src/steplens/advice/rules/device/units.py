@@ -113,6 +113,7 @@ def finding(
         ),
         saving=Saving.up_to(lost),
         step_ns=facts.step_ns,
+        part="computing_ns",
         values={"operators": ", ".join(top(slow, "type", "lost_ns"))},
     )
 

@@ -9,6 +9,7 @@ from steplens.advice.finding import Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.pressure import mindspore_operations, names_of, pressure, wait_evidence
 from steplens.analysis.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
+from steplens.analysis.pipeline_verdict import keeps_up
 from steplens.trace.health import STEP_PHASES
 
 GENERATOR, MAP, BATCH, SOURCE, OTHER = "generator", "map", "batch", "source", "other"
@@ -27,7 +28,12 @@ def rule(name: str, kind: str) -> Rule:
     """The rule about bottlenecks of one kind."""
 
     def judge(facts: Facts, *, high: float = HIGH_USAGE, low: float = LOW_USAGE) -> Iterator[Finding]:
-        """See ``data_pipeline.bottlenecks``; what the queues say is certain, whether it costs time is ``pressure``'s to say."""
+        """See ``data_pipeline.bottlenecks``; what the queues say is certain, whether it costs time is ``pressure``'s to say.
+
+        Of a pipeline that keeps up no operation holds up anything, however full its queues are.
+        """
+        if keeps_up(facts.trace):
+            return
         table = mindspore_operations(facts)
         found = set(bottlenecks(table, high=high, low=low))
         mine = table.filter(table["id"].is_in(sorted(found)))

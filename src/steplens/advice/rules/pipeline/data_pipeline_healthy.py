@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import MOST_EMPTY, mindspore_operations
+from steplens.advice.rules.pipeline.pressure import mindspore_operations
 from steplens.analysis.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_wait import loads_with_pytorch
+from steplens.analysis.pipeline_verdict import MOST_EMPTY, keeps_up
 
 
 def judge(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator[Finding]:
     """The host's queue was empty for at most 30 % of the batches, and the device's queue, where it was recorded, never."""
     queue, received = host_queue(facts.trace), queue_summary(facts.trace, "receive")
-    if queue is None or queue.empty > most_empty * queue.batches or (received is not None and received.empty):
+    if queue is None or not keeps_up(facts.trace, most_empty=most_empty):
         return
     if loads_with_pytorch(facts.trace):
         return

@@ -29,18 +29,18 @@ def judge(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[Finding]:
         least_ns: the interval above which to speak.
     """
     waited = data_wait(facts.trace)
-    if waited is None or waited.mean_ns <= least_ns or loads_with_pytorch(facts.trace):
+    if waited is None or waited.wait_ns <= least_ns or loads_with_pytorch(facts.trace):
         return
     steps = tuple(waited.steps.filter(pl.col("wait_ns") > least_ns)["step"].to_list())
     yield Finding(
         rule=RULE.name,
         confidence=0.8 if len(steps) >= _SURE_FROM else 0.5,
         evidence=(
-            Evidence("interval", waited.mean_ns, "ns", steps),
+            Evidence("interval", waited.wait_ns, "ns", steps),
             Evidence("interval_share", 100 * waited.share, "%"),
             Evidence("median_interval", float(waited.steps["wait_ns"].median() or 0), "ns"),  # type: ignore[arg-type]
         ),
-        saving=Saving((waited.mean_ns - least_ns) / 2, waited.mean_ns - least_ns, waited.mean_ns),
+        saving=Saving((waited.wait_ns - least_ns) / 2, waited.wait_ns - least_ns, waited.wait_ns),
         step_ns=waited.step_ns,
         values={"threshold": f"{least_ns / 1e6:g}"},
     )

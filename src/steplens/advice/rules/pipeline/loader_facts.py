@@ -5,17 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+import polars as pl
+
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence
-from steplens.analysis.loaders import LOOP, LoaderVerdict, stages, verdicts
+from steplens.analysis.loaders import LOOP, LoaderVerdict, stages, step_waits, verdicts
 
 #: a processor that a training needs for its own loop
 _LOOP_PROCESSORS = 1.0
+#: share of the steps in which a loader gives batches that the training needs
+_FED_SHARE = 0.5
+
+
+def feeding(facts: Facts) -> list[LoaderVerdict]:
+    """The loaders that the training loop lives on: those that give batches in at least half of the steps.
+
+    A loader of a validation gives a few batches now and then, of which nothing follows for the loop. Where nothing tells in
+    which steps batches were got, every loader counts.
+    """
+    every = verdicts(facts.trace)
+    waits = step_waits(facts.trace)
+    got = waits.filter(pl.col("step").is_in(list(facts.numbers)) & (pl.col("batches") > 0)).group_by("loader").len()
+    steps = dict(got.iter_rows())
+    if waits.is_empty() or not facts.numbers:
+        return every
+    return [verdict for verdict in every if steps.get(verdict.loader, 0) >= _FED_SHARE * len(facts.numbers)]
+
+
+def feeds(facts: Facts, fetches: pl.DataFrame) -> bool:
+    """Whether these fetches of batches are in at least half of the steps, and not those of a validation now and then."""
+    return facts.steps.height > 0 and fetches["step"].n_unique() >= _FED_SHARE * facts.steps.height
 
 
 def worst(facts: Facts, wanted: Callable[[LoaderVerdict], bool]) -> LoaderVerdict | None:
     """Of the loaders that are wanted the one on which its loop spends most."""
-    found = [verdict for verdict in verdicts(facts.trace) if wanted(verdict)]
+    found = [verdict for verdict in feeding(facts) if wanted(verdict)]
     return max(found, key=lambda verdict: (verdict.wait_share, verdict.next_share), default=None)
 
 

@@ -43,6 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(saved / 2, saved, saved),
         step_ns=facts.step_ns,
+        part="data_wait_ns",
     )
 
 

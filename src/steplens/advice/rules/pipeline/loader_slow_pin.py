@@ -30,6 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=(Evidence("waiting_for_workers", waiting, "ns", facts.numbers), *stage_evidence(verdict)),
         saving=Saving(0.0, likely, waiting),
         step_ns=facts.step_ns,
+        part="data_wait_ns",
     )
 
 

@@ -9,8 +9,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.loader_facts import name_of, stage_mean_ns
-from steplens.analysis.loaders import TRANSFER, first_batches, verdicts
+from steplens.advice.rules.pipeline.loader_facts import feeding, name_of, stage_mean_ns
+from steplens.analysis.loaders import TRANSFER, first_batches
 from steplens.trace.health import DATA_LOADING, STEP_TIMES
 
 _LEAST_SHARE = 0.02
@@ -27,7 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     begin = int(steps["start_ns"].min())  # type: ignore[arg-type]
     end = int((steps["start_ns"] + steps["duration_ns"]).max())
     started = first_batches(facts.trace).drop_nulls("workers_ns")
-    for verdict in verdicts(facts.trace):
+    for verdict in feeding(facts):
         own = started.filter(pl.col("loader") == verdict.loader)
         inside = own.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") + pl.col("delay_ns") <= end))
         if own.height < 2 or not inside.height:

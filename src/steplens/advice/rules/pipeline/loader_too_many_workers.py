@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.loader_facts import name_of, needed_processors, processors
-from steplens.analysis.loaders import LEAST_WAIT, LoaderVerdict, verdicts
+from steplens.advice.rules.pipeline.loader_facts import feeding, name_of, needed_processors, processors
+from steplens.analysis.loaders import LEAST_WAIT, LoaderVerdict
 from steplens.trace.health import DATA_LOADING
 
 #: workers that are busy less than this have little to do
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     2. The workers and the loop together want more processors than there are, and no worker rests.
     """
     available = processors(facts)
-    for verdict in verdicts(facts.trace):
+    for verdict in feeding(facts):
         if verdict.workers < 2 or verdict.batches < _LEAST_BATCHES or verdict.busy_share is None:
             continue
         enough = max(math.ceil(verdict.workers * verdict.busy_share / _BUSY_SHARE), 1)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.loader_facts import enough_workers, stage_evidence, worker_evidence, worst
-from steplens.analysis.loaders import LEAST_WAIT, LOOP, verdicts
+from steplens.advice.rules.pipeline.loader_facts import enough_workers, feeding, feeds, stage_evidence, worker_evidence, worst
+from steplens.analysis.loaders import LEAST_WAIT, LOOP
 from steplens.trace.health import OPERATOR_CALLS, STEP_PHASES
 
 #: name that PyTorch gives a fetch of a loader with workers
@@ -21,12 +21,12 @@ _READY_NS = 1_000_000
 def waiting_ns(facts: Facts) -> float:
     """What a step waits for workers beyond taking over a batch that is ready, ns."""
     fetches = facts.starting_with(FETCH)
-    if fetches.is_empty() or not facts.steps.height:
+    if not feeds(facts, fetches):
         return 0.0
     waits = fetches["duration_ns"]
     # the shortest fetches find their batch ready and tell what cannot be saved
     ready = min(float(waits.quantile(0.1) or 0), _READY_NS)
-    return float((waits - ready).clip(0).sum()) / facts.steps.height
+    return facts.usual_mean_ns(fetches.select("step", waits=(waits - ready).clip(0)), "waits")
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.step_ns or waiting < _LEAST_SHARE * facts.step_ns:
         return
     faster = facts.step_ns / max(facts.step_ns - waiting, 1)
-    known = [verdict for verdict in verdicts(facts.trace) if verdict.workers]
+    known = [verdict for verdict in feeding(facts) if verdict.workers]
     if known and all(verdict.wait_share < LEAST_WAIT for verdict in known):
         # batches were there: receiving them, or the first ones of epochs, took the time
         return
@@ -56,6 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving(waiting / 2, waiting, waiting),
         step_ns=facts.step_ns,
+        part="data_wait_ns",
         values={"faster": round(faster, 1)},
     )
 

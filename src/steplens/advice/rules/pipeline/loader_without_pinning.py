@@ -9,8 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.loader_facts import name_of
-from steplens.analysis.loaders import verdicts
+from steplens.advice.rules.pipeline.loader_facts import feeding, name_of
 from steplens.trace.health import DATA_LOADING, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, KIND_COPY
 
@@ -24,11 +23,11 @@ _REMAINING = 0.5
 def judge(facts: Facts) -> Iterator[Finding]:
     """Pageable copies to the device in a step, of which pinned memory is taken to leave half, or none beside computing."""
     loaders = facts.trace.required("pipeline_loaders").filter(~pl.col("pin_memory").fill_null(True)).collect()
-    unpinned = [verdict for verdict in verdicts(facts.trace) if verdict.loader in loaders["loader"].to_list()]
+    unpinned = [verdict for verdict in feeding(facts) if verdict.loader in loaders["loader"].to_list()]
     if not unpinned or not facts.step_ns:
         return
     copies = facts.tasks.filter((pl.col("kind") == KIND_COPY) & pl.col("name").cast(pl.String).str.starts_with(_PAGEABLE))
-    spent = float(copies["duration_ns"].sum()) / facts.steps.height if copies.height else 0.0
+    spent = facts.typical_ns(copies, on_device=True)
     if spent < _LEAST_SHARE * facts.step_ns:
         return
     yield Finding(
@@ -40,6 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(0.0, (1 - _REMAINING) * spent, spent),
         step_ns=facts.step_ns,
+        part="exposed_copy_ns",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.loader_facts import processors, stage_evidence, worst
+from steplens.advice.rules.pipeline.loader_facts import feeds, processors, stage_evidence, worst
 from steplens.trace.health import OPERATOR_CALLS, STEP_PHASES
 
 #: name that PyTorch gives a fetch of a loader without workers
@@ -26,9 +26,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     that only half of it can be had.
     """
     fetches = facts.starting_with(FETCH)
-    if fetches.is_empty() or not facts.step_ns:
+    if not feeds(facts, fetches) or not facts.step_ns:
         return
-    loading = float(fetches["duration_ns"].sum()) / facts.steps.height
+    loading = facts.typical_ns(fetches)
     rest = facts.step_ns - loading
     if loading < _LEAST_SHARE * facts.step_ns:
         return
@@ -47,6 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving(likely / 2, likely, loading),
         step_ns=facts.step_ns,
+        part="data_wait_ns",
         values={"workers": workers},
     )
 

@@ -18,6 +18,7 @@ from steplens.analysis.pipeline_queues import (
     analyse_operations,
     operation_name,
 )
+from steplens.analysis.pipeline_verdict import keeps_up
 from steplens.trace.health import STEP_PHASES
 
 #: what the strict rules of queues (``bottleneck``) say, too
@@ -37,9 +38,12 @@ def rule(name: str, kind: str) -> Rule:
     """The rule about one kind of finding of ``pipeline_queues.analyse_operations``."""
 
     def judge(facts: Facts) -> Iterator[Finding]:
-        """One finding for all operations of the kind; surer where one of them is the slowest of the pipeline."""
+        """One finding for all operations of the kind; surer where one of them is the slowest of the pipeline.
+
+        Of a pipeline that keeps up, only workers that it does not need are told.
+        """
         table = mindspore_operations(facts)
-        if not table.height:
+        if not table.height or (kind != FEWER_WORKERS and keeps_up(facts.trace)):
             return
         found, slowest = analyse_operations(facts.trace)
         strict = bottlenecks(table) if kind in _SAID_BY_QUEUES else []

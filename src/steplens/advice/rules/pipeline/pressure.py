@@ -11,11 +11,10 @@ from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence
 from steplens.analysis.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
 from steplens.analysis.data_wait import data_wait, loads_with_pytorch
 from steplens.analysis.pipeline_queues import operation_name
+from steplens.analysis.pipeline_verdict import MOST_EMPTY
 
 #: share of a step, or of the batches, that makes waiting matter, and matter much
 MATTERS, MATTERS_MUCH = 0.03, 0.10
-#: share of the batches that find the host's queue empty, above which loading is too slow
-MOST_EMPTY = 0.30
 
 
 def pressure(facts: Facts) -> str:
@@ -53,7 +52,7 @@ def wait_evidence(facts: Facts) -> Iterable[Evidence]:
     waited = data_wait(facts.trace)
     if waited is not None:
         steps = tuple(waited.steps.filter(pl.col("wait_ns") >= MATTERS * pl.col("total_ns"))["step"].to_list())
-        yield Evidence("wait_for_data", waited.mean_ns, "ns", steps)
+        yield Evidence("wait_for_data", waited.wait_ns, "ns", steps)
 
 
 def names_of(table: pl.DataFrame, numbers: Sequence[int]) -> tuple[str, ...]:

@@ -12,16 +12,21 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.pressure import mindspore_operations, names_of
 from steplens.analysis.data_pipeline import bottlenecks
 from steplens.analysis.pipeline_queues import DROP, queue_drops
+from steplens.analysis.pipeline_verdict import keeps_up
 from steplens.trace.health import STEP_PHASES
 
 
 def judge(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
     """More than 10 points of usage between input and output queue, of operations that the strict rules do not name.
 
+    Of a pipeline that keeps up no drop matters.
+
     Args:
         facts: one trace.
         least: share of the capacity above which to speak.
     """
+    if keeps_up(facts.trace):
+        return
     table = mindspore_operations(facts)
     dropped = queue_drops(table, least=least).filter(~pl.col("id").is_in(bottlenecks(table)))
     if not dropped.height:

@@ -8,9 +8,9 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
+from steplens.advice.rules.device.common import growing_segments
 from steplens.analysis import idle
-from steplens.trace.devices import ACCELERATORS
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, RUNTIME_CALLS, STEP_DEVICE_TIMES
 
 _LEAST_SHARE = 0.01
@@ -21,7 +21,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     causes = facts.idle.filter(pl.col("cause") == idle.ALLOCATION)
     if causes.is_empty() or not facts.step_ns:
         return
-    total = float(causes["idle_ns"].sum()) / facts.steps.height
+    total = facts.typical_ns(causes, "idle_ns", on_device=True)
     if total < _LEAST_SHARE * facts.step_ns:
         return
     yield Finding(
@@ -30,9 +30,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=(Evidence("idle_allocation", total, "ns", tuple(causes["step"].to_list())),),
         saving=Saving(0.7 * total, total, total),
         step_ns=facts.step_ns,
+        part="idle_ns",
+        values={"change": growing_segments(facts.device)},
     )
 
 
 RULE = Rule(
-    "allocation_stalls", judge, (HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES, RUNTIME_CALLS), devices=ACCELERATORS
+    "allocation_stalls", judge, (HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES, RUNTIME_CALLS), devices=EVERY_ACCELERATOR
 )

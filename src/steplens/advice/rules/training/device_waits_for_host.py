@@ -8,10 +8,9 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.analysis import idle
-from steplens.analysis.steps import computing_tasks
-from steplens.trace.devices import ACCELERATORS
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES
 
 _LEAST_SHARE = 0.05
@@ -26,14 +25,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     the saving is half of them.
     """
     # the causes add up to that
-    if not facts.step_ns or facts.mean("free_ns") < _LEAST_SHARE * facts.step_ns:
+    if not facts.step_ns or facts.median("idle_ns") < _LEAST_SHARE * facts.step_ns:
         return
     causes = facts.idle
     if causes.is_empty():
         return
-    sums = dict(causes.group_by("cause").agg(pl.col("idle_ns").sum() / facts.steps.height).iter_rows())
-    parts = {cause: sums[cause] for cause in _HOST if cause in sums}
-    total = sum(parts.values())
+    mine = causes.filter(pl.col("cause").is_in(list(_HOST)))
+    lengths = {cause: facts.typical_ns(mine.filter(pl.col("cause") == cause), "idle_ns", on_device=True) for cause in _HOST}
+    parts = {cause: length_ns for cause, length_ns in lengths.items() if length_ns}
+    total = facts.typical_ns(mine, "idle_ns", on_device=True)
     if total < _LEAST_SHARE * facts.step_ns:
         return
     inside = computing_tasks(facts.trace).filter(pl.col("step").is_in(list(facts.numbers)))
@@ -49,7 +49,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving(total / 2, 0.8 * total, total),
         step_ns=facts.step_ns,
+        part="idle_ns",
     )
 
 
-RULE = Rule("device_waits_for_host", judge, (HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES), devices=ACCELERATORS)
+RULE = Rule("device_waits_for_host", judge, (HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis import arrivals
+from steplens.analysis.communication_operations import communication_operations
 from steplens.analysis.overlap import Int64Array, intersect, length_inside, merged, subtract
-from steplens.analysis.steps import computing_tasks
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_TIMES
 from steplens.trace.run import Run
 from steplens.trace.schema import CORE_CPU, SCOPE_BACKWARD
@@ -36,18 +37,18 @@ def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     The exchange of the last bucket has nothing to run beside. On CPUs the exchange takes processors and memory bandwidth from
     backward: of what is hidden three quarters are counted, and a fifth at least.
 
-    Waiting for ranks that are late is no moving and does not count (``analysis.arrivals``); without the traces of the other
-    ranks it cannot be told apart, and the finding is less sure.
+    Waiting for ranks that are late is no moving and does not count, whoever told it (``communication_operations``); where
+    nobody did, since ranks are missing, the finding is less sure and may save nothing.
     """
-    waits = together(arrivals.arrivals, facts, run.traces)
+    operations = together(communication_operations, facts, run.traces)
     for part in facts:
-        found = _of_rank(part, waits)
+        found = _of_rank(part, operations)
         if found is not None:
             yield found
 
 
-def _of_rank(facts: Facts, waits: pl.DataFrame) -> Finding | None:
-    operations = _operations(facts, waits)
+def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
+    operations = _operations(facts, every)
     if operations.is_empty() or not facts.step_ns:
         return None
     begin, end = _backward(facts)
@@ -58,9 +59,9 @@ def _of_rank(facts: Facts, waits: pl.DataFrame) -> Finding | None:
     if beside > _OVERLAPPED * exchange.length_ns or not len(begin):
         return None
     count = facts.steps.height
-    alone = subtract(exchange, intersect(exchange, computing)).length_ns / count
-    backward = float((end - begin).sum()) / count
-    size = float(operations["bytes"].fill_null(0).sum()) / count
+    alone = facts.typical_length_ns(subtract(exchange, intersect(exchange, computing)))
+    backward = float(np.median(end - begin))
+    size = facts.typical_ns(operations, "bytes", on_device=True)
     # a bucket holds one parameter at least
     buckets = max(min(max(size / _BUCKET, _LEAST_BUCKETS), _parameters(facts)), 1.0)
     on_cpu = facts.device == CORE_CPU
@@ -79,25 +80,20 @@ def _of_rank(facts: Facts, waits: pl.DataFrame) -> Finding | None:
             Evidence("exchanged", size, "bytes"),
             Evidence("exchanges", operations.height / count, "count"),
         ),
-        saving=Saving(low * saved, saved, alone),
+        saving=Saving(low * saved if known else 0.0, saved, alone),
         step_ns=facts.step_ns,
+        part="exposed_communication_ns",
         values={"bucket": max(round(size / buckets / (1 << 20)), 1)},
     )
 
 
-def _operations(facts: Facts, waits: pl.DataFrame) -> pl.DataFrame:
-    """Exchanges of gradients in whole steps, without the time that the rank waited in them for others, where that is known."""
-    operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
-    rows = facts.trace.required("communication").filter(operation.str.contains(_GRADIENTS))
-    rows = (
-        rows.filter(pl.col("step").is_in(list(facts.numbers))).select("step", "start_ns", "end_ns", "bytes").drop_nulls("end_ns")
-    )
-    own = waits.filter(pl.col("rank") == facts.trace.rank).select("step", "end_ns", "wait_ns").unique(["step", "end_ns"])
-    joined = rows.collect().join(own, on=["step", "end_ns"], how="left")
-    return joined.with_columns(
-        start_ns=pl.min_horizontal(pl.col("start_ns") + pl.col("wait_ns").fill_null(0), "end_ns"),
-        waited=pl.col("wait_ns").is_not_null(),
-    )
+def _operations(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
+    """Exchanges of gradients in whole steps, each as long as it moved data, at its end, where that is known."""
+    own = (pl.col("rank") == facts.trace.rank) & pl.col("step").is_in(list(facts.numbers))
+    rows = every.filter(own & pl.col("operation").str.contains(_GRADIENTS))
+    end = pl.col("start_ns") + pl.col("duration_ns")
+    moved = pl.col("transfer_ns").fill_null(pl.col("duration_ns"))
+    return rows.select("step", "bytes", start_ns=end - moved, end_ns=end, waited=pl.col("transfer_ns").is_not_null())
 
 
 def _parameters(facts: Facts) -> float:

@@ -37,8 +37,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     additions = _additions(facts)
     parameters = inner.height or outer.filter(~pl.col("name").str.contains("_foreach_")).height
     passes = max(additions.height / parameters, 1.0) if parameters else 1.0
-    zeroing = float((ranges if cost == "duration_ns" else outer)[cost].sum()) / facts.steps.height
-    adding = float(additions[cost].sum()) / passes / facts.steps.height
+    zeroing = facts.typical_ns(ranges if cost == "duration_ns" else outer, cost)
+    adding = facts.typical_ns(additions, cost) / passes
     total = zeroing + adding
     if total < _LEAST_SHARE * facts.step_ns:
         return
@@ -61,7 +61,7 @@ def _additions(facts: Facts) -> pl.DataFrame:
     name = pl.col("name")
     accumulating = ops.filter(name == _ACCUMULATE).select(parent="id")
     additions = ops.filter(name == "aten::add_").join(accumulating, on="parent", how="semi")
-    return additions.select("device_total_ns", duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
+    return additions.select("step", "device_total_ns", duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
 
 
 RULE = Rule("gradient_zeroing", judge, (OPERATOR_CALLS, OPERATOR_TIMES))

@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     ops = facts.named_calls.select(op="id", step="step", duration_ns="duration_ns", called=pl.col("name"))
     inside = blocks.select("op", "bytes").join(ops, on="op")
     steps = tuple(sorted(set(inside["step"].to_list())))
-    time = float(inside.unique("op")["duration_ns"].sum()) / facts.steps.height
+    time = facts.typical_ns(inside.unique("op"))
     if 2 * len(steps) < facts.steps.height or time < _LEAST_SHARE * facts.step_ns:
         return
     by_size = (

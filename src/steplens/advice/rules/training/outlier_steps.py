@@ -24,7 +24,7 @@ _LEAST_SHARE = 0.03
 _MAIN_PART = 0.6
 #: outliers do more work when they make this many times the calls
 _MORE_CALLS = 1.1
-_PHASES = {"data_wait_ns": "grew_data", "other_ns": "grew_other"}
+_PHASES = {"data_wait_ns": "grew_data", "python_ns": "grew_other"}
 _SAME_WORK = "grew_same_work"
 
 
@@ -80,7 +80,7 @@ def _parts(facts: Facts, steps: pl.DataFrame) -> dict[str, Int64Array]:
     parts: dict[str, Int64Array] = {}
     for what, rows in (("grew_collections", collections), ("grew_checkpoints", facts.saves)):
         parts[what] = length_inside(merged(rows), start, end)
-    return {**parts, **{what: steps[column].to_numpy() for column, what in _PHASES.items()}}
+    return {**parts, **{what: steps[column].fill_null(0).to_numpy() for column, what in _PHASES.items()}}
 
 
 def _calls(facts: Facts, steps: pl.DataFrame) -> Int64Array:

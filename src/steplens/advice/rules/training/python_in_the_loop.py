@@ -13,7 +13,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.analysis.names import containing, of_calls
 from steplens.analysis.overlap import Int64Array, Intervals, merge_intervals, merged, subtract
-from steplens.analysis.steps import computing_tasks
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import CORE_CPU, DATALOADER_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
@@ -63,6 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         ),
         saving=Saving(total / 2, likely, total),
         step_ns=facts.step_ns,
+        part="" if facts.device == CORE_CPU else "idle_ns",
     )
 
 

@@ -40,8 +40,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if reads.is_empty() or not facts.step_ns:
         return
     on_device = facts.trace.has_accelerator
-    ends = reads["end_ns"].sort().to_numpy()
-    total = (float(idle_after(facts.trace, ends).sum()) if on_device else _spent(reads, facts.named_calls)) / facts.steps.height
+    ordered = reads.sort("end_ns")
+    idle = pl.Series(idle_after(facts.trace, ordered["end_ns"].to_numpy())) if on_device else None
+    spent = _spent(reads, facts.named_calls) if idle is None else ordered.with_columns(spent_ns=idle)
+    total = facts.typical_ns(spent, "spent_ns", on_device=on_device)
     if total < _LEAST_SHARE * facts.step_ns:
         return
     lines = reads.filter(pl.col("stack").is_not_null())["stack"].cast(pl.String).value_counts(sort=True)
@@ -53,13 +55,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
         Evidence("reads", reads.height / facts.steps.height, "count"),
     ]
     if on_device:
-        evidence.append(Evidence("waiting_in_reads", float(reads["duration_ns"].sum()) / facts.steps.height, "ns"))
+        evidence.append(Evidence("waiting_in_reads", facts.typical_ns(reads), "ns"))
     yield Finding(
         rule=RULE.name,
         confidence=0.8 if on_device else 0.9,
         evidence=tuple(evidence),
         saving=Saving(total / 2, total, 1.2 * total),
         step_ns=facts.step_ns,
+        part="idle_ns" if on_device else "",
     )
 
 
@@ -76,8 +79,9 @@ def _optimizer(facts: Facts) -> Intervals:
     return subtract(*found)
 
 
-def _spent(reads: pl.DataFrame, calls: pl.DataFrame) -> float:
-    """How long the reads take, with what lies between one and the next of a loop that does little else.
+def _spent(reads: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The reads with ``spent_ns``: how long each takes, with what lies before it and behind the one before, of a loop that does
+    little else.
 
     Args:
         reads: the reads.
@@ -96,7 +100,8 @@ def _spent(reads: pl.DataFrame, calls: pl.DataFrame) -> float:
     starts = np.sort(calls["start_ns"].to_numpy())
     others = np.searchsorted(starts, start[candidates + 1]) - np.searchsorted(starts, end[candidates])
     interrupted[candidates] = others == 0
-    return float(ordered["duration_ns"].sum() + gaps[close | interrupted].sum())
+    between = np.r_[np.zeros(1, dtype=np.int64), np.where(close | interrupted, gaps, 0)]
+    return ordered.with_columns(spent_ns=pl.col("duration_ns") + pl.Series(between))
 
 
 RULE = Rule(

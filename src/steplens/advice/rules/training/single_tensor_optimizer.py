@@ -9,11 +9,13 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
+from steplens.advice.rules.training.optimizers import updates
 from steplens.trace.health import OPERATOR_CALLS, STEP_PHASES
 
-_RANGE = "Optimizer.step#"
 _LEAST_SHARE = 0.03
 _LEAST_CALLS = 40
+#: PyTorch's optimizers that take ``fused``; a wrapper of others does not, and neither do those of other libraries
+_WITH_FUSED = ("Adagrad", "Adam", "AdamW", "SGD")
 #: operators that update many parameters at once
 _MANY_AT_ONCE = r"_foreach_|_fused_|fused_adam|multi_tensor"
 #: passes over a parameter and its state that a fused update still makes
@@ -28,11 +30,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
     With k operators per parameter it takes 2 / k of the time: measured on CPUs, Adam (k = 12) saves 70 to 95 % and SGD with
     momentum (k = 3) 30 to 80 %. An optimizer with two operators per parameter or fewer gains nothing that is sure.
     """
-    ranges = facts.starting_with(_RANGE)
-    total = float(ranges["duration_ns"].sum()) / max(facts.steps.height, 1)
-    if ranges.is_empty() or total < _LEAST_SHARE * facts.step_ns:
+    found = updates(facts, _WITH_FUSED) if facts.step_ns else None
+    if found is None:
         return
-    inside = facts.named_calls.filter(pl.col("parent").is_in(ranges["id"].implode())).with_columns(pl.col("name").cast(pl.String))
+    # without the forward and backward of a closure, and without what one slow step adds
+    total = facts.median("optimizer_ns") * found.share
+    if total < _LEAST_SHARE * facts.step_ns:
+        return
+    inside = found.calls
     if inside["name"].str.contains(_MANY_AT_ONCE).any():
         return
     calls = inside.height / facts.steps.height
@@ -40,21 +45,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
     per_parameter = calls / parameters if parameters >= 1 else 0.0
     if calls < _LEAST_CALLS or per_parameter <= _PASSES:
         return
-    name = ranges["name"][0].removeprefix(_RANGE).partition(".")[0]
-    if "fused" in name.lower():
-        # its kernels are launched under no operator, so the few operators are not its updates
-        return
     likely = min(1 - _PASSES / per_parameter, _MOST_SAVED) * total
     yield Finding(
         rule=RULE.name,
         confidence=0.85,
         evidence=(
-            Evidence("optimizer_time", total, "ns", facts.numbers, (f"{name}.step",)),
+            Evidence("optimizer_time", total, "ns", facts.numbers, (f"{found.name}.step",)),
             Evidence("optimizer_calls", calls, "count", places=tuple(_most(inside))),
         ),
         saving=Saving(likely / 2, likely, _MOST_SAVED * total),
         step_ns=facts.step_ns,
-        values={"optimizer": name, "parameters": round(parameters)},
+        part="optimizer_ns",
+        values={"optimizer": found.name, "parameters": round(parameters)},
     )
 
 

@@ -9,12 +9,11 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device.exposed_copies import FROM_HOST
 from steplens.analysis.names import containing, distinct
 from steplens.analysis.overlap import merged, subtract
-from steplens.analysis.steps import computing_tasks
-from steplens.trace.devices import ACCELERATORS
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.health import KERNEL_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import KIND_COPY
 
@@ -41,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     spans = series.group_by("series").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     tasks = computing_tasks(facts.trace).select("start_ns", "end_ns").collect()
     alone = subtract(merged(spans), merged(tasks))
-    total = alone.length_ns / facts.steps.height
+    total = facts.typical_length_ns(alone)
     if total < _LEAST_SHARE * facts.step_ns:
         return
     likely = total * (1 - spans.height / small.height)
@@ -62,6 +61,6 @@ RULE = Rule(
     "small_copies",
     judge,
     (KERNEL_TIMES, STEP_DEVICE_TIMES),
-    devices=ACCELERATORS,
+    devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host", "pageable_copies"),
 )

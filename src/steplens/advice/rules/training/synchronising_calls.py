@@ -9,11 +9,11 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rule import Rule
+from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.training.scalar_reads import READS
-from steplens.analysis.idle import SYNCHRONIZATION_NAME, idle_after
+from steplens.analysis.idle import idle_after
 from steplens.analysis.names import containing, of_runtime, with_prefix
-from steplens.trace.devices import ACCELERATORS
+from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, OPERATOR_CALLS, RUNTIME_CALLS
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_FUNCTION
 
@@ -33,11 +33,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     waits = waits.with_columns(idle_ns=pl.Series(idle_after(facts.trace, waits["end_ns"].to_numpy())))
     by_caller = waits.filter(~pl.col("caller").is_in(READS)).partition_by("caller", as_dict=True)
     for (caller,), rows in sorted(by_caller.items()):
-        idle = float(rows["idle_ns"].sum()) / facts.steps.height
+        idle = facts.typical_ns(rows, "idle_ns", on_device=True)
         if idle < _LEAST_SHARE * facts.step_ns:
             continue
         lines = rows["stack"].drop_nulls().str.split(";").list.first().value_counts(sort=True)
-        waiting = float((rows["end_ns"] - rows["start_ns"]).sum()) / facts.steps.height
+        waiting = facts.typical_ns(rows.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")))
         steps = tuple(sorted(set(rows["step"].to_list())))
         yield Finding(
             rule=RULE.name,
@@ -50,6 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             ),
             saving=Saving(idle / 2, 0.9 * idle, idle),
             step_ns=facts.step_ns,
+            part="idle_ns",
             values={"call": caller},
         )
 
@@ -80,6 +81,6 @@ RULE = Rule(
     "synchronising_calls",
     judge,
     (OPERATOR_CALLS, HOST_AGAINST_DEVICE, KERNEL_TIMES, RUNTIME_CALLS),
-    devices=ACCELERATORS,
+    devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host",),
 )

@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         )
         .filter(pl.col("calls") >= _REPEATS * pl.col("names"))
     )
-    total = float(storms["length_ns"].sum()) / facts.steps.height
+    total = facts.typical_ns(storms, "length_ns")
     if total < _LEAST_SHARE * facts.step_ns:
         return
     longest = storms.sort("length_ns", "storm", descending=[True, False])

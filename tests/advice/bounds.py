@@ -1,0 +1,56 @@
+"""What no finding may promise: more than its part of the chosen steps takes, or more than these steps take."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from steplens.advice import Advice, Finding, advise
+from steplens.analysis.steps.times import COLUMNS, step_times
+from steplens.trace.run import Run, Source
+from steplens.trace.trace import Trace
+
+#: rounding of a sum of floats
+_NS = 1.0
+
+
+def check(traces: Sequence[Trace]) -> Advice:
+    """The advice about traces of one run, of which every promise lies within its bounds."""
+    sources = [(Source(Path("run") / str(number)), trace) for number, trace in enumerate(traces)]
+    advice = advise(Run(Path("run"), sources, []))
+    for finding in advice.findings:
+        check_finding(finding, traces)
+    return advice
+
+
+def check_finding(finding: Finding, traces: Sequence[Trace]) -> None:
+    """No saving above what the part takes, worked out here from the table of step times, and none above the step."""
+    assert not finding.part or finding.part in COLUMNS
+    if finding.saving is None:
+        return
+    assert 0 <= finding.saving.low_ns <= finding.saving.likely_ns <= finding.saving.high_ns, finding
+    steps = most(traces, "step_time_ns")
+    if steps is not None:
+        assert finding.saving.high_ns <= steps + _NS, (finding, steps)
+    if finding.step_ns > 0:
+        assert finding.saving.high_ns <= finding.step_ns + _NS, finding
+    part = most(traces, finding.part) if finding.part else None
+    if part is not None:
+        assert finding.saving.high_ns <= part + _NS, (finding, part)
+
+
+def most(traces: Sequence[Trace], column: str) -> float | None:
+    """The median of a column over the chosen steps, of the trace in which it is largest; waiting for data comes in turns."""
+    found = []
+    for trace in traces:
+        values = sorted(step_times(trace).filter(pl.col("chosen") & pl.col("start_ns").is_not_null())[column].drop_nulls())
+        if not values:
+            continue
+        found.append(float(statistics.median(values)))
+        if column == "data_wait_ns":
+            # of several workers: but for the longest one, which is as long as the second longest then
+            found.append(statistics.fmean([*values[:-1], *values[-2:-1]] if len(values) > 2 else values))
+    return max(found, default=None)
