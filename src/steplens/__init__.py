@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from steplens import dynamic_profile as dynamic_profile
+    from steplens import profiler as profiler
     from steplens.collect.actions import ProfilerAction as ProfilerAction
     from steplens.collect.black_box import BlackBox as BlackBox
     from steplens.collect.experimental import _ExperimentalConfig as _ExperimentalConfig
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from steplens.trace.run import open_run as open
 
 #: public modules, imported when they are first used
-_MODULES = ("dynamic_profile", "mstx")
+_MODULES = ("dynamic_profile", "mstx", "profiler")
 
 #: public name -> the module that defines it, or module:name where it is called differently there
 _EXPORTS = {

@@ -25,9 +25,11 @@ def slow_loader(cli: Any, name: str, loading_us: float) -> Path:
 def test_says_what_to_change(cli: Any) -> None:
     text = cli.run("advise", slow_loader(cli, "before.json", 6000)).stdout
     lines = [line for line in text.splitlines() if line]
-    assert lines[0] == "1 finding; a step takes 10.00 ms"
-    assert lines[1] == "1. [high] The training loop loads the data itself"
-    assert lines[2] == "   saves about 6.00 ms of a step (60.0 %; between 3.00 ms and 6.00 ms); confidence 95 %"
+    assert lines[0] == "Input bound: 60 % of the step the loop waits for the data loader."
+    assert lines[1] == "median of steps 0-5"
+    assert lines[2] == "1 finding; a step takes 10.00 ms"
+    assert lines[3] == "1. [high] The training loop loads the data itself"
+    assert lines[4] == "   saves about 6.00 ms of a step (60.0 %; between 3.00 ms and 6.00 ms); confidence 95 %"
     assert "evidence: loading in the loop 6.00 ms a step · steps 0-5 · _SingleProcessDataLoaderIter.__next__" in text
     assert "     +DataLoader(dataset, ..., num_workers=3, persistent_workers=True)" in lines
     assert max(map(len, lines)) <= 100
@@ -35,13 +37,15 @@ def test_says_what_to_change(cli: Any) -> None:
 
 def test_says_it_in_chinese(cli: Any) -> None:
     text = cli.run("advise", slow_loader(cli, "before.json", 6000), "--language", "zh", env={"PYTHONUTF8": "1"}).stdout
+    assert text.startswith("输入受限：步内 60 % 的时间在等待数据加载。\n6 步的中位数\n")
     assert "训练循环自己加载数据" in text and "每步约可节省 6.00 ms（60.0 %；3.00 ms 至 6.00 ms）" in text
 
 
 def test_says_whether_it_helped(cli: Any) -> None:
     before, after = slow_loader(cli, "before.json", 6000), slow_loader(cli, "after.json", 10)
     text = cli.run("advise", after, "--since", before).stdout
-    assert text.splitlines()[0] == "Nothing to change was found; a step takes 4.01 ms"
+    assert text.splitlines()[:2] == ["Host bound: Python runs and no operator does for 25 % of the step.", "median of steps 0-5"]
+    assert text.splitlines()[3] == "Nothing to change was found; a step takes 4.01 ms"
     assert "a step took 10.00 ms, now 4.01 ms: 5.99 ms less (6.00 ms were expected of what was cured)" in text
     assert "  cured: The training loop loads the data itself" in text
     found = cli.json("advise", after, "--since", before)["since"]
@@ -58,7 +62,8 @@ def test_says_that_it_became_longer(cli: Any) -> None:
 def test_without_steps_nothing_is_cured(cli: Any) -> None:
     before, without = slow_loader(cli, "before.json", 6000), cli.trace("without.json", [event("aten::mm", 1000, 3000)])
     text = cli.run("advise", without, "--since", before).stdout
-    assert text.splitlines()[0] == "Nothing to change was found; without complete steps most causes cannot be judged"
+    assert text.splitlines()[:2] == ["No verdict: the run has no steps.", "no steps"]
+    assert text.splitlines()[3] == "Nothing to change was found; without complete steps most causes cannot be judged"
     assert "one of the two runs has no complete steps" in text
     assert "cured:" not in text and "0 ns" not in text
     since = cli.json("advise", without, "--since", before)["since"]
@@ -66,7 +71,10 @@ def test_without_steps_nothing_is_cured(cli: Any) -> None:
 
 
 def test_json_is_one_document(cli: Any) -> None:
-    (finding,) = cli.json("advise", slow_loader(cli, "before.json", 6000))["findings"]
+    path = slow_loader(cli, "before.json", 6000)
+    document, summary = cli.json("advise", path), cli.json("summary", path)
+    assert (document["verdict"], document["of"]) == (summary["verdict"], summary["step"]["of"])
+    (finding,) = document["findings"]
     assert (finding["id"], finding["level"], finding["confidence"]) == ("loader_without_workers", "high", 0.95)
     assert finding["saving"]["likely_ns"] == pytest.approx(6e6, rel=0.01)
     assert finding["evidence"][0]["steps"] == [0, 1, 2, 3, 4, 5]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 
 def test_says_what_can_be_collected_and_why_not_the_rest(cli: Any) -> None:
     checks = {check["name"]: check for check in cli.json("doctor")["checks"]}
@@ -24,3 +26,29 @@ def test_without_torch(cli: Any) -> None:
     checks = {check["name"]: check for check in cli.json("doctor")["checks"]}
     assert not checks["PyTorch"]["available"]
     assert "no torch [here]" in checks["PyTorch"]["detail"]
+
+
+def mindspore(cli: Any) -> dict[str, Any]:
+    found: dict[str, Any]
+    (found,) = [check for check in cli.json("doctor")["checks"] if check["name"] == "MindSpore"]
+    return found
+
+
+def test_a_mindspore_that_is_not_installed_can_be_recorded_once_it_is(cli: Any) -> None:
+    check = mindspore(cli)
+    if check["available"]:
+        pytest.skip("MindSpore is installed here")
+    assert "not installed" in check["detail"] and "not collected" not in check["detail"]
+    assert "steplens[mindspore]" in check["remedy"]
+
+
+def test_a_mindspore_that_cannot_be_imported(cli: Any) -> None:
+    cli.write("mindspore/__init__.py", "print('hello'); raise ImportError('no library [here]')")
+    check = mindspore(cli)
+    assert not check["available"] and "no library [here]" in check["detail"] and "repair" in check["remedy"]
+
+
+def test_a_mindspore_that_ends_the_process(cli: Any) -> None:
+    cli.write("mindspore/__init__.py", "import os; os._exit(7)")
+    check = mindspore(cli)
+    assert not check["available"] and "exit code 7" in check["detail"]

@@ -78,7 +78,8 @@ def test_device_work_without_steps_is_summed_up_as_a_whole(cli: Any) -> None:
     assert row["step"] is None
     assert row["duration_ns"] == 50_000
     assert row["computing_ns"] == 30_000
-    assert row["preparing_ns"] == 20_000
+    # from the first task to the last one
+    assert row["device_period_ns"] == 30_000
 
 
 def test_a_trace_file_is_recomputed_into_a_folder_of_its_own(cli: Any) -> None:

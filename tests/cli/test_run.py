@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,8 @@ import pytest
 
 import steplens
 from steplens.trace.schema import SCOPE_MODULE
+
+from .conftest import TRAIN
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +89,17 @@ def test_exception_of_the_script_looks_as_python_shows_it(cli: Any) -> None:
     assert "ValueError: [red] mine" in lines
     assert "runpy" not in done.stderr
     assert "steplens/cli" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="stands for a full disk")
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_a_stderr_that_takes_nothing_changes_nothing(cli: Any, stderr: str) -> None:
+    cli.write("train.py", TRAIN)
+    command = f"{shlex.quote(sys.executable)} -m steplens run --out result train.py {stderr}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["sh", "-c", command], cwd=cli.folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "trained 6\n")
+    assert len(list((cli.folder / "result").glob("*_ascend_pt"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -303,6 +319,24 @@ def test_says_why_nothing_was_recorded(cli: Any) -> None:
     cli.write("short.py", SHORT)
     assert "took 1 optimizer steps" in cli.run("run", "short.py").stderr
     assert cli.run_directories() == []
+
+
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [
+        ("afile", "afile: is a file"),
+        ("afile/below", "afile: is a file"),
+        ("n" * 300, "File name too long"),
+        (f"new/{'n' * 300}", "File name too long"),
+        ("/proc/new", "cannot hold what is recorded"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_said_before_the_script_starts(cli: Any, out: str, why: str) -> None:
+    cli.write("afile", "")
+    cli.write("script.py", "print('started')")
+    done = cli.run("run", "--out", out, "script.py", expect=2)
+    assert done.stdout == "" and why in done.stderr and done.stderr.count("\n") == 1
+    assert sorted(path.name for path in cli.folder.iterdir()) == ["afile", "script.py"]
 
 
 def test_without_wait_recording_begins_after_the_first_step(cli: Any, recorded: Any) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from steplens.cli.summary_text import device_remarks
+from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+from ..shared_data import shared
 
 
 def test_shows_steps_operators_memory_health_and_what_is_next(recorded: Any) -> None:
     text = recorded.run("summary", "result").stdout
-    steps = ("Steps: 3 steps", "step 2", "f forward", "c computing")
+    steps = ("A step takes ", "of steps 2-4", "step 2", "f forward", "c computing")
     for expected in (*steps, "aten::", "Memory peak", "CPU:", "Health", "results:", "next: steplens"):
         assert expected in text
     assert "\x1b" not in text
@@ -28,9 +28,11 @@ def test_shows_steps_operators_memory_health_and_what_is_next(recorded: Any) -> 
 def test_json_is_one_document(recorded: Any) -> None:
     found = recorded.json("summary", "result")
     assert len(found["steps"]) == 3
-    phases = ("data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
     for row in found["steps"]:
-        assert sum(row[phase] for phase in phases) == row["duration_ns"]
+        assert sum(row[phase] for phase in HOST_PARTS) == row["duration_ns"]
+        assert sum(row[part] for part in DEVICE_PARTS) == row["device_period_ns"]
+    assert found["verdict"]["sentence"] and 0 <= found["verdict"]["share"] <= 1
+    assert sum(found["step"][phase] for phase in HOST_PARTS) == pytest.approx(found["step"]["host_ns"])
     assert len(found["operators"]) == 10
     assert found["memory"][0]["peak_allocated"] > 0
     assert found["problem"] == ""
@@ -54,22 +56,21 @@ def test_groups_operators(recorded: Any, by: str, expected: str) -> None:
     assert expected in text.replace("8, 32", "8,32")
 
 
-def test_the_parts_of_the_device_add_up_with_what_is_said_beside_them(cli: Any) -> None:
-    """A GPU that runs behind the host: parts - late + idle are all of the steps' time."""
-    name = str(SHARED / "kineto" / "cuda_ns_resolution_rank0.json.gz")
+def test_a_gpu_that_runs_behind_the_host_has_steps_as_long_as_its_own(cli: Any) -> None:
+    """Figures of the capture: 95.5 ms a step, and a GPU that is some 98 % busy."""
+    name = str(shared("kineto", "cuda_ns_resolution_rank0.json.gz"))
     text = cli.run("summary", name, env={"COLUMNS": "200"}).stdout
-    legend = next(line for line in text.splitlines() if line.startswith("device  p preparing"))
-    late = re.search(r"of that ([0-9.]+) % after the step has ended", text)
-    assert late is not None
-    assert sum(map(float, re.findall(r"([0-9.]+) %", legend))) - float(late[1]) == pytest.approx(100, abs=0.3)
-    assert "idle too" not in text
+    assert text.splitlines()[1].startswith("Compute bound: the GPU computes 98 % of the step")
+    assert re.search(r"A step takes 95\.5\d ms .*: median of steps 103-105; left out: 101, 102 \(warm-up\)", text)
+    for name in ("host", "device"):
+        legend = next(line for line in text.splitlines() if line.startswith(f"{name}  "))
+        assert sum(map(float, re.findall(r"([0-9.]+) %", legend))) == pytest.approx(100, abs=0.3)
 
 
-def test_a_device_that_is_done_before_the_step_is_idle_for_the_rest_of_it() -> None:
-    parts = {"preparing_ns": 5, "computing_ns": 20, "communication_not_overlapped_ns": 0, "free_ns": 5}
-    assert device_remarks([{"duration_ns": 100, **parts}]) == ["and 70.0 % after the last work of a step, idle too"]
-    assert device_remarks([{"duration_ns": 30, **parts}]) == []
-    assert device_remarks([{"duration_ns": 30, **dict.fromkeys(parts, 0)}]) == []
+def test_a_wait_for_the_device_is_named(cli: Any) -> None:
+    text = cli.run("summary", str(shared("ascend_pytorch", "text_level1", "rank0_ascend_pt")), env={"COLUMNS": "200"}).stdout
+    assert text.splitlines()[1].startswith("Communication bound: ")
+    assert "waiting for the device: aten::item 92." in text
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 160])
@@ -120,6 +121,15 @@ def test_long_names_leave_room_for_the_numbers(cli: Any, events: Any) -> None:
         assert len(line) <= width
 
 
+def test_a_step_too_short_for_a_bar_leaves_no_spaces(cli: Any, events: Any) -> None:
+    """Beside one that takes a thousand times as long; and the line begins with its time all the same."""
+    long = [{**event, "name": event["name"].replace("#2", "#3"), "ts": 1200.0, "dur": 300_000.0} for event in events[3:4]]
+    text = cli.run("summary", cli.trace("trace.json", events + long)).stdout
+    (line,) = (line for line in text.splitlines() if line.startswith("step 1"))
+    assert line.split() == ["step", "1", "100.00", "us"]
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
 def test_ascii_terminal(cli: Any, events: Any) -> None:
     events[1]["name"] = "größe"
     path = cli.trace("trace.json", events)
@@ -131,13 +141,13 @@ def test_several_runs_in_a_folder(cli: Any, recorded: Any) -> None:
         (cli.folder / "many").mkdir(exist_ok=True)
         subprocess.run(["cp", "-r", recorded.run_directories()[0], cli.folder / "many" / name], check=True)
     text = cli.run("summary", "many").stdout
-    assert "Steps: 6 steps" in text
+    assert "A step takes " in text
     assert "window 1 step 2" in text
     assert "window 2 CPU:" in text
     # one of them is damaged: the other is shown, health names the damaged one
     (cli.folder / "many/two_ascend_pt/KINETO/trace.json").write_text("")
     text = cli.run("summary", "many").stdout
-    assert "Steps: 3 steps" in text
+    assert "A step takes " in text
     assert "error:" in text
 
 
@@ -202,10 +212,8 @@ def test_bad_input_as_json(cli: Any) -> None:
 
 
 def test_a_step_that_was_cut_short_is_shown_and_not_averaged(cli: Any) -> None:
-    capture = SHARED / "kineto" / "rocm_mi250_minitoy.json.gz"
-    if not capture.exists():
-        pytest.skip("the shared test data is not beside this checkout")
+    capture = shared("kineto", "rocm_mi250_minitoy.json.gz")
     # ProfilerStep#1 lasts 9.3 ms; recording ended 49 us into ProfilerStep#2
     text = cli.run("summary", capture).stdout
-    assert "Steps: 2 steps, 9.29 ms on average, 1 incomplete and not averaged" in text
+    assert "A step takes 9.29 ms: step 1 alone; left out: 2 (cut by recording); few steps" in text.replace("\n", " ")
     assert [step["complete"] for step in cli.json("summary", capture)["steps"]] == [True, False]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.cli.bars import PHASES, bar, cells
+from steplens.cli.bars import PHASES, bar, cells, split_backward
 from steplens.cli.text import clean, duration, share, size
 
 
@@ -18,9 +18,11 @@ def test_cells_never_exceed_the_width_and_round_ends(values: list[float], width:
 
 
 def test_bar_is_as_long_as_the_step_compared_with_the_longest() -> None:
-    row = {"forward_ns": 40.0, "backward_ns": 10.0}
+    row = split_backward({"forward_ns": 40.0, "backward_ns": 10.0, "gradient_sync_ns": 0.0})
     assert bar(row, PHASES, 100, 10, colour=False).plain == "ffffb"
     assert bar(row, PHASES, 100, 10, colour=True).plain == "█████"
+    waits = split_backward({"backward_ns": 50.0, "gradient_sync_ns": 30.0})
+    assert bar(waits, PHASES, 100, 10, colour=False).plain == "bbsss"
 
 
 @given(st.text())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
+from steplens.cli.summary import verdict_row
 from steplens.cli.text import print_json
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def advise(
 ) -> None:
     """Say what to change in the training in PATH, most valuable first.
 
-    Every finding names the cause, the evidence, and about how much shorter a step becomes. What rests on data that the
-    health check calls unsafe is not judged.
+    What holds a step up comes first, and which steps all figures are of. Every finding names the cause, the evidence, and about
+    how much shorter a step becomes. What rests on data that the health check calls unsafe is not judged.
     """
     import steplens
     from steplens.advice import advise as judge
@@ -53,13 +54,14 @@ def advise(
     found = judge(run, judged)
     change = compare(judge(steplens.open(since), judged), found) if since is not None else None
     if as_json:
-        document: dict[str, Any] = _document(found, words)
+        document: dict[str, Any] = {"verdict": verdict_row(run), "of": run.step_summary().sentence(), **_document(found, words)}
         if change is not None:
             parts = {name: [one.id for one in getattr(change, name)] for name in ("cured", "remaining", "new")}
             times = {name: getattr(change, name) for name in ("before_ns", "after_ns", "saved_ns", "promised_ns")}
             document["since"] = {**parts, **times}
         print_json(document)
     else:
+        advise_text.show_verdict(run.verdict(), run.step_summary(), words)
         advise_text.show(found, words)
         if change is not None:
             advise_text.show_change(change, words)

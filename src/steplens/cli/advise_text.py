@@ -11,10 +11,21 @@ from steplens.advice.advise import Advice
 from steplens.advice.compare import Change
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
 from steplens.advice.words import Words
+from steplens.analysis.steps.summary import StepSummary
+from steplens.analysis.verdict import Verdict
 from steplens.cli.text import clean, console, duration, plain, share, size
 
 _STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
 _STEPS = 8
+
+
+def show_verdict(verdict: Verdict, steps: StepSummary, words: Words) -> None:
+    """Print what holds a step up, and which steps figures of a step are of."""
+    out = console()
+    for text, style in ((words.verdict(verdict), "bold"), (words.which_steps(steps), "dim")):
+        for line in plain(text, style).wrap(out, out.width):
+            out.print(line, no_wrap=True)
+    out.print()
 
 
 def show(found: Advice, words: Words) -> None:

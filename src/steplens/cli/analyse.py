@@ -52,7 +52,8 @@ def analyse(
 
     What holds results only (of another profiler) is never changed: --recompute writes new ones into a folder of their own.
 
-    Exit code 2 means that no run gave results, 3 that some runs or files could not be written.
+    Exit code 2 means that no run gave results, 3 that some runs or files could not be written, or that a recomputed figure
+    differs from the capture's own by more than 1 % and more than rounding.
     """
     from steplens import offline
 
@@ -89,10 +90,11 @@ def _show(results: list[RunResult], path: Path) -> None:
 def _compared(comparison: Comparison) -> str:
     """One sentence on how a recomputed file differs from the capture's own."""
     own, again = comparison.rows
+    matters = "; this is more than rounding" if comparison.matters else ""
     if comparison.problem:
         return f"{comparison.problem} ({own} in the capture, {again} recomputed)"
     if comparison.equal == comparison.cells:
         return f"{own} rows, all {comparison.cells} cells equal the capture's own"
     largest = f"; the largest difference is {comparison.largest:g} in {comparison.column}" if comparison.largest else ""
     where = largest or f"; the first column that differs is {comparison.column}"
-    return f"{own} rows, {comparison.equal} of {comparison.cells} cells equal the capture's own{where}"
+    return f"{own} rows, {comparison.equal} of {comparison.cells} cells equal the capture's own{where}{matters}"

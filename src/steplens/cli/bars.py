@@ -28,22 +28,35 @@ class Segment:
     style: str
 
 
-#: what the host did: these five add up to the step
+#: column that ``split_backward`` adds
+BACKWARD_ALONE = "backward_alone_ns"
+
+#: the phases of the host, which add up to its duration
 PHASES = (
-    Segment("data_wait_ns", "data wait", "d", "red"),
+    Segment("data_wait_ns", "data", "d", "red"),
     Segment("forward_ns", "forward", "f", "blue"),
-    Segment("backward_ns", "backward", "b", "magenta"),
+    Segment(BACKWARD_ALONE, "backward", "b", "magenta"),
+    Segment("gradient_sync_ns", "gradient synchronisation", "s", "yellow"),
     Segment("optimizer_ns", "optimizer", "o", "green"),
-    Segment("other_ns", "other", ".", "bright_black"),
+    Segment("device_wait_ns", "waiting for the device", "w", "bright_red"),
+    Segment("between_ns", "between", "t", "bright_blue"),
+    Segment("python_ns", "Python", ".", "bright_black"),
 )
 
-#: what the device did between the start of the step and its last device work; the rest of the step stays blank
+#: the parts of the device period, which add up to it
 DEVICE = (
-    Segment("preparing_ns", "preparing", "p", "bright_blue"),
     Segment("computing_ns", "computing", "c", "cyan"),
-    Segment("communication_not_overlapped_ns", "communication not overlapped", "m", "yellow"),
-    Segment("free_ns", "free", "-", "bright_black"),
+    Segment("exposed_communication_ns", "exposed communication", "m", "yellow"),
+    Segment("exposed_copy_ns", "exposed copies", "y", "bright_magenta"),
+    Segment("idle_ns", "idle", "-", "bright_black"),
 )
+
+
+def split_backward(row: Mapping[str, float | None]) -> dict[str, float | None]:
+    """A row of phases in which gradient synchronisation stands beside the rest of backward, and not inside it."""
+    backward = row.get("backward_ns")
+    alone = None if backward is None else backward - (row.get("gradient_sync_ns") or 0)
+    return {**row, BACKWARD_ALONE: alone}
 
 
 def cells(values: Sequence[float], whole: float, width: int) -> list[int]:

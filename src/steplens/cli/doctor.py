@@ -119,9 +119,8 @@ def _check_cuda(torch: Any) -> Check:
 
 
 def check_ascend() -> Iterator[Check]:
-    """Ascend: CANN's profiling library and export command, the PyTorch plug-in, MindSpore."""
+    """Ascend: CANN's profiling library and export command, the PyTorch plug-in."""
     plug_in = _version("torch_npu") or _version("torch-npu")
-    mindspore = _version("mindspore")
     command = shutil.which("msprof")
     probed = _probe_cann()
     installed = plug_in or command or installation.home() or installation.unsourced_home() or os.environ.get(library.OVERRIDE)
@@ -130,8 +129,25 @@ def check_ascend() -> Iterator[Check]:
     else:
         yield from _check_npu(probed, plug_in)
         yield _check_msprof(command)
-    detail = f"{mindspore}, but steplens does not collect from it yet" if mindspore else "not installed, and not collected yet"
-    yield Check("MindSpore", False, detail)
+
+
+def check_mindspore() -> Iterator[Check]:
+    """MindSpore: what it runs on the CPU is recorded, what it runs on a device is left to its own profiler."""
+    name = "MindSpore"
+    if importlib.util.find_spec("mindspore") is None:
+        detail = f"not installed for {sys.executable}; what its profilers wrote elsewhere is read"
+        yield Check(name, False, detail, "pip install 'steplens[mindspore]' to record it on a CPU")
+        return
+    installed = next((version for part in ("", "-gpu", "-ascend") if (version := _version(f"mindspore{part}"))), "")
+    probed = _probe("steplens.mindspore.probe", "MindSpore")
+    version = str(probed.get("version") or installed)
+    if probed["problem"]:
+        yield Check(name, False, f"{version}: {probed['problem']}".removeprefix(": "), "repair the installation of mindspore")
+        return
+    detail = f"{version}: what it runs on the CPU is recorded, through steplens.mindspore"
+    if (device := probed.get("device") or "CPU") != "CPU":
+        detail += f"; on {device} use MindSpore's own profiler, whose files are read"
+    yield Check(name, True, detail)
 
 
 def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
@@ -165,18 +181,28 @@ def _check_msprof(command: str | None) -> Check:
 
 
 def _probe_cann() -> dict[str, Any]:
-    """What CANN's library offers; in another process, because a foreign library may end the process that loads it."""
+    return _probe("steplens.collect.ascend.probe", "CANN's library")
+
+
+def _probe(module: str, what: str) -> dict[str, Any]:
+    """What a module prints of a foreign library; in another process, because such a library may end the process that loads it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_HOME), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    command = [sys.executable, "-m", "steplens.collect.ascend.probe"]
+    # nothing is to be recorded
+    environment.pop("MS_PROFILER_OPTIONS", None)
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
+            [sys.executable, "-m", module],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"asking CANN's library took longer than {PROBE_SECONDS} seconds"}
+        return {"problem": f"asking {what} took longer than {PROBE_SECONDS} seconds"}
     if done.returncode:
-        return {"problem": f"asking CANN's library ended the process that asked (exit code {done.returncode})"}
-    # CANN itself may print before the answer.
+        return {"problem": f"asking {what} ended the process that asked (exit code {done.returncode})"}
+    # the library itself may print before the answer
     answer: dict[str, Any] = json_module.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -192,4 +218,4 @@ def check_disk() -> Iterator[Check]:
 
 
 #: every group of checks, in the order they are shown
-CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (check_python, check_torch, check_ascend, check_disk)
+CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (check_python, check_torch, check_mindspore, check_ascend, check_disk)

@@ -13,6 +13,7 @@ import typer
 
 from steplens.cli import advise, analyse, doctor, export, open_, report, run, status, summary, table, trigger, view
 from steplens.cli.text import clean
+from steplens.collect import log
 from steplens.errors import SteplensError
 
 EXIT_NOT_WRITTEN = 1
@@ -80,8 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, code: int) -> int:
     if not message:  # no command at all: the help has been printed
         return code
-    with contextlib.suppress(OSError):
-        print(f"steplens: {clean(message)}", file=sys.stderr)
+    log.write_line(f"steplens: {clean(message)}")
     return code
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steplens.trace.trace import Trace
 
 _COUNTED = ("ops", "python", "api", "task_queue", "kernels", "communication", "memory", "marks", "gc", "counters")
+_OF_DEVICE = ("kernels", "communication")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Opened:
         devices: what ran the device tasks ("CUDA 0", "CPU 0"), with the product's name where the source knows it.
         steps: their numbers, in order.
         duration_ns: from the first recorded event to the last.
-        rows: table -> how many rows, of the tables that hold events.
+        rows: table -> how many rows, of the tables that hold events; no event is in two of them.
     """
 
     path: str
@@ -68,7 +69,10 @@ def open_(
     traces = [describe(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
     health = run.health().to_dicts()
     if json:
-        print_json({"path": str(path), "traces": [dataclasses.asdict(trace) for trace in traces], "health": health})
+        unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
+        found = [dataclasses.asdict(trace) for trace in traces]
+        answer = {"path": str(path), "traces": found, "not_read": unread, "health": health}
+        print_json(answer)
     else:
         _show(run, traces, health)
     keep_timelines(run)
@@ -78,7 +82,12 @@ def describe(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
     import polars as pl
 
-    rows = {name: trace.required(name).select(pl.len()).collect().item() for name in _COUNTED if name in trace}
+    from steplens.analysis.given_steps import given_steps
+    from steplens.trace.devices import cpu_is_device
+
+    # what the CPU computes and communicates are operator calls, which are counted once
+    counted = [name for name in _COUNTED if name in trace and not (name in _OF_DEVICE and cpu_is_device(trace))]
+    rows = {name: trace.required(name).select(pl.len()).collect().item() for name in counted}
     bounds = [
         trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
         for name in ("ops", "python", "api", "kernels", "communication", "steps")
@@ -93,7 +102,7 @@ def describe(source: Source, trace: Trace) -> Opened:
         ignored=source.ignored,
         rank=trace.rank if trace.rank >= 0 else None,
         devices=_devices(trace),
-        steps=[] if steps is None else steps["id"].to_list(),
+        steps=given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
         duration_ns=max((end for _, end in known), default=0) - min((start for start, _ in known), default=0),
         rows={name: count for name, count in rows.items() if count},
     )
@@ -124,6 +133,13 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
             lines.append(f"not read: {', '.join(trace.ignored)}")
         for line in lines:
             out.print(plain(f"  {line}"), soft_wrap=True)
+    if run.unread:
+        from steplens.readers.unread import grouped, listed
+
+        out.print()
+        out.print(plain("Not read", "bold"))
+        for folder, reason, names in grouped(run.unread):
+            out.print(plain(f"  {folder}: {listed(names)}: {reason}"), soft_wrap=True)
     show_health(out, health)
     out.print(plain(f"next: steplens summary {shlex.quote(str(run.path))}"), soft_wrap=True)
 

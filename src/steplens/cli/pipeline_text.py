@@ -90,9 +90,12 @@ def _operation_line(row: dict[str, Any]) -> str:
 
 def _loader_lines(row: dict[str, Any]) -> list[str]:
     """A line about the loader, one per stage, and one about the start of its epochs where that takes long."""
-    from steplens.analysis.loaders import LOOP
+    from steplens.analysis.loaders import LEAST_BATCHES, LOOP
 
-    if row["workers"]:
+    if row["batches"] < LEAST_BATCHES:
+        workers = _workers(row["workers"])[2:] if row["workers"] else "no workers"
+        how = f"{workers}; too few batches to tell what the loop waits for"
+    elif row["workers"]:
         full = f", queue {100 * row['usage']:.0f} % full" if row["usage"] is not None else ""
         busy = f", busy {100 * row['busy_share']:.0f} %" if row["busy_share"] is not None else ""
         used = f", {100 * row['cpu_share']:.0f} % of a processor each" if row["cpu_share"] is not None else ""

@@ -6,14 +6,13 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from steplens import rundir
 from steplens.cli.text import clean
-from steplens.collect import landing, launched
+from steplens.collect import landing, launched, log
 from steplens.collect.black_box_event import EVENT_FILE
 from steplens.collect.health import ERROR
 
@@ -30,7 +29,7 @@ _NO_STEP = {
 
 def say(message: str) -> None:
     """One line on stderr; stdout belongs to the script."""
-    print(f"steplens: {clean(message)}", file=sys.stderr, flush=True)
+    log.write_line(f"steplens: {clean(message)}")
 
 
 class Recorded:

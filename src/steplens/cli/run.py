@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from steplens import options, rundir
-from steplens.cli import flags, recording, run_answers, run_command, script
+from steplens.cli import flags, output_folder, recording, run_answers, run_command, script
 from steplens.collect import landing, launched
 from steplens.errors import SteplensError
 
@@ -95,6 +95,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
     schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = landing.split(out, values.get("local_dir"))
     local = Path(folder or ".")
+    output_folder.check_can_hold(local)
     with run_answers.answers_folder() as answers:
         order = launched.Order(
             out=str(local),

@@ -17,12 +17,16 @@ from steplens.cli.text import print_json
 from steplens.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from steplens.trace.run import Run
 
 TRUNCATED = "truncated"
 STEP_PREFIX = "ProfilerStep"
 #: findings of the advice that a summary has room for
 _ADVICE = 3
+#: calls that are named of a phase
+_NAMED_CALLS = 3
 
 #: what operators can be grouped by, and the column of the ``ops`` table that must hold something for it
 _GROUP_COLUMNS = {"module": "module", "shape": "input_shapes", "stack": "stack"}
@@ -43,6 +47,10 @@ class Summary:
 
     Attributes:
         path: what the user asked for.
+        verdict: what holds a step up: the fields of ``analysis.verdict.Verdict`` but its summary, and its ``sentence``.
+        step: the figures of a step (``analysis.steps.summary``): step_time_ns, quartiles_ns, host_ns, device_ns, why these
+            differ, of how many steps, of which (``of``), and every part of host and device.
+        phase_names: what the host called between its phases and while it waited for the device, in words.
         steps, memory, health: rows of the frames of the same name of ``Run``.
         operators: rows of ``Run.operators``, without the ranges of the steps, largest self time first; only the first ones.
         operator_count: how many such rows there are.
@@ -57,6 +65,9 @@ class Summary:
     """
 
     path: str
+    verdict: dict[str, Any]
+    step: dict[str, Any]
+    phase_names: list[dict[str, str]]
     steps: list[dict[str, Any]]
     operators: list[dict[str, Any]]
     operator_count: int
@@ -120,6 +131,9 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
     return Summary(
         path=str(path),
+        verdict=verdict_row(run),
+        step=_step(run, steps),
+        phase_names=_phase_names(run),
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
@@ -134,6 +148,48 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         problem=_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),
         pipeline=pipeline,
     )
+
+
+def verdict_row(run: Run) -> dict[str, Any]:
+    """The fields of the verdict on a run, but for its summary, and its sentence."""
+    verdict = run.verdict()
+    fields = {field.name: getattr(verdict, field.name) for field in dataclasses.fields(verdict) if field.name != "summary"}
+    return {"sentence": verdict.sentence(), **fields}
+
+
+def _step(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
+    """The figures of a step; of a trace without steps those of the whole trace."""
+    summary = run.step_summary()
+    if not summary.steps and steps.height:
+        row = steps.row(0, named=True)
+        return {**row, "host_ns": row["duration_ns"], "device_ns": row["device_period_ns"], "steps": 0, "of": "the whole trace"}
+    names = ("steps", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs", "gradient_sync_ns")
+    figures = {name: getattr(summary, name) for name in (*names, "overlapped_communication_ns", "behind")}
+    return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
+
+
+def _phase_names(run: Run) -> list[dict[str, str]]:
+    """The calls outside of forward, backward and optimizer that take the most of a step, one entry per phase."""
+    import polars as pl
+
+    from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_names
+    from steplens.analysis.steps.summary import usual_step_times
+    from steplens.cli.text import duration
+
+    frames = [host_phase_names(trace).join(usual_step_times(trace), on="step", how="semi") for trace in run.traces]
+    sums = pl.concat(frames).group_by("phase", "name").agg(pl.col("time_ns").sum())
+    # parts of the figure of the phase, which is a share of the median step
+    host = run.step_summary().host
+    of_a_step = {BETWEEN: host.get("between_ns", 0.0), DEVICE_WAIT: host.get("device_wait_ns", 0.0)}
+    sums = sums.sort("time_ns", "name", descending=[True, False])
+    phases = []
+    for phase in sums["phase"].unique(maintain_order=True).to_list():
+        calls = sums.filter(pl.col("phase") == phase)
+        scale = of_a_step[phase] / float(calls["time_ns"].sum())
+        largest = calls.head(_NAMED_CALLS).select("name", "time_ns").iter_rows()
+        named = ", ".join(f"{name} {duration(time * scale)}" for name, time in largest)
+        phases.append({"phase": phase, "names": f"{named} a step"})
+    return phases
 
 
 def _advice(run: Run) -> list[dict[str, str]]:

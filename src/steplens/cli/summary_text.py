@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steplens.analysis.steps import beside_the_device
-from steplens.cli.bars import DEVICE, PHASES, bar, legend
+from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
+from steplens.cli.bars import DEVICE, PHASES, bar, legend, split_backward
 from steplens.cli.health_text import show_health
 from steplens.cli.pipeline_text import show_pipeline
 from steplens.cli.text import console, duration, plain, share, size
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 MAX_STEPS = 16
 MIN_BAR = 8
 NARROW = 70
-#: share of all steps
-_WORTH_A_REMARK = 0.01
 
 _KEYS = ("input_shapes", "stack")
 _NOT_RECORDED = {
@@ -45,7 +42,8 @@ def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     """Print the whole summary on stdout."""
     out = console()
     out.print(plain(found.path, "bold"), soft_wrap=True)
-    _show_steps(out, found.steps)
+    _wrapped(out, plain(found.verdict["sentence"], "bold"), 0)
+    _show_steps(out, found)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
     show_pipeline(out, found.pipeline)
@@ -60,55 +58,66 @@ def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
         out.print(Text("next: ", "dim") + plain(command), soft_wrap=True)
 
 
-def _show_steps(out: Console, steps: list[dict[str, Any]]) -> None:
+def _show_steps(out: Console, found: Summary) -> None:
+    steps = found.steps
     if not steps:
         return
-    shown = _slowest(steps)
+    shown: list[dict[str, Any]] = [split_backward(step) for step in _slowest(steps)]
     colour = out.color_system is not None and not out.no_color
-    # an average over a step that was cut short would make every step look shorter
-    whole = [step for step in steps if step["complete"]] or steps
-    total = sum(step["duration_ns"] for step in whole)
-    what = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
-    extra = f", the {len(shown)} slowest are shown" if len(shown) < len(steps) else ""
-    extra += f", {len(steps) - len(whole)} incomplete and not averaged" if len(whole) < len(steps) else ""
     out.print()
     if any(step["step"] is None for step in steps):
         out.print(
             plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold")
         )
     else:
-        out.print(plain(f"Steps: {what}, {duration(total / len(whole))} on average{extra}", "bold"))
+        _show_step_time(out, found, len(shown))
     labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in shown]
-    times = [duration(step["duration_ns"]) for step in shown]
+    times = [duration(step["step_time_ns"]) for step in shown]
     left = max(map(len, labels)) + max(map(len, times)) + 2
     width = max(out.width - left - 3, MIN_BAR)
-    longest = max(step["duration_ns"] for step in shown)
+    longest = max(max(step["duration_ns"] or 0, step["device_period_ns"] or 0) for step in shown)
+    has_host = any(step["python_ns"] is not None for step in shown)
+    has_device = any(step["device_period_ns"] is not None for step in shown)
     for step, label, time in zip(shown, labels, times, strict=True):
-        head = f"{label}{time.rjust(left - len(label))}  "
-        for start, segments in ((Text(head), PHASES), (Text("device".rjust(left) + "  ", "dim"), DEVICE)):
-            out.print(start + bar(step, segments, longest, width, colour=colour), no_wrap=True, overflow="crop")
-    for name, segments in (("host", PHASES), ("device", DEVICE)):
-        shares = [share(sum(step[segment.column] or 0 for step in whole), total) for segment in segments]
-        _hanging(out, name.ljust(8), legend(segments, shares, out.width - 8, colour=colour))
-    for remark in device_remarks(whole):
-        lines = plain(remark).wrap(out, max(out.width - 8, 20))
-        _hanging(out, " " * 8, [Text(line.plain.rstrip()) for line in lines])
+        head = Text(f"{label}{time.rjust(left - len(label))}  ")
+        for segments, is_there in ((PHASES, has_host), (DEVICE, has_device)):
+            if is_there:
+                line = head + bar(step, segments, longest, width, colour=colour)
+                # beside a step that takes long, one that takes no time has no cell
+                line.rstrip()
+                out.print(line, no_wrap=True, overflow="crop")
+                head = Text("device".rjust(left) + "  ", "dim")
+    whole: dict[str, Any] = split_backward(found.step)
+    for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
+        used = [segment for segment in segments if whole.get(segment.column)]
+        if used and whole.get(total):
+            shares = [share(whole[segment.column] or 0, whole[total] or 0) for segment in used]
+            _hanging(out, name.ljust(8), legend(used, shares, out.width - 8, colour=colour))
+        else:
+            _hanging(out, name.ljust(8), [plain("not recorded", "dim")])
+    if has_host or has_device:
+        _wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
+    for phase in found.phase_names:
+        _wrapped(out, plain(f"{phase['phase']}: {phase['names']}"), 8)
 
 
-def device_remarks(steps: Sequence[dict[str, Any]]) -> list[str]:
-    """Why the parts of the device do not add up to the steps, where that is so; see ``analysis.steps.beside_the_device``."""
-    total = sum(step["duration_ns"] for step in steps)
-    frame = pl.DataFrame(steps, infer_schema_length=None)
-    idle, late = beside_the_device(frame).sum().row(0)
-    remarks: list[str] = []
-    if idle > _WORTH_A_REMARK * total:
-        remarks.append(f"and {share(idle, total)} after the last work of a step, idle too")
-    if late > _WORTH_A_REMARK * total:
-        remarks.append(
-            f"of that {share(late, total)} after the step has ended on the host: the device runs behind, "
-            "and its preparing is the work of the step before"
-        )
-    return remarks
+def _show_step_time(out: Console, found: Summary, shown: int) -> None:
+    """How long a step takes, of which steps that is, and why host and device differ where they do."""
+    step = found.step
+    low, high = step["quartiles_ns"]
+    spread = f" (quartiles {duration(low)} to {duration(high)})" if step["steps"] > 1 else ""
+    _wrapped(out, plain(f"A step takes {duration(step['step_time_ns'])}{spread}: {step['of']}", "bold"), 0)
+    if step["differs"]:
+        why = {
+            RUN_AHEAD: "the host issues its work faster than the device does it",
+            THROTTLED: "the host waits for the device's queue in some steps",
+            CUT_WINDOW: "recording of the device ends with its last work",
+        }[step["differs"]]
+        _wrapped(out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2)
+    if step["device_steps"] and step["device_steps"] < step["steps"]:
+        _wrapped(out, plain(f"of {step['device_steps']} of these {step['steps']} steps the device was recorded"), 2)
+    if shown < len(found.steps):
+        _wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
 
 
 def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
@@ -123,8 +132,8 @@ def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The slowest steps in the order in which they ran."""
     if len(steps) <= MAX_STEPS:
         return steps
-    limit = sorted((step["duration_ns"] for step in steps), reverse=True)[MAX_STEPS - 1]
-    return [step for step in steps if step["duration_ns"] >= limit][:MAX_STEPS]
+    limit = sorted((step["step_time_ns"] for step in steps), reverse=True)[MAX_STEPS - 1]
+    return [step for step in steps if step["step_time_ns"] >= limit][:MAX_STEPS]
 
 
 def _part(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
@@ -142,12 +151,12 @@ def _hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
         out.print(Text(head if number == 0 else " " * len(head), "dim") + line, no_wrap=True, overflow="crop")
 
 
-def _wrapped(out: Console, text: Text) -> None:
-    """Print ``text`` two cells to the right, without spaces at the ends of its lines."""
-    lines = [*text.wrap(out, max(out.width - 2, 20))]
+def _wrapped(out: Console, text: Text, indent: int = 2) -> None:
+    """Print ``text`` some cells to the right, without spaces at the ends of its lines."""
+    lines = [*text.wrap(out, max(out.width - indent, 20))]
     for line in lines:
         line.rstrip()
-    _hanging(out, "  ", lines)
+    _hanging(out, " " * indent, lines)
 
 
 def _show_operators(out: Console, found: Summary, by: str) -> None:
@@ -158,7 +167,8 @@ def _show_operators(out: Console, found: Summary, by: str) -> None:
         return
     out.print()
     wide = out.width >= NARROW
-    out.print(plain(f"Operators by self time: {len(found.operators)} of {found.operator_count}, by {by}", "bold"))
+    shown = f"{len(found.operators)} of {found.operator_count}, by {by}"
+    out.print(plain(f"Operators by self time, sums over the whole recording: {shown}", "bold"))
     key = next((column for column in _KEYS if column in found.operators[0] and by in found.recorded), None)
     columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
     numbers = [[_NUMBERS[column](row, found) for column in columns] for row in found.operators]
