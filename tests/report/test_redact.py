@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import steplens
+from steplens.analysis.lines import frame_owner
 from steplens.report.pseudonyms import Pseudonyms
 from steplens.report.redact import KEPT, REPLACED, trace_of
 from steplens.trace.schema import SCHEMA
@@ -230,6 +231,27 @@ def test_names_of_frameworks_stay(kind: str, text: str) -> None:
 def test_names_of_users_go(kind: str, text: str) -> None:
     # a key of its own: pseudonyms are letters at random, "z9q" among them
     assert "z9q" not in getattr(Pseudonyms(), kind)(text)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "/home/z9q/train.py(3): main",
+        "/home/z9q/threading.py(3): main",
+        "/home/z9q/transformers/train.py(3): main",
+        "/home/z9q/torch/nn/functional.py(3): relu",
+        "/home/z9q/accelerate/src/accelerate/z9q.py(3): send",
+        "site-packages/z9q/a.py:3(forward)",
+        "torch/nn/functional.py(3): relu",
+        "z9q(x.py(3): main",
+        ".py(3): main",
+    ],
+)
+def test_the_owner_of_a_frame_stays(frame: str) -> None:
+    """Advice names the user's lines, and is the same with and without names."""
+    redacted = Pseudonyms().frame(frame)
+    assert "z9q" not in redacted
+    assert frame_owner(redacted) == frame_owner(frame)
 
 
 def test_a_trace_without_anything_is_left_as_it_is() -> None:

@@ -12,11 +12,11 @@ from steplens.report.ask import Asker
 from steplens.report.pseudonyms import Pseudonyms
 from steplens.server.runs import Library
 
+from ..shared_data import shared
 from .test_redact import SAME, numbers
 
 pytestmark = pytest.mark.slow
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 #: an NPU with the calls that prepare its operators, a GPU, and a job of MindSpore
 SAMPLES = ("ascend_pytorch/text_level1", "kineto/cuda_sampled_rank0.json.gz", "mindspore/cluster_propose")
 #: fields of a finding that do not come from names of the run
@@ -55,10 +55,7 @@ def compare(path: Path) -> int:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_advice_about_a_sample_is_the_same_without_names(sample: str) -> None:
-    path = SHARED / sample
-    if not path.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    assert compare(path) > 0
+    assert compare(shared(sample)) > 0
 
 
 def test_advice_about_a_recorded_run_of_a_cpu_is_the_same_without_names(secret_run: Path) -> None:

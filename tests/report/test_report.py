@@ -26,9 +26,8 @@ from steplens.report.ask import Asker
 from steplens.server.runs import Library
 from steplens.server.timeline import tiles
 
+from ..shared_data import shared
 from .conftest import Held, Make
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +35,7 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace of a GPU with launches, tasks and arrows, of two ranks."""
     folder = tmp_path_factory.mktemp("sampled")
     for rank in (0, 1):
-        source = SHARED / "kineto" / f"cuda_sampled_rank{rank}.json.gz"
-        if not source.exists():
-            pytest.skip("the shared test data is not beside this checkout")
-        shutil.copy(source, folder / f"rank{rank}.json.gz")
+        shutil.copy(shared("kineto", f"cuda_sampled_rank{rank}.json.gz"), folder / f"rank{rank}.json.gz")
     return folder
 
 

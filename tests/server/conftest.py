@@ -20,8 +20,9 @@ from steplens.server.address import listen
 from steplens.server.app import STATIC, create_app
 from steplens.server.runs import Library
 
+from ..shared_data import shared
+
 TOKEN = "the-token-of-the-tests"
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 #: a busy machine may take long for a run that it opens the first time
 DEADLINE_S = 300
 
@@ -118,10 +119,7 @@ def serve() -> Iterator[Start]:
 
 def sample(*parts: str) -> Path:
     """A sample of the shared test data."""
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    return path
+    return shared(*parts)
 
 
 TRAIN = """

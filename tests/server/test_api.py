@@ -20,7 +20,8 @@ from steplens.analysis.arrivals import arrivals, slow_rank
 from steplens.analysis.data_pipeline import bottlenecks, operations
 from steplens.analysis.memory import operator_memory
 from steplens.analysis.operators import ALL_STEPS, operators
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.summary import summarize_steps
+from steplens.analysis.steps.times import step_times
 from steplens.trace.run import Run
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
@@ -83,22 +84,17 @@ def test_the_session_lists_what_was_asked_for(client: Client, paths: list[Path])
 @pytest.mark.parametrize("run", range(5))
 def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run: int) -> None:
     found, mine = overview_with_advice(client, run), runs[run]
-    steps = [step_times(trace).filter("complete") for trace in mine.traces]
-    every = pl.concat(steps)
-    assert found["steps"] == every.height
-    assert equal(found["step_ns"], every["duration_ns"].mean())
-    parts = dict(found["parts"])
-    device = ("preparing_ns", "computing_ns", "communication_not_overlapped_ns", "free_ns")
-    beyond = [row["duration_ns"] - work for row in every.to_dicts() if (work := sum(row[part] or 0 for part in device))]
-    idle, late = parts.pop("device_idle_ns"), parts.pop("device_late_ns")
-    assert equal(idle, sum(one for one in beyond if one > 0) / every.height)
-    assert equal(late, -sum(one for one in beyond if one < 0) / every.height)
-    for part, value in parts.items():
-        assert equal(value, every[part].mean())
+    summary = summarize_steps(mine.traces)
+    assert found["steps"] == found["figures"]["steps"] == summary.steps
+    assert equal(found["step_ns"], summary.step_time_ns)
+    for names, whole in ((summary.host, summary.host_ns), (summary.device, summary.device_ns)):
+        assert {name: found["parts"][name] for name in names} == pytest.approx(names)
+        assert not names or sum(found["parts"][name] for name in names) == pytest.approx(whole)
     assert [rank["rank"] for rank in found["ranks"]] == [trace.rank if trace.rank >= 0 else None for trace in mine.traces]
-    for rank, trace, own in zip(found["ranks"], mine.traces, steps, strict=True):
-        assert rank["steps"] == own.height
-        assert equal(rank["step_ns"], own["duration_ns"].mean())
+    for rank, trace in zip(found["ranks"], mine.traces, strict=True):
+        alone = summarize_steps([trace])
+        assert rank["steps"] == alone.steps
+        assert equal(rank["step_ns"], alone.step_time_ns)
         assert rank["tables"] == {name: trace.required(name).select(pl.len()).collect().item() for name in trace}
     top = mine.operators().filter(pl.col("name") != "ProfilerStep*").head(10)
     assert [(row["name"], row["self_ns"]) for row in found["operators"]] == list(top.select("name", "self_ns").iter_rows())
@@ -138,7 +134,7 @@ def test_the_steps_are_all_there_with_their_spread(client: Client, runs: list[Ru
     found = client.get(f"/api/runs/{run}/steps")
     origins = [int(rank["origin_ns"]) for rank in client.get(f"/api/runs/{run}/ranks")]
     expected = [
-        {**row, "start_ns": row["start_ns"] - origin}
+        {**row, **{name: row[name] - origin for name in ("start_ns", "device_start_ns") if row[name] is not None}}
         for trace, origin in zip(runs[run].traces, origins, strict=True)
         for row in step_times(trace).to_dicts()
     ]
@@ -146,7 +142,7 @@ def test_the_steps_are_all_there_with_their_spread(client: Client, runs: list[Ru
     for got, row in zip(found["steps"], expected, strict=True):
         assert {name: got[name] for name in row} == row
         assert 0 <= got["start_ns"] < 2**53
-    lengths = [row["duration_ns"] for row in expected if row["complete"]]
+    lengths = [row["step_time_ns"] for row in expected if row["chosen"]]
     spread = found["spread"]
     assert spread["count"] == len(lengths) == sum(spread["counts"])
     if lengths:
@@ -378,15 +374,15 @@ def test_search_finds_names_tables_and_findings(client: Client, runs: list[Run])
         assert finding[0]["id"] in [hit["name"] for hit in hits_of if hit["kind"] == "finding"]
 
 
-def in_complete_steps(trace: Trace, table: str) -> dict[str, tuple[float, float]]:
-    """Calls and time by name per complete step, added up row by row."""
-    steps = set(step_times(trace).filter("complete")["step"].to_list())
+def in_chosen_steps(trace: Trace, table: str) -> dict[str, tuple[float, float]]:
+    """Calls and time by name per chosen step, added up row by row."""
+    steps = set(step_times(trace).filter("chosen")["step"].to_list())
     found: dict[str, tuple[float, float]] = {}
     for row in trace.required(table).collect().iter_rows(named=True):
         if row["step"] not in steps or row.get("scope") == SCOPE_MODULE:
             continue
         once = table == "kernels" or row["counted_as"] == row["id"]
-        taken = row["end_ns"] - row["start_ns"] if table == "kernels" else row["self_ns"]
+        taken = row["self_ns"]
         name = ALL_STEPS if row["name"].startswith(STEP_PREFIX) else row["name"]
         calls, total = found.get(name, (0.0, 0.0))
         found[name] = calls + once / len(steps), total + taken / len(steps)
@@ -395,9 +391,9 @@ def in_complete_steps(trace: Trace, table: str) -> dict[str, tuple[float, float]
 
 def test_two_runs_side_by_side(client: Client, runs: list[Run]) -> None:
     found = client.get("/api/compare", before=CPU, after=CUDA, limit=1000)
-    assert equal(found["before"]["step_ns"], step_times(runs[CPU].traces[0]).filter("complete")["duration_ns"].mean())
+    assert equal(found["before"]["step_ns"], step_times(runs[CPU].traces[0]).filter("chosen")["step_time_ns"].median())
     for table, counted in (("operators", "ops"), ("tasks", "kernels")):
-        before, after = (in_complete_steps(runs[run].traces[0], counted) for run in (CPU, CUDA))
+        before, after = (in_chosen_steps(runs[run].traces[0], counted) for run in (CPU, CUDA))
         assert before or table == "tasks"
         assert after
         assert {row["name"] for row in found[table]} == before.keys() | after.keys()
@@ -423,6 +419,6 @@ def test_what_recording_holds_a_part_of_is_not_compared(serve: Start) -> None:
     assert steps["complete"].sum() < steps.height
     found = serve([path]).get("/api/compare", before=0, after=0, limit=1000)
     for table, counted, time_ns in (("operators", "ops", "self_ns"), ("tasks", "kernels", "total_ns")):
-        expected = in_complete_steps(steplens.open(path).traces[0], counted)
+        expected = in_chosen_steps(steplens.open(path).traces[0], counted)
         got = {row["name"]: (row["before_calls"], row[f"before_{time_ns}"]) for row in found[table]}
         assert got == {name: pytest.approx(values) for name, values in expected.items()}

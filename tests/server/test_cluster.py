@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import pytest
 
 import steplens
 from steplens.analysis.joined_operators import bands, joined_operators, loads, rank_steps
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.strategy import drawn, stage_operators, stages, transfers
 from steplens.trace.run import Run
 from steplens.trace.schema import KIND_COMPUTE
@@ -91,13 +93,14 @@ def test_heat_of_a_recorded_job(client: Client, recorded: Run) -> None:
     heat = {one["metric"]: one for one in client.get(f"/api/runs/{RECORDED}/cluster/heat")}
     assert set(heat) == {"memory_peak", "flops", "flops_rate", "device_busy", "step_time", "communication_share"}
     for trace in recorded.traces:
-        steps = [step for step in recorded.steps().filter(rank=trace.rank).to_dicts() if step["complete"]]
+        steps = chosen_step_times(trace).to_dicts()
         place = trace.rank
         peak = trace.required("memory").select(pl.col("allocated").max()).collect().item()
         assert heat["memory_peak"]["ranks"][place]["value"] == peak
-        assert heat["step_time"]["ranks"][place]["value"] == pytest.approx(fmean(step["duration_ns"] for step in steps))
-        # every microsecond of the complete steps: is a device computing or communicating in it?
-        at = np.concatenate([np.arange(step["start_ns"], step["start_ns"] + step["duration_ns"], 1000) for step in steps])
+        assert heat["step_time"]["ranks"][place]["value"] == pytest.approx(median(step["step_time_ns"] for step in steps))
+        # every microsecond of the device periods: is a device computing or communicating in it?
+        periods = [(step["device_start_ns"], step["device_period_ns"]) for step in steps if step["device_period_ns"] is not None]
+        at = np.concatenate([np.arange(start, start + length, 1000) for start, length in periods])
         computing, communicating = (np.zeros(len(at), dtype=bool) for _ in range(2))
         computes = trace.required("kernels").filter(pl.col("kind") == KIND_COMPUTE)
         for rows, found in ((computes, computing), (trace.required("communication"), communicating)):
@@ -198,7 +201,8 @@ def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
     costs = client.get(f"/api/runs/{RECORDED}/communication/costs")
     assert set(costs["steps"]) >= steps
     for row in costs["rows"]:
-        own = [sums for (rank, _), sums in moved.items() if rank == row["rank"]]
+        chosen = {step for trace in recorded.traces if trace.rank == row["rank"] for step in chosen_steps(trace).steps}
+        own = [sums for (rank, step), sums in moved.items() if rank == row["rank"] and step in chosen]
         assert row["measured_by"] == "arrival"
         assert row["transfer_ns"] == pytest.approx(fmean(sums[0] for sums in own))
         assert row["wait_ns"] == pytest.approx(fmean(sums[1] for sums in own))
@@ -230,7 +234,12 @@ def test_operators_of_a_recorded_step_are_those_of_the_tables(client: Client, re
     for trace in recorded.traces:
         own = steps[trace.rank]
         shift = own["start_ns"] - aligned[trace.rank]["start_ns"]
-        tasks = [row for row in trace.required("kernels").collect().iter_rows(named=True) if row["kind"] in ("compute", "copy")]
+        tasks, reach = [], dict[int, int]()
+        # of calls within calls the outermost
+        for row in trace.required("kernels").collect().sort("start_ns", -pl.col("end_ns")).iter_rows(named=True):
+            if row["end_ns"] > reach.get(row["stream"], 0):
+                tasks.append(row)
+                reach[row["stream"]] = row["end_ns"]
         sent = [{**row, "name": row["operation"]} for row in trace.required("communication").collect().iter_rows(named=True)]
         inside = sorted(
             (row["start_ns"], row["end_ns"], row["name"])

@@ -55,6 +55,10 @@ def test_every_recorded_event_is_on_a_lane(client: Client, runs: list[Run], run:
     trace = runs[run].traces[0]
     for source, table in TABLES.items():
         rows = trace.required(table).select(pl.len()).collect().item()
+        if table == "kernels" and run == CPU:
+            # its tasks are the operator calls, which are there already
+            assert rows > 0
+            rows = 0
         assert on_lanes.get(source, 0) + timeline["unplaced"].get(source, 0) == rows, source
     assert timeline["events"] == sum(on_lanes.values())
     assert timeline["origin_ns"] == client.get(f"/api/runs/{run}")["origin_ns"]

@@ -12,7 +12,7 @@ from .conftest import PAGES, Site
 WIDTHS = (1280, 3840)
 LANGUAGES = ("en", "zh")
 #: more places than any page has; who is not through by then is in a trap
-MOST_STOPS = 600
+MOST_STOPS = 1500
 #: of the width beside the menu that every page takes
 LEAST_WIDTH = 0.9
 

@@ -15,13 +15,13 @@ import steplens
 from steplens.analysis.joined_operators import rank_steps
 from steplens.trace.run import Run
 
+from ..shared_data import shared
 from . import scripts
 from .conftest import Site
 from .strategy_files import HOSTILE, LAYERS, write_strategy
 
 pytestmark = pytest.mark.slow
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 RANKS = 4
 RECORDED, PROPOSE, STRATEGY = range(3)
 
@@ -33,9 +33,7 @@ def recorded(job: Path) -> Run:
 
 @pytest.fixture
 def pages(browse: Callable[[Sequence[Path]], Site], job: Path, tmp_path: Path) -> Iterator[Site]:
-    propose = SHARED / "mindspore" / "cluster_propose"
-    if not propose.exists():
-        pytest.skip("the shared test data is not beside this checkout")
+    propose = shared("mindspore", "cluster_propose")
     site = browse([job, propose, write_strategy(tmp_path / "strategy")])
     site.until(scripts.READY, "the first run is open")
     site.until(scripts.ALL_OPEN, "all runs are open")

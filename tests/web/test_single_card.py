@@ -15,10 +15,9 @@ import steplens
 from steplens.analysis.step_trace import step_trace
 from steplens.collect.dynamic import place
 
+from ..shared_data import shared
 from . import scripts
 from .conftest import Site
-
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "data" / "mindspore"
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +37,7 @@ list.dispatchEvent(new Event('change'))"""
 @pytest.fixture
 def sample(browse: Callable[[Sequence[Path]], Site]) -> Callable[[str], Site]:
     def show(name: str) -> Site:
-        if not (SAMPLES / name).exists():
-            pytest.skip("the shared test data is not beside this checkout")
-        site = browse([SAMPLES / name])
+        site = browse([shared("mindspore", name)])
         site.until(scripts.READY, "the run is open")
         return site
 
@@ -274,18 +271,15 @@ def test_the_first_capture_of_a_training_is_asked_for_and_arrives(
     assert "Steps\n3" in site.text("main")
 
 
-def test_the_parts_of_the_device_add_up_with_what_is_said_beside_them(browse: Callable[[Sequence[Path]], Site]) -> None:
-    """A GPU that runs behind the host: the shares of its parts less what is late and with what is idle are the whole step."""
-    capture = SAMPLES.parent / "kineto" / "cuda_ns_resolution_rank0.json.gz"
-    if not capture.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    shown = browse([capture])
+def test_the_parts_of_a_step_add_up(browse: Callable[[Sequence[Path]], Site]) -> None:
+    """A GPU that runs behind the host: the shares of the host's phases and of the device's parts are a whole step each."""
+    shown = browse([shared("kineto", "cuda_ns_resolution_rank0.json.gz")])
     shown.until(scripts.READY, "the run is open")
-    for page, card in (("overview", "Where a step goes"), ("steps", "Average")):
+    for page, card in (("overview", "Where a step goes"), ("steps", "Median of the chosen steps")):
         shown.open(f"#/0/{page}")
-        text = card_with(shown, card, "of that").replace("\n", " ")
-        late = re.search(r"of that ([0-9.]+)\s?% after the step has ended", text)
-        parts = re.findall(r"\(([0-9.]+)\s?%\)", text.partition("On the device")[2])
-        assert late is not None and parts
-        assert sum(map(float, parts)) - float(late[1]) == pytest.approx(100, abs=0.3)
-        assert "idle too" not in text
+        host, _, device = card_with(shown, card, "On the device").replace("\n", " ").partition("On the device")
+        for told in (host, device):
+            parts = [float(share) for share in re.findall(r"\(([0-9.]+)\s?%\)", told)]
+            assert len(parts) > 2 and sum(parts) == pytest.approx(100, abs=0.3)
+        shown.until("return document.querySelector('main').innerText.includes('median of steps 103-105')", "which steps")
+    assert "Ranks" not in shown.text("nav[aria-label]").split("\n"), "a single process has no pages about ranks"

@@ -6,17 +6,17 @@ import { named, t } from "./i18n";
 import type { Context } from "./page";
 import type { PARTS } from "./theme";
 import type { Spread, Step } from "./types";
-import { DEVICE_PARTS, HOST_PARTS } from "./ui";
+import { DEVICE_PARTS, HOST_PARTS, partOf } from "./ui";
 
 type Part = (typeof PARTS)[number];
 interface Hovered { dataIndex: number; seriesName: string; color: string; value: number }
 
 const label = (step: Step): string => (step.step === null ? "–" : String(step.step));
-const part = (step: Step, name: string): number => Number(step[`${name}_ns`] ?? 0);
+const part = (step: Step, name: string): number => partOf(step, name) ?? 0;
 
 /** The phases on the host, or the parts on the device where nothing is known of the host. */
 function mainParts(steps: readonly Step[]): readonly Part[] {
-  return steps.some((step) => HOST_PARTS.some((name) => name !== "other" && part(step, name) > 0)) ? HOST_PARTS : DEVICE_PARTS;
+  return steps.some((step) => HOST_PARTS.some((name) => part(step, name) > 0)) ? HOST_PARTS : DEVICE_PARTS;
 }
 
 /** Stacked bars of the phases of every step; a click shows the step. */
@@ -99,7 +99,7 @@ export function histogram(context: Context, spread: Spread, height: number): HTM
       height,
       onPick: ({ dataIndex }) => {
         const [low, high] = bars[dataIndex] ?? [];
-        if (low !== undefined && high !== undefined) context.visit({ "steps.where": JSON.stringify([{ column: "duration_ns", at_least: Math.floor(low), at_most: Math.ceil(high) }]) });
+        if (low !== undefined && high !== undefined) context.visit({ "steps.where": JSON.stringify([{ column: "step_time_ns", at_least: Math.floor(low), at_most: Math.ceil(high) }]) });
       },
       option: (colours) => ({
         grid: { left: 48, right: 70, top: 30, bottom: 24 },

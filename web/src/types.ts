@@ -17,7 +17,8 @@ export interface Live { generation: number; changed: boolean; files: number }
 
 export interface Rank {
   trace: number; rank: number | null; path: string; origin_ns: string; format: string; device_kind: string; devices: string[];
-  tables: Record<string, number>; streams: number; steps: number; step_ns: number | null; parts: Record<string, number>; peak_bytes: number | null;
+  tables: Record<string, number>; streams: number; steps: number; step_ns: number | null; parts: Record<string, number>;
+  figures: StepFigures; peak_bytes: number | null;
 }
 export interface Step {
   trace?: number; rank?: number; step: number | null; start_ns: number; duration_ns: number; complete: boolean;
@@ -38,7 +39,16 @@ export interface StepTrace {
   step: number | null; steps: number[]; excluded: number[]; rows: FigureRow[]; parts: PartOfSteps[];
   forward_names: string[]; backward_names: string[]; forward_point: string | null; backward_point: string | null;
 }
+export interface StepFigures {
+  steps: number; device_steps: number; step_time_ns: number | null; quartiles_ns: [number, number] | null; host_ns: number | null; device_ns: number | null;
+  differs: string; behind: boolean; sentence: string; chosen: number[]; left_out: { step: number; reason: string }[]; few: boolean;
+}
+export interface Verdict {
+  kind: string; share: number; of_device: boolean; busy: number | null; device: string; leading: string; leading_share: number; cause: string;
+  rank: number | null; confidence: string; table: string; sentence: string;
+}
 export interface Overview {
+  verdict: Verdict; figures: StepFigures;
   ranks: Rank[]; steps: number; step_ns: number | null; parts: Record<string, number>;
   operators: Row[]; types: { type: string | null; count: number; total_ns: number }[]; memory: Row[]; pipeline: Row[];
   advice: Finding[]; findings: number; judged: boolean; health: Record<string, number>;
@@ -96,7 +106,7 @@ export interface Processors {
 export interface QueueCurve { samples: number; capacity: number | null; sample: number[]; min: number[]; max: number[]; last: number[] }
 
 export interface SlowRank { rank: number; hold_up_ns: number; steps: number[]; of_steps: number; chance: number }
-export interface Communication { overlap: Row[]; waits: Row[]; hold_ups: Row[]; slow_rank: SlowRank | null }
+export interface Communication { overlap: Row[]; waits: Row[]; recorded_ranks: number; job_ranks: number; hold_ups: Row[]; slow_rank: SlowRank | null }
 export interface DeviceMemory {
   device_type: string | null; device: number | null; capacity_bytes: number | null; static_bytes: number | null; peak_bytes: number | null;
   peak_ns: number | null; peak_step: number | null; allocations: number | null; releases: number | null;

@@ -98,17 +98,34 @@ export function rankChoice(context: Context, ranks: readonly TraceState[], every
   );
 }
 
-export const HOST_PARTS = ["data_wait", "forward", "backward", "optimizer", "other"] as const;
-/** share of a step */
-const WORTH_A_NOTE = 0.01;
+/** The phases of the host, which add up to its duration. */
+export const HOST_PARTS = ["data_wait", "forward", "backward", "gradient_sync", "optimizer", "device_wait", "between", "python"] as const;
 
-export const DEVICE_PARTS = ["preparing", "computing", "communication_not_overlapped", "free"] as const;
+/** The parts of the device period, which add up to it. */
+export const DEVICE_PARTS = ["computing", "exposed_communication", "exposed_copy", "idle"] as const;
 
-/** A bar of the parts of a step, with a legend that says their lengths. */
-export function partsBar(title: string, names: readonly (typeof PARTS)[number][], parts: Readonly<Record<string, unknown>>, whole: number): HTMLElement {
-  const shown = names.map((name) => ({ name, ns: Number(parts[`${name}_ns`] ?? 0) })).filter((one) => one.ns > 0);
-  const scale = Math.max(whole, shown.reduce((sum, one) => sum + one.ns, 0), 1);
-  const said = (ns: number): string => `${format.time(ns)} (${format.share(ns / Math.max(whole, 1))})`;
+/** How long a part is; the synchronisation of gradients stands beside the rest of backward. Null where it was not recorded. */
+export function partOf(parts: Readonly<Record<string, unknown>>, name: string): number | null {
+  const value = parts[`${name}_ns`];
+  if (typeof value !== "number") return null;
+  return name === "backward" ? value - Number(parts["gradient_sync_ns"] ?? 0) : value;
+}
+
+const sumOf = (parts: Readonly<Record<string, unknown>>, names: readonly string[]): number => names.reduce((sum, name) => sum + (partOf(parts, name) ?? 0), 0);
+
+/** The bars of the host and of the device on one scale. */
+export function stepPartsBars(parts: Readonly<Record<string, unknown>>): HTMLElement[] {
+  const scale = Math.max(sumOf(parts, HOST_PARTS), sumOf(parts, DEVICE_PARTS));
+  return [partsBar(t("parts.host"), HOST_PARTS, parts, scale), partsBar(t("parts.device"), DEVICE_PARTS, parts, scale)];
+}
+
+/** A bar of the parts of a step, with a legend that says their lengths; a step of the length `widest` fills it. Shares are of the sum of the parts. */
+export function partsBar(title: string, names: readonly (typeof PARTS)[number][], parts: Readonly<Record<string, unknown>>, widest: number): HTMLElement {
+  if (names.every((name) => partOf(parts, name) === null)) return h("figure", { class: "parts" }, h("figcaption", null, title), h("p", { class: "note" }, t("parts.not_recorded")));
+  const shown = names.map((name) => ({ name, ns: partOf(parts, name) ?? 0 })).filter((one) => one.ns > 0);
+  const whole = Math.max(sumOf(parts, names), 1);
+  const scale = Math.max(widest, whole);
+  const said = (ns: number): string => `${format.time(ns)} (${format.share(ns / whole)})`;
   return h(
     "figure",
     { class: "parts" },
@@ -132,15 +149,6 @@ export function partsBar(title: string, names: readonly (typeof PARTS)[number][]
       ),
     ),
   );
-}
-
-/** Why the parts of the device do not add up to a step of this length, where that is so. */
-export function deviceNote(parts: Readonly<Record<string, unknown>>, whole: number): Child {
-  const told = ([["parts.device_idle", "device_idle_ns"], ["parts.device_late", "device_late_ns"]] as const)
-    .map(([words, name]) => [words, Number(parts[name] ?? 0) / Math.max(whole, 1)] as const)
-    .filter(([, share]) => share > WORTH_A_NOTE)
-    .map(([words, share]) => t(words, { share: format.share(share) }));
-  return told.length ? h("p", { class: "note" }, told.join("; ")) : null;
 }
 
 /** A finding of the advice in short. */

@@ -27,6 +27,19 @@ const paletteOf = (name: "light" | "dark"): Palette => {
   };
 };
 
+/** Distance of two colours as they are seen: in OKLab, where 0 is the same and 1 black and white. */
+function difference(one: string, other: string): number {
+  const [left, right] = [oklab(one), oklab(other)];
+  return Math.hypot(...left.map((value, axis) => value - right[axis]!));
+}
+
+function oklab(colour: string): number[] {
+  const rgb = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const times = (rows: number[][], by: number[]): number[] => rows.map((row) => row.reduce((sum, factor, place) => sum + factor * by[place]!, 0));
+  const cones = times([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]], rgb).map(Math.cbrt);
+  return times([[0.2104542553, 0.793617785, -0.0040720468], [1.9779984951, -2.428592205, 0.4505937099], [0.0259040371, 0.7827717662, -0.808675766]], cones);
+}
+
 test("contrast is that of WCAG", () => {
   expect(contrast("#000000", "#ffffff")).toBeCloseTo(21, 6);
   expect(contrast("#777777", "#ffffff")).toBeCloseTo(4.48, 2);
@@ -52,6 +65,13 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
     expect(new Set(palette.series).size).toBe(palette.series.length);
   });
 
+  test("no two parts of a step look alike", () => {
+    const parts = Object.entries(palette.parts);
+    parts.forEach(([one, colour], place) => {
+      for (const [other, beside] of parts.slice(place + 1)) expect(difference(colour, beside), `${one}, ${other}`).toBeGreaterThanOrEqual(0.07);
+    });
+  });
+
   test("boxes of the timeline stand out from the surface, and the names from the boxes", () => {
     const timeline = new Colours(palette);
     const boxes = new Set(Array.from({ length: 3000 }, (_, number) => timeline.of(`operator ${number}`, "operators")));
@@ -60,7 +80,7 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
       expect(contrast(box, palette.surface), box).toBeGreaterThanOrEqual(3);
       expect(contrast(timeline.on(box), box), box).toBeGreaterThanOrEqual(4.5);
     }
-    for (const state of ["computing", "communication", "overlapped", "free"]) {
+    for (const state of ["computing", "exposed communication", "overlapped communication", "exposed copies", "idle"]) {
       const box = timeline.of(state, "device_states");
       expect(contrast(timeline.on(box), box), state).toBeGreaterThanOrEqual(4.5);
     }

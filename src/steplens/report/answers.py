@@ -193,12 +193,12 @@ def collect(asker: Asker, shown: Shown, parts: Parts) -> None:
         # a page may ask in so many words for what is meant without them
         defaults[told] = {one.name: one.default for one in wanted if one.default is not None}
         count = 0
-        for query in _queries(wanted, values):
+        for query in queries(wanted, values):
             count += 1
             if count > _MOST:
                 continue
             place = told.format(**{name: query.pop(name) for name in within})
-            answer = _answer(asker, place, query, wanted)
+            answer = ask(asker, place, query, wanted)
             if answer.status < 500:
                 known[key(place, query)] = [answer.status, bodies.setdefault(answer.body, len(bodies))]
         if count > _MOST:
@@ -209,14 +209,15 @@ def collect(asker: Asker, shown: Shown, parts: Parts) -> None:
     parts.require(f"bodies/{shown.id}", joined)
 
 
-def _answer(asker: Asker, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
+def ask(asker: Asker, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
+    """What an address answers to a query of ``queries``, with as much as a report holds of it."""
     amounts = {one.name: amount for one in wanted if (amount := HOW_MUCH.get(one.name)) is not None}
     if {"offset", "limit"} <= {one.name for one in wanted} and "ranks_at_once" not in {one.name for one in wanted}:
         amounts["limit"] = _MOST_ROWS
     return asker.get(path, {**query, **amounts})
 
 
-def _queries(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, Any]]:
+def queries(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, Any]]:
     """Every combination of the known values of the parameters, and of leaving them out where that is allowed."""
     traced = next((one for one in wanted if one.name == "trace"), None)
     others = [one for one in wanted if one.name not in ("trace", *HOW_MUCH, *OF_ROWS)]

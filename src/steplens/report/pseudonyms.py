@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens.analysis.lines import user_frame
+from steplens.analysis.lines import LIBRARY, UNCLEAR, USER, frame_owner
 from steplens.report import kernel_names, known
 from steplens.trace.classify import CATEGORIES, category_of
 from steplens.trace.schema import DATALOADER_PREFIX, MODULE_PREFIX, OPTIMIZER_STEP_PREFIX, STEP_PREFIX
@@ -53,6 +53,8 @@ _PREPARATION = re.compile(r"^([A-Z][A-Za-z0-9]*_(Tiling|InferShape)|opCompile|[I
 #: what an unknown call must still be known by
 _PREPARES = re.compile(r"(?i)_tiling$|infershape")
 _LONGEST_CALL = 200
+#: the folder below which a frame with a new name counts as its owner's code; the first that will do
+_FOLDERS = {USER: ("", "/"), UNCLEAR: ("", "/", "/torch/"), LIBRARY: ("", "lib/python3/")}
 #: words of which the names of a vendor's runtime consist: ``KernelLaunchWithHandle_Big``
 _RUNTIME_WORD = frozenset(
     (
@@ -219,8 +221,8 @@ class Pseudonyms:
         if not known.has_word(file, function):
             function = self.name("function", function)
         told = f"{file}({found['line']}): {function}{found['close']}" if found["line"] else f"{file}:{found['line2']}({function})"
-        # what is not the user's own code does not become it
-        return told if user_frame(told) is None or user_frame(text) is not None else f"lib/python3/{told}"
+        owner = frame_owner(text)
+        return next((folder + told for folder in _FOLDERS[owner] if frame_owner(folder + told) == owner), told)
 
     def stack(self, text: str) -> str:
         """A call stack: frames with semicolons between them."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from steplens.advice.compare import compare as compare_advice
 from steplens.analysis.kernels import kernel_statistics
 from steplens.analysis.operators import operators
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.server import advice, columns, overview, tables
 from steplens.server.advice import FindingShown
 from steplens.server.errors import path_text
@@ -28,7 +28,7 @@ _Number = Annotated[int, Query(ge=0, le=1 << 31)]
 
 
 class Side(BaseModel):
-    """One of the two: its number, its complete steps, their mean length, and their mean parts in ns.
+    """One of the two: its number, how many steps figures are of, the median step time, and its parts in ns.
 
     ``peak_bytes``: most memory allocated on one device of a rank; null where memory was not recorded.
     """
@@ -47,7 +47,7 @@ class Comparison(BaseModel):
     Attributes:
         before: the earlier run.
         after: the later run.
-        operators: per name: calls and self_ns per complete step of each run (``before_calls``, ``after_self_ns`` ...; null where
+        operators: per name: calls and self_ns per chosen step of each run (``before_calls``, ``after_self_ns`` ...; null where
             a run has none of it) and difference_ns (after - before, what is missing counts as 0); the largest change first.
         different: how many names there are.
         parts: what became of each part of a step: part, before_ns, after_ns, difference_ns; null where a run has none of it.
@@ -96,14 +96,14 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
 
 
 def _side(runs: Library, chosen: Shown) -> Side:
-    steps = tables.frame(runs, chosen, "steps").filter("complete")
+    summary = runs.answer(chosen, ("verdict",), chosen.run.verdict).summary
     peak = tables.frame(runs, chosen, "memory")["peak_allocated"].max()
     return Side(
         run=chosen.id,
         path=path_text(chosen.path),
-        steps=steps.height,
-        step_ns=overview.mean(steps, "duration_ns"),
-        parts=overview.parts(steps),
+        steps=summary.steps,
+        step_ns=summary.step_time_ns,
+        parts=overview.parts(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
 
@@ -137,12 +137,12 @@ def _tasks(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
 def _per_step(
     runs: Library, both: tuple[Shown, Shown], what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What ``rows`` counts in the complete steps of all ranks, per step; in the whole run where there are no complete steps."""
+    """What ``rows`` counts in the chosen steps of all ranks, per step; in the whole run where there are no steps."""
 
     def of(run: Run) -> pl.DataFrame:
-        complete = [step_times(trace).filter("complete")["step"].to_list() for trace in run.traces]
-        count = sum(map(len, complete))
-        parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, complete, strict=True)]
+        chosen = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
+        count = sum(map(len, chosen))
+        parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, chosen, strict=True)]
         return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))
 
     before, after = (runs.frame(one, ("compare", what), partial(of, one.run)) for one in both)

@@ -12,7 +12,8 @@ from steplens.analysis.data_pipeline import bottlenecks, operations
 from steplens.analysis.loaders import LOOP, verdicts
 from steplens.analysis.operators import ALL_STEPS
 from steplens.analysis.step_distribution import StepDistribution, step_distribution
-from steplens.analysis.steps import COLUMNS, beside_the_device
+from steplens.analysis.steps.summary import StepSummary, summarize_steps
+from steplens.analysis.verdict import Verdict
 from steplens.server import advice, columns, tables
 from steplens.server.advice import FindingShown
 from steplens.server.errors import path_text
@@ -31,12 +32,54 @@ _ADVICE = 3
 #: how long the first page waits for the advice, which takes longest where there are millions of events
 _PATIENCE_S = 2.0
 
-#: the parts of ``analysis.steps.step_times`` and of ``beside_the_device``
-_PARTS = (
-    *(name for name in COLUMNS if name.endswith("_ns") and name not in ("start_ns", "duration_ns")),
-    "device_idle_ns",
-    "device_late_ns",
-)
+
+class StepLeftOut(BaseModel):
+    """A step that figures are not of: its number, and why ("cut" or "warm-up")."""
+
+    step: int
+    reason: str
+
+
+class StepFigures(BaseModel):
+    """A step over the chosen steps, in ns; see ``analysis.steps.summary.StepSummary``. ``sentence`` says which steps.
+
+    ``chosen``, ``left_out``: the steps that the figures are of and the others, of the first trace that has steps; ``few``: fewer
+    than three are left.
+    """
+
+    steps: int
+    device_steps: int
+    step_time_ns: float | None
+    quartiles_ns: tuple[float, float] | None
+    host_ns: float | None
+    device_ns: float | None
+    differs: str
+    host: dict[str, float]
+    device: dict[str, float]
+    gradient_sync_ns: float
+    overlapped_communication_ns: float
+    behind: bool
+    sentence: str
+    chosen: list[int]
+    left_out: list[StepLeftOut]
+    few: bool
+
+
+class VerdictShown(BaseModel):
+    """What holds a step up; see ``analysis.verdict.Verdict``. ``sentence`` is the verdict in English."""
+
+    kind: str
+    share: float
+    of_device: bool
+    busy: float | None
+    device: str
+    leading: str
+    leading_share: float
+    cause: str
+    rank: int | None
+    confidence: str
+    table: str
+    sentence: str
 
 
 class Rank(BaseModel):
@@ -52,9 +95,10 @@ class Rank(BaseModel):
         devices: what ran its tasks, with the product's name where that is known.
         tables: recorded tables that it has, and their rows.
         streams: streams of its devices on which tasks ran.
-        steps: complete steps.
-        step_ns: how long they take, mean; None without steps.
-        parts: their phases and parts, mean in ns.
+        steps: how many steps figures are of.
+        step_ns: the step time, median; None without steps.
+        parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
+        figures: of a step over its chosen steps.
         peak_bytes: most memory allocated on one device; None where memory was not recorded.
     """
 
@@ -70,6 +114,7 @@ class Rank(BaseModel):
     steps: int
     step_ns: float | None
     parts: dict[str, float]
+    figures: StepFigures
     peak_bytes: int | None
 
 
@@ -92,7 +137,7 @@ class Spread(BaseModel):
 class Steps(BaseModel):
     """Every step with its phases and what they leave out, and their spread.
 
-    Rows of ``analysis.steps.step_times``, moments from the origin, with those of ``beside_the_device``.
+    Rows of ``analysis.steps.times.step_times``, moments from the origin.
     """
 
     steps: list[dict[str, Any]]
@@ -103,10 +148,12 @@ class Overview(BaseModel):
     """The first page.
 
     Attributes:
+        verdict: what holds a step up.
+        figures: of a step over the chosen steps of all traces.
         ranks: the traces.
-        steps: complete steps of all of them.
-        step_ns: mean length.
-        parts: phases and parts of a step, mean in ns over all complete steps.
+        steps: how many steps of all of them figures are of.
+        step_ns: the step time, median; None without steps.
+        parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
         operators: the ones with the largest self time; rows of the table ``operators``.
         types: device time by type of task, over all ranks, longest first: type, count, total_ns. Only the tasks that compute
             where there are such: waiting for each other would hide them.
@@ -119,6 +166,8 @@ class Overview(BaseModel):
         health: severity -> how many findings about the data.
     """
 
+    verdict: VerdictShown
+    figures: StepFigures
     ranks: list[Rank]
     steps: int
     step_ns: float | None
@@ -149,14 +198,16 @@ def overview(chosen: Chosen, runs: Runs) -> Overview:
     """The first page: ranks, where a step goes, what takes the most, and what to do first."""
     judged = advice.judged_soon(runs, chosen, _PATIENCE_S)
     findings = judged.findings if judged is not None else ()
-    steps = tables.frame(runs, chosen, "steps").filter("complete")
     operators = tables.frame(runs, chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
     health = tables.frame(runs, chosen, "health")
+    verdict = runs.answer(chosen, ("verdict",), chosen.run.verdict)
     return Overview(
+        verdict=_verdict(verdict),
+        figures=_figures(verdict.summary),
         ranks=[_rank(runs, chosen, number) for number in range(len(chosen.run.traces))],
-        steps=steps.height,
-        step_ns=mean(steps, "duration_ns"),
-        parts=parts(steps),
+        steps=verdict.summary.steps,
+        step_ns=verdict.summary.step_time_ns,
+        parts=parts(verdict.summary),
         operators=columns.records(operators.head(_TOP)),
         types=columns.records(_types(tables.frame(runs, chosen, "kernels_by_type")).head(_MOST_TYPES)),
         memory=columns.records(tables.frame(runs, chosen, "memory")),
@@ -180,8 +231,7 @@ def steps(
 ) -> Any:
     """Every step with its phases, how their lengths spread, and which stand out."""
     found = tables.frame(runs, chosen, "steps", trace)
-    rows = found.hstack(beside_the_device(found))
-    return encoded({"steps": columns.records(rows), "spread": _spread(step_distribution(found))})
+    return encoded({"steps": columns.records(found), "spread": _spread(step_distribution(found))})
 
 
 @router.get("/health")
@@ -191,16 +241,15 @@ def health(chosen: Chosen, runs: Runs) -> list[HealthFinding]:
     return [HealthFinding(**{**row, "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word]}) for row in rows]
 
 
-def mean(frame: pl.DataFrame, column: str) -> float | None:
-    """Mean of a column; None where it has no values."""
-    value = frame[column].mean()
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def parts(steps: pl.DataFrame) -> dict[str, float]:
-    """Mean of every phase and part of some steps, and of what the device's parts leave out or have too much, ns."""
-    steps = steps.hstack(beside_the_device(steps))
-    return {name: value for name in _PARTS if (value := mean(steps, name)) is not None}
+def parts(summary: StepSummary) -> dict[str, float]:
+    """Phases of the host and parts of the device of a step, ns; without those of a device that was not recorded."""
+    found = dict(summary.host)
+    if summary.host:
+        found["gradient_sync_ns"] = summary.gradient_sync_ns
+    found.update(summary.device)
+    if summary.device:
+        found["overlapped_communication_ns"] = summary.overlapped_communication_ns
+    return found
 
 
 def _spread(found: StepDistribution) -> dict[str, Any]:
@@ -210,7 +259,7 @@ def _spread(found: StepDistribution) -> dict[str, Any]:
 
 def _rank(runs: Library, chosen: Shown, number: int) -> Rank:
     trace, source = chosen.trace(number), chosen.run.sources[number]
-    steps = tables.frame(runs, chosen, "steps", number).filter("complete")
+    summary = runs.answer(chosen, ("figures", number), lambda: summarize_steps([trace]))
     peak = tables.frame(runs, chosen, "memory", number)["peak_allocated"].max()
     return Rank(
         trace=number,
@@ -222,11 +271,28 @@ def _rank(runs: Library, chosen: Shown, number: int) -> Rank:
         devices=device_names(trace),
         tables={name: trace.required(name).select(pl.len()).collect().item() for name in trace},
         streams=runs.answer(chosen, ("streams", number), lambda: _streams(trace)),
-        steps=steps.height,
-        step_ns=mean(steps, "duration_ns"),
-        parts=parts(steps),
+        steps=summary.steps,
+        step_ns=summary.step_time_ns,
+        parts=parts(summary),
+        figures=_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
+
+
+def _figures(summary: StepSummary) -> StepFigures:
+    choice = next((choice for choice in summary.chosen if choice.steps), None)
+    which: dict[str, Any] = {
+        "sentence": summary.sentence(),
+        "chosen": list(choice.steps) if choice else [],
+        "left_out": [StepLeftOut(step=one.step, reason=one.reason) for one in choice.left_out] if choice else [],
+        "few": any(choice.few for choice in summary.chosen),
+    }
+    return StepFigures(**{name: getattr(summary, name) for name in StepFigures.model_fields if name not in which}, **which)
+
+
+def _verdict(verdict: Verdict) -> VerdictShown:
+    numbers = {name: getattr(verdict, name) for name in VerdictShown.model_fields if name != "sentence"}
+    return VerdictShown(**numbers, sentence=verdict.sentence())
 
 
 def _streams(trace: Trace) -> int:

@@ -8,9 +8,13 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from steplens.analysis.api import FRAMEWORK
+from steplens.analysis.kernels import kernel_statistics
 from steplens.server import advice, tables
 from steplens.server.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
+from steplens.trace.devices import cpu_is_device
+from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["search"], responses=PROBLEMS)
 
@@ -76,7 +80,7 @@ def entries(chosen: Shown, runs: Library) -> dict[str, list[Entry]]:
     found: dict[str, list[Entry]] = {}
     for kind, (count, total) in _SEARCHED.items():
         name = pl.col("name").cast(pl.String)
-        rows = tables.rows(runs, chosen, tables.table(kind), None).filter(name.is_not_null())
+        rows = _once(chosen, runs, kind).filter(name.is_not_null())
         added = rows.group_by(name).agg(pl.col(count).sum(), pl.col(total).sum()).collect()
         found[kind] = [
             Entry(kind=kind, name=text, title=text, count=calls, total_ns=time, words=text.lower())
@@ -96,6 +100,17 @@ def entries(chosen: Shown, runs: Library) -> dict[str, list[Entry]]:
         for one in tables.TABLES.values()
     ]
     return found
+
+
+def _once(chosen: Shown, runs: Library, kind: str) -> pl.LazyFrame:
+    """Rows of a table without those that tell of operator calls a second time: the CPU's tasks, the framework's own layer."""
+    table = tables.table(kind)
+    if kind == "kernels" and any(cpu_is_device(trace) for trace in chosen.run.traces):
+        own = [number for number, trace in enumerate(chosen.run.traces) if not cpu_is_device(trace)]
+        nothing = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
+        return pl.concat([nothing, *(tables.rows(runs, chosen, table, number) for number in own)], how="diagonal_relaxed")
+    rows = tables.rows(runs, chosen, table, None)
+    return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "runtime_calls" else rows
 
 
 def _size(found: dict[str, list[Entry]]) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.step_figure import Row, step_figure
-from steplens.analysis.step_trace import named_points
+from steplens.analysis.step_trace import points_of
 from steplens.server import columns
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, TraceNumber
@@ -68,7 +67,8 @@ class StepTrace(BaseModel):
         parts: over all counted steps: mean, median, 90th percentile.
         forward_names: operators at the start of the forward pass, those of most steps first.
         backward_names: operators at the end of the backward pass.
-        forward_point: name that was asked for, or that FP_POINT gives; null where the point is found by itself.
+        forward_point: name that was asked for, or that FP_POINT gives or gave when the run was recorded, and that ran; null where
+            the point is found by itself.
         backward_point: the same of BP_POINT.
     """
 
@@ -92,12 +92,12 @@ def step_trace_figure(
     backward_point: Point = None,
 ) -> StepTrace:
     """A step, or the average, as rows of segments with start and length, and the operators at its two points."""
-    told = named_points(os.environ)
-    forward, backward = forward_point or told[0], backward_point or told[1]
+    source = chosen.trace(trace)
     try:
-        found = step_figure(chosen.trace(trace), step, forward_point=forward, backward_point=backward)
+        found = step_figure(source, step, forward_point=forward_point, backward_point=backward_point)
     except ValueError as error:
         raise Refusal(404, str(error), "step", "Leave it out for the average") from None
+    named = points_of(source)
     return StepTrace(
         step=found.step,
         steps=list(found.steps),
@@ -106,8 +106,8 @@ def step_trace_figure(
         parts=[PartShown(**row) for row in columns.records(found.parts)],
         forward_names=list(found.forward_names),
         backward_names=list(found.backward_names),
-        forward_point=forward,
-        backward_point=backward,
+        forward_point=forward_point or named.forward,
+        backward_point=backward_point or named.backward,
     )
 
 

@@ -25,7 +25,7 @@ from steplens.analysis.memory import memory_summary, operator_memory
 from steplens.analysis.operator_tables import stored_table
 from steplens.analysis.operators import operators
 from steplens.analysis.queue import launch_statistics, launches, queue_summary
-from steplens.analysis.steps import step_times
+from steplens.analysis.steps.times import step_times
 from steplens.server.errors import Refusal
 from steplens.server.runs import Library, Shown
 from steplens.timeline.layout import SAME_CLOCK_NS
@@ -35,7 +35,7 @@ from steplens.trace.trace import Trace
 
 #: columns that hold Unix times in every table that has them, unless the table says otherwise
 _MOMENTS = (
-    "start_ns", "end_ns", "launch_ns", "allocation_ns", "release_ns", "active_release_ns", "peak_allocated_ns",
+    "start_ns", "end_ns", "device_start_ns", "launch_ns", "allocation_ns", "release_ns", "active_release_ns", "peak_allocated_ns",
     "peak_ns", "enqueue_start_ns", "enqueue_end_ns", "dequeue_start_ns", "dequeue_end_ns", "from_ns", "to_ns", "next_start_ns",
     "next_end_ns", "pickle_start_ns", "pickle_end_ns", "receive_start_ns", "receive_end_ns", "pin_end_ns",
 )  # fmt: skip

@@ -30,7 +30,7 @@ from steplens.timeline.rows import WORKERS
 from steplens.timeline.sources import SOURCES
 from steplens.trace.trace import Kept
 
-MAGIC = b"SLTLINE1"
+MAGIC = b"SLTLINE2"
 _NAME = "timeline_"
 #: fewer events are laid out sooner than somebody notices
 LEAST_EVENTS = 200_000
@@ -111,7 +111,7 @@ def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
     try:
         columns = _mapped(content, header)
         return None if columns is None else _pyramid(header, columns, origin_ns)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, msgspec.MsgspecError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, RecursionError, msgspec.MsgspecError):
         return None
 
 
@@ -124,7 +124,7 @@ def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dic
         content = np.memmap(path, dtype=np.uint8, mode="r")
         header = _checked_header(content)
         return None if header is None or header["key"] != _key(kept, origin_ns) else (content, header)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, msgspec.MsgspecError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, msgspec.MsgspecError):
         return None
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.overlap import Intervals, intersect, merge_intervals, subtract, union
-from steplens.analysis.steps import computing_tasks
-from steplens.trace.devices import device_kind
+from steplens.analysis.overlap import Intervals
+from steplens.analysis.steps.work import device_parts
+from steplens.trace.devices import cpu_is_device, device_kind
 from steplens.trace.trace import Trace
 
 Key = Mapping[str, Any]
@@ -39,7 +39,7 @@ class Labels:
         return f"marks of {place}" + (f", domain {key['domain']}" if key["domain"] else "")
 
     def stream(self, key: Key) -> str:
-        """The stream of a lane; where the CPU is the device its streams are threads."""
+        """The stream of a lane."""
         return f"{self._kind} {_or(key['device'], 0)} stream {_or(key['stream'], '?')}"
 
 
@@ -74,6 +74,12 @@ def _rows(table: str, *keys: str, name: pl.Expr | None = None, depth: bool = Fal
         return rows.select("start_ns", "end_ns", shown, *keys, *(["depth"] if depth else []))
 
     return events
+
+
+def _of_device(table: str, *keys: str) -> Callable[[Trace], pl.LazyFrame | None]:
+    """Rows of an accelerator. What the CPU computes and communicates are operator calls, which lie on their threads."""
+    rows = _rows(table, *keys)
+    return lambda trace: None if cpu_is_device(trace) else rows(trace)
 
 
 def _queue(end: str) -> Callable[[Trace], pl.LazyFrame | None]:
@@ -131,18 +137,18 @@ def _loader_stages(trace: Trace) -> pl.LazyFrame | None:
 
 
 def _device_states(trace: Trace) -> pl.LazyFrame | None:
-    """What the device does, all streams together: computes, communicates without computing, or neither."""
+    """What the device does, all streams together; the parts of the device period, and beside them overlapped communication."""
     if "kernels" not in trace and "communication" not in trace:
         return None
-    computing, communication = (_merged(rows) for rows in (computing_tasks(trace), trace.required("communication")))
-    lanes = {"computing": computing}
-    busy = computing
-    if len(communication.start):
-        busy = union(computing, communication)
-        lanes["communication"] = communication
-        lanes["communication not overlapped"] = subtract(communication, computing)
-        lanes["overlapped"] = intersect(communication, computing)
-    lanes["free"] = Intervals(busy.end[:-1], busy.start[1:])
+    parts = device_parts(trace)
+    busy = parts.busy
+    lanes = {
+        "computing": parts.computing,
+        "exposed communication": parts.communication,
+        "overlapped communication": parts.overlapped,
+        "exposed copies": parts.copy,
+        "idle": Intervals(busy.end[:-1], busy.start[1:]),
+    }
     frames = [
         pl.DataFrame({"start_ns": found.start, "end_ns": found.end}).with_columns(state=pl.lit(state))
         for state, found in lanes.items()
@@ -151,11 +157,6 @@ def _device_states(trace: Trace) -> pl.LazyFrame | None:
     if not frames:
         return None
     return pl.concat(frames).lazy().with_columns(name=pl.col("state").cast(pl.Categorical()))
-
-
-def _merged(rows: pl.LazyFrame) -> Intervals:
-    frame = rows.select("start_ns", "end_ns").drop_nulls().collect()
-    return merge_intervals(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy())
 
 
 def _or(value: Any, other: Any) -> Any:
@@ -229,7 +230,7 @@ SOURCES: tuple[LaneSource, ...] = (
         "kernels",
         DEVICE,
         ("device", "stream"),
-        _rows("kernels", "device", "stream"),
+        _of_device("kernels", "device", "stream"),
         lambda key, labels: labels.stream(key),
     ),
     LaneSource(
@@ -237,7 +238,7 @@ SOURCES: tuple[LaneSource, ...] = (
         "communication",
         DEVICE,
         ("device", "group"),
-        _rows("communication", "device", "group"),
+        _of_device("communication", "device", "group"),
         lambda key, labels: f"communication, group {_or(key['group'], '?')}",
     ),
 )

@@ -29,7 +29,7 @@ export const communication: Page = {
       h("div", { class: "controls" }, rankChoice(context, ranks, true)),
       slowRank(context, found),
       grid(
-        found.waits.length ? card(t("communication.waits"), waitsChart(context, found), { note: t("communication.waits.what") }) : card(t("communication.waits"), nothing(t("communication.one_rank"))),
+        found.waits.length ? card(t("communication.waits"), waitsChart(context, found), { note: t("communication.waits.what") }) : card(t("communication.waits"), nothing(found.recorded_ranks < found.job_ranks ? t("communication.not_known", { count: found.recorded_ranks, size: found.job_ranks }) : t("communication.one_rank"))),
         card(t("communication.overlap"), smallTable(t("communication.overlap"), [t("rank"), t("device"), named("column", "communication_ns"), named("column", "overlapped_ns"), "%"], found.overlap.map((row) => [format.value(row["rank"], ""), format.value(row["device"], ""), format.value(row["communication_ns"], "ns"), format.value(row["overlapped_ns"], "ns"), format.value(row["overlap_percent"], "percent")]), [0, 1, 2, 3, 4]), { note: t("communication.overlap.what") }),
         links,
         topicTables(context, t("communication.more"), listed, MORE, trace),

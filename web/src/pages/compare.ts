@@ -7,7 +7,7 @@ import { named, t } from "../i18n";
 import type { Page } from "../page";
 import { formatRoute, numberOf } from "../route";
 import type { Comparison, Finding, Row, Side } from "../types";
-import { DEVICE_PARTS, HOST_PARTS, card, choice, figure, figures, findingLine, grid, nothing, partsBar, smallTable } from "../ui";
+import { DEVICE_PARTS, HOST_PARTS, card, choice, figure, figures, findingLine, grid, nothing, partOf, partsBar, smallTable } from "../ui";
 
 const MOST_NAMES = 50;
 
@@ -49,8 +49,8 @@ function change(found: Comparison): Child {
   const [first, second] = [found.before.step_ns, found.after.step_ns];
   const steps = (side: Side): string => formatRoute(side.run, "steps");
   return figures(
-    figure(t("compare.before"), format.value(first, "ns"), t("mean.of", { count: format.count(found.before.steps) }), steps(found.before)),
-    figure(t("compare.after"), format.value(second, "ns"), t("mean.of", { count: format.count(found.after.steps) }), steps(found.after)),
+    figure(t("compare.before"), format.value(first, "ns"), t("median.of", { count: format.count(found.before.steps) }), steps(found.before)),
+    figure(t("compare.after"), format.value(second, "ns"), t("median.of", { count: format.count(found.after.steps) }), steps(found.after)),
     figure(t("compare.change"), relative(first, second)),
     found.promised_ns > 0 ? figure(t("compare.promised"), format.time(found.promised_ns), t("per_step")) : null,
     found.before.peak_bytes === null && found.after.peak_bytes === null ? null : figure(t("memory.peak"), `${format.value(found.before.peak_bytes, "bytes")} → ${format.value(found.after.peak_bytes, "bytes")}`),
@@ -70,8 +70,12 @@ const relative = (before: unknown, after: unknown): string => (Number(before) > 
 const signedShare = (change: number): string => `${change > 0 ? "+" : ""}${format.share(change)}`;
 const signed = (value: unknown): string => `${Number(value) > 0 ? "+" : ""}${format.value(value, "ns")}`;
 
+/** The parts of the bars, so that backward does not count gradient synchronisation again; beside them overlapped communication. */
 function parts(found: Comparison): Child {
-  const rows = found.parts.filter((row) => row["before_ns"] || row["after_ns"]).map((row) => [named("column", String(row["part"])), format.value(row["before_ns"], "ns"), format.value(row["after_ns"], "ns"), signed(row["difference_ns"]), relative(row["before_ns"], row["after_ns"])]);
+  const rows = [...HOST_PARTS, ...DEVICE_PARTS, "overlapped_communication"]
+    .map((name) => [name, partOf(found.before.parts, name), partOf(found.after.parts, name)] as const)
+    .filter(([, before, after]) => before || after)
+    .map(([name, before, after]) => [named("part", name), format.value(before, "ns"), format.value(after, "ns"), signed((after ?? 0) - (before ?? 0)), relative(before, after)]);
   return card(t("compare.parts"), smallTable(t("compare.parts"), [t("compare.part"), t("compare.before"), t("compare.after"), t("compare.difference"), t("compare.change")], rows, [1, 2, 3, 4]), { wide: true });
 }
 

@@ -20,7 +20,7 @@ const VIEWS = {
 } as const;
 /** of Ascend devices alone */
 const OF_CORES = ["core_types", "core_operators", "ai_cpu_types"];
-const MORE = ["stored_gpu_activity_data", "device_kinds", "idle_causes", "launches", "storms"];
+const MORE = ["stored_gpu_activity_data", "device_timeline", "device_kinds", "idle_causes", "launches", "storms"];
 type View = keyof typeof VIEWS;
 
 export const kernels: Page = {

@@ -13,9 +13,10 @@ import { shareBars } from "../share_bars";
 import { MOST_SHOWN, largest } from "../share_chart";
 import { stepBars } from "../step_charts";
 import { averageFigure } from "../step_trace_card";
+import { verdictWords, whichSteps, whyDifferent } from "../verdict_words";
 import { drop } from "../timeline/controls";
 import type { Overview, Steps } from "../types";
-import { DEVICE_PARTS, HOST_PARTS, card, deviceNote, deviceOf, figure, figures, findingLine, grid, has, level, nothing, partsBar, rankName, smallTable } from "../ui";
+import { card, deviceOf, figure, figures, findingLine, grid, has, level, nothing, rankName, smallTable, stepPartsBars } from "../ui";
 
 /** more ranks are not offered at once: the timeline's page lets choose them, and a window of them */
 const MOST_DOWNLOADS = 8;
@@ -32,6 +33,7 @@ export const overview: Page = {
   async show(context) {
     const [found, steps] = await Promise.all([context.api.overview(), context.api.steps(0)]);
     return [
+      h("p", { class: "verdict" }, verdictWords(found.verdict, found.figures.few)),
       summary(context, found),
       grid(
         stepCard(context, found),
@@ -53,11 +55,12 @@ export const overview: Page = {
 function summary(context: Context, found: Overview): Child {
   const devices = [...new Set(found.ranks.flatMap((one) => one.devices))];
   const formats = [...new Set(found.ranks.map((one) => one.format))];
+  const distinct = new Set(found.ranks.map((one) => one.rank).filter((rank) => rank !== null)).size;
   const peak = Math.max(...found.ranks.map((one) => one.peak_bytes ?? -1));
   return figures(
-    figure(t("step.time"), found.step_ns === null ? format.NOTHING : format.time(found.step_ns), t("mean.of", { count: format.count(found.steps) }), context.to("steps")),
-    // windows of one process, or files that do not tell their ranks, are no ranks
-    figure(t(found.ranks.length > 1 && found.ranks.some((one) => one.rank === null) ? "traces" : "ranks"), format.count(new Set(found.ranks.map((one) => one.rank ?? `t${one.trace}`)).size), devices.slice(0, 4).join(", "), context.to("ranks")),
+    figure(t("step.time"), found.step_ns === null ? format.NOTHING : format.time(found.step_ns), found.steps ? t("median.of", { count: format.count(found.steps) }) : t("steps.none.short"), context.to("steps")),
+    // windows of one process, traces of several that know nothing of each other, or files that do not tell their ranks, are no ranks
+    distinct < 2 && found.ranks.length > 1 ? figure(t("traces"), format.count(found.ranks.length), devices.slice(0, 4).join(", ")) : figure(t("ranks"), format.count(Math.max(distinct, 1)), devices.slice(0, 4).join(", "), distinct > 1 ? context.to("ranks") : undefined),
     figure(t("findings"), found.judged ? format.count(found.findings) : format.NOTHING, null, context.to("advice")),
     peak >= 0 ? figure(t("memory.peak"), format.bytes(peak), null, context.to("memory")) : null,
     figure(t("format"), formats.join(", "), context.run.path),
@@ -69,9 +72,9 @@ function stepCard(context: Context, found: Overview): Child {
   return card(
     t("overview.step"),
     [
-      partsBar(t("parts.host"), HOST_PARTS, found.parts, found.step_ns),
-      partsBar(t("parts.device"), DEVICE_PARTS, found.parts, found.step_ns),
-      deviceNote(found.parts, found.step_ns),
+      ...stepPartsBars(found.parts),
+      h("p", { class: "note" }, whichSteps(found.figures)),
+      whyDifferent(found.figures),
     ],
     { more: context.to("steps") },
   );
@@ -108,7 +111,7 @@ function operatorsCard(context: Context, found: Overview): Child {
         href: context.to("timeline", { find: String(row["name"]) }),
       })),
     ),
-    { more: context.to("operators") },
+    { more: context.to("operators"), note: t("overview.operators.what") },
   );
 }
 
@@ -191,8 +194,11 @@ function pipelineCard(context: Context, found: Overview): Child {
 
 function timelineCard(context: Context, found: Overview): Child {
   const names = ["ops", "kernels", "communication", "api", "python", "marks", "gc"];
-  const rows = names.map((name) => [name, found.ranks.reduce((sum, one) => sum + (one.tables[name] ?? 0), 0)] as const).filter(([, rows]) => rows > 0);
-  const streams = found.ranks.reduce((sum, one) => sum + one.streams, 0);
+  // what the CPU computes and communicates are operator calls, which are counted once
+  const again = ["kernels", "communication"];
+  const rowsOf = (one: Overview["ranks"][number], name: string): number => one.device_kind === "CPU" && again.includes(name) ? 0 : (one.tables[name] ?? 0);
+  const rows = names.map((name) => [name, found.ranks.reduce((sum, one) => sum + rowsOf(one, name), 0)] as const).filter(([, rows]) => rows > 0);
+  const streams = found.ranks.reduce((sum, one) => sum + (one.device_kind === "CPU" ? 0 : one.streams), 0);
   return card(
     t("page.timeline"),
     [
@@ -228,12 +234,12 @@ function ranksCard(context: Context, found: Overview): Child {
     t("ranks"),
     smallTable(
       t("ranks"),
-      [t("rank"), t("step.time"), named("part", "computing"), named("part", "communication_not_overlapped")],
+      [t("rank"), t("step.time"), named("part", "computing"), named("part", "exposed_communication")],
       found.ranks.slice(0, 8).map((one) => [
         rankName(one, found.ranks),
         format.value(one.step_ns, "ns"),
         format.value(one.parts["computing_ns"], "ns"),
-        format.value(one.parts["communication_not_overlapped_ns"], "ns"),
+        format.value(one.parts["exposed_communication_ns"], "ns"),
       ]),
       [1, 2, 3],
     ),

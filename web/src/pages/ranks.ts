@@ -13,13 +13,14 @@ import { slowRank, waitsChart } from "../rank_waits";
 import { topicTables } from "../topic_tables";
 import type { PARTS } from "../theme";
 import type { Communication, Rank } from "../types";
-import { DEVICE_PARTS, HOST_PARTS, card, grid, has, rankName, smallTable } from "../ui";
+import { DEVICE_PARTS, HOST_PARTS, card, grid, has, partOf, rankName, smallTable } from "../ui";
 
 const MORE = ["ranks", "cluster_steps", "communication_costs", "work", "waits", "hold_ups"];
 
 export const ranks: Page = {
   id: "ranks",
   title: "page.ranks",
+  listed: (session, run) => (session.runs[run]?.traces.length ?? 0) > 1,
   async show(context) {
     const { api } = context;
     const found = api.ranks();
@@ -85,7 +86,7 @@ function tableRows(found: readonly Rank[]): string[][] {
 }
 
 function partsChart(context: Context, found: readonly Rank[], names: readonly (typeof PARTS)[number][]): HTMLElement {
-  const used = names.filter((name) => found.some((one) => (one.parts[`${name}_ns`] ?? 0) > 0));
+  const used = names.filter((name) => found.some((one) => (partOf(one.parts, name) ?? 0) > 0));
   return chart(
     {
       label: t("ranks.parts"),
@@ -100,7 +101,7 @@ function partsChart(context: Context, found: readonly Rank[], names: readonly (t
         xAxis: nameAxis(colours, found.map((one) => rankName(one, found))),
         yAxis: valueAxis(colours, format.time),
         tooltip: { trigger: "axis", axisPointer: { type: "shadow" }, formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) => tip(hovered[0]?.name ?? "", hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) }))) },
-        series: used.map((name) => ({ type: "bar", stack: "all", name: named("part", name), color: colours.parts[name], barMaxWidth: 48, data: found.map((one) => one.parts[`${name}_ns`] ?? 0) })),
+        series: used.map((name) => ({ type: "bar", stack: "all", name: named("part", name), color: colours.parts[name], barMaxWidth: 48, data: found.map((one) => partOf(one.parts, name) ?? 0) })),
       }),
     },
     context.signal,

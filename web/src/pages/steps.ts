@@ -1,4 +1,4 @@
-/** The steps: one or the average, curves over all, how they spread, and which stand out. */
+/** The steps: one or the median of the chosen ones, curves over all, how they spread, and which stand out. */
 
 import { h, type Child } from "../dom";
 import * as format from "../format";
@@ -8,8 +8,9 @@ import { numberOf } from "../route";
 import { histogram, stepBars, stepCurves } from "../step_charts";
 import { stepTraceCards } from "../step_trace_card";
 import { table } from "../table";
-import type { Row, Spread, Step, Steps } from "../types";
-import { DEVICE_PARTS, HOST_PARTS, card, choice, deviceNote, figure, figures, grid, nothing, partsBar, rankChoice, smallTable } from "../ui";
+import type { Rank, Spread, Steps } from "../types";
+import { DEVICE_PARTS, HOST_PARTS, card, choice, figure, figures, grid, nothing, rankChoice, smallTable, stepPartsBars } from "../ui";
+import { whichSteps } from "../verdict_words";
 
 export const steps: Page = {
   id: "steps",
@@ -25,10 +26,10 @@ export const steps: Page = {
       spreadFigures(found.spread),
       await stepTraceCards(context, trace, numberOf(context.params, "step"), phases),
       grid(
-        chosenCard(context, found, trace),
+        chosenCard(context, found, trace, ranks.find((one) => one.trace === trace)),
         card(t("steps.distribution"), found.spread.counts.length ? histogram(context, found.spread, 220) : nothing(t("steps.few"))),
         card(t("steps.chart"), stepBars(context, found.steps, 260), { wide: true }),
-        card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, "computing", "communication_not_overlapped", "free"], 280, t("steps.curves")), { wide: true }),
+        card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, ...DEVICE_PARTS], 280, t("steps.curves")), { wide: true }),
         outliersCard(context, found.spread),
         card(t("steps.table"), table(context, { name: "steps", trace, links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) } }), { wide: true }),
         card(named("table", "idle_causes"), table(context, { name: "idle_causes", trace, height: 300, optional: true })),
@@ -39,7 +40,7 @@ export const steps: Page = {
 };
 
 function stepChoice(context: Context, found: Steps): HTMLElement {
-  const items: [string, string][] = [["", t("steps.average")]];
+  const items: [string, string][] = [["", t("steps.chosen")]];
   for (const one of found.steps) if (one.step !== null) items.push([String(one.step), `${t("step")} ${one.step}${one.complete ? "" : ` (${t("step.incomplete")})`}`]);
   return choice(t("step"), items, context.params["step"] ?? "", (value) => context.visit({ step: value || null }));
 }
@@ -55,25 +56,19 @@ function spreadFigures(spread: Spread): Child {
   );
 }
 
-function chosenCard(context: Context, found: Steps, trace: number): Child {
+/** The wanted step, or the median step of the rank as the server has it on all pages. */
+function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | undefined): Child {
   const wanted = numberOf(context.params, "step");
-  const one = wanted === null ? undefined : found.steps.find((step) => step.step === wanted);
-  if (wanted !== null && !one) return card(`${t("step")} ${wanted}`, nothing(t("steps.no_such", { step: wanted })));
-  const parts: Row = one ?? average(found.steps);
-  const length = Number(parts["duration_ns"] ?? 0);
-  return card(one ? `${t("step")} ${one.step}: ${format.time(length)}` : `${t("steps.average")}: ${format.time(length)}`, [
-    partsBar(t("parts.host"), HOST_PARTS, parts, length),
-    partsBar(t("parts.device"), DEVICE_PARTS, parts, length),
-    deviceNote(parts, length),
-    one ? h("p", null, h("a", { href: context.to("timeline", { rank: trace, step: one.step }) }, t("timeline.show"))) : null,
+  if (wanted === null) return card(`${t("steps.chosen")}: ${format.value(rank?.step_ns ?? null, "ns")}`, [
+      ...stepPartsBars(rank?.parts ?? {}),
+      rank ? h("p", { class: "note" }, whichSteps(rank.figures)) : null,
+    ]);
+  const one = found.steps.find((step) => step.step === wanted);
+  if (!one) return card(`${t("step")} ${wanted}`, nothing(t("steps.no_such", { step: wanted })));
+  return card(`${t("step")} ${one.step}: ${format.value(one["step_time_ns"] ?? one.duration_ns, "ns")}`, [
+    ...stepPartsBars(one),
+    h("p", null, h("a", { href: context.to("timeline", { rank: trace, step: one.step }) }, t("timeline.show"))),
   ]);
-}
-
-/** Means of the complete steps. */
-function average(steps: readonly Step[]): Row {
-  const whole = steps.filter((one) => one.complete);
-  const names = Object.keys(steps[0] ?? {}).filter((name) => name.endsWith("_ns"));
-  return Object.fromEntries(names.map((name) => [name, whole.reduce((sum, one) => sum + Number(one[name] ?? 0), 0) / Math.max(whole.length, 1)]));
 }
 
 function outliersCard(context: Context, spread: Spread): Child {
@@ -85,8 +80,8 @@ function outliersCard(context: Context, spread: Spread): Child {
       [t("step"), t("step.time"), t("steps.longer")],
       spread.outliers.slice(0, 20).map((row) => [
         h("a", { href: context.to("steps", { ...context.params, step: row["step"] as number }) }, `${t("step")} ${String(row["step"])}`),
-        format.value(row["duration_ns"], "ns"),
-        spread.median_ns ? format.share(Number(row["duration_ns"]) / spread.median_ns - 1) : format.NOTHING,
+        format.value(row["step_time_ns"], "ns"),
+        spread.median_ns ? format.share(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
       ]),
       [1, 2],
     ),

@@ -16,10 +16,10 @@ export function hash(name: string): number {
 
 const STATES: Readonly<Record<string, string>> = {
   computing: "computing",
-  communication: "communication_not_overlapped",
-  "communication not overlapped": "communication_not_overlapped",
-  overlapped: "overlapped",
-  free: "free",
+  "exposed communication": "exposed_communication",
+  "overlapped communication": "overlapped_communication",
+  "exposed copies": "exposed_copy",
+  idle: "idle",
 };
 
 export class Colours {

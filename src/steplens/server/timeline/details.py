@@ -11,6 +11,7 @@ import polars as pl
 from steplens.server.timeline.search import brief
 from steplens.timeline.layout import Timeline
 from steplens.timeline.rows import Int64Array
+from steplens.trace.devices import cpu_is_device
 from steplens.trace.trace import Trace
 
 #: links of one kind that are listed; the number of all is given beside them
@@ -75,12 +76,15 @@ def _of_ops(trace: Trace, rows: pl.Series) -> list[Link]:
     ahead = own.filter(pl.col("sequence") >= 0).select("row", "sequence", "scope")
     other = calls.select("sequence", target="row", other="scope")
     directions = ahead.join(other, on="sequence").filter(pl.col("scope") != pl.col("other"))
-    return [
+    found = [
         ("parent", "ops", _pairs(own.filter(pl.col("parent") >= 0), pl.col("parent"))),
         ("child", "ops", _inverse(calls, "parent", rows)),
-        ("task", "kernels", _inverse(_numbered(trace, "kernels", "op"), "op", rows)),
         ("autograd", "ops", _pairs(directions, pl.col("target"))),
     ]
+    if not cpu_is_device(trace):
+        # a call that is its own task is there once
+        found.insert(2, ("task", "kernels", _inverse(_numbered(trace, "kernels", "op"), "op", rows)))
+    return found
 
 
 def _of_tasks(table: str) -> Callable[[Trace, pl.Series], list[Link]]:

@@ -34,7 +34,8 @@ def flows(trace: Trace, timeline: Timeline) -> Flows:
     """Find the lanes of all arrows.
 
     A task's arrow starts on the thread of the operator that launched it, at the start of the runtime call, and ends where the
-    task starts. Recorded arrows that end on a device are left out: they say the same.
+    task starts; a call of the CPU is its own task and has none. Recorded arrows that end on a device are left out: they say
+    the same.
     """
     threads = _lanes(timeline, "operators", ("pid", "tid"))
     streams = _lanes(timeline, "kernels", ("device", "stream"))
