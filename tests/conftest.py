@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from . import captures_marker
+
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
 settings.register_profile("steplens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steplens")
+
+
+# before pytest looks which markers were asked for
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    captures_marker.mark(items)
 
 
 @pytest.fixture

@@ -7,20 +7,16 @@ import shutil
 from pathlib import Path
 
 import polars as pl
-import pytest
 
 import steplens
 from steplens.trace.run import Run
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "mindspore"
+from ..shared_data import shared
 
 
 def sample(*parts: str) -> Path:
     """A file or folder of the samples; skips the test where they are absent."""
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip("the shared test data is not beside this checkout")
-    return path
+    return shared("mindspore", *parts)
 
 
 @functools.cache

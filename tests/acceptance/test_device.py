@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.arrivals import arrivals
+from steplens.analysis.ascend_step_times import ascend_step_times
 from steplens.analysis.overlap import merge_intervals
 from steplens.analysis.step_choice import step_parts
 from steplens.trace.run import Run
@@ -46,7 +47,7 @@ def rank_traces(run: Run) -> list[Any]:
 @pytest.mark.parametrize(("rank", "iteration"), list(EXPECTED))
 def test_lanes_of_overlap_are_unions(rank: int, iteration: int) -> None:
     """(P1) of the tasks that compute, and of the lane of collectives; nothing overlaps here."""
-    row = opened("profiler").steps().filter(rank=rank, step=iteration).row(0, named=True)
+    row = ascend_step_times(opened("profiler").trace(rank)).row(by_predicate=pl.col("step") == iteration, named=True)
     lanes: dict[str, float] = {}
     for event in events(rank, "msprof", iteration):
         lanes[event["name"]] = lanes.get(event["name"], 0.0) + event["dur"]
@@ -61,7 +62,7 @@ def test_lanes_of_overlap_are_unions(rank: int, iteration: int) -> None:
 def test_parts_of_iterations(rank: int, iteration: int) -> None:
     """(P2)"""
     run = opened("profiler")
-    row = run.steps().filter(rank=rank, step=iteration).row(0, named=True)
+    row = ascend_step_times(run.trace(rank)).row(by_predicate=pl.col("step") == iteration, named=True)
     points = step_parts(run.trace(rank), iteration)
     found = [points[name] for name in ("total_ns", "forward_backward_ns", "tail_ns")]
     found += [row[name] for name in ("computing_ns", "communication_not_overlapped_ns", "free_ns")]

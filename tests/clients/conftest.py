@@ -10,9 +10,9 @@ import pytest
 
 from steplens.exports.export import export
 
+from ..shared_data import shared
 from . import runs
 
-KINETO = Path(__file__).resolve().parents[3] / "shared" / "data" / "kineto"
 #: the rank of the largest job that sleeps before each forward pass
 SLOW_RANK = 2
 
@@ -46,13 +46,12 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recorded CUDA traces of two ranks: "original" holds them, "text" and "db" their run directories, as exported."""
-    if not KINETO.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
+    recorded = shared("kineto")
 
     def make(folder: Path) -> None:
         original = folder / "original"
         original.mkdir()
-        for source in sorted(KINETO.glob("cuda_sampled_rank*.json.gz")):
+        for source in sorted(recorded.glob("cuda_sampled_rank*.json.gz")):
             (original / source.stem).write_bytes(gzip.decompress(source.read_bytes()))
         for form in ("text", "db"):
             export(original, form, folder / form)

@@ -58,6 +58,16 @@ def analysed(folder: Path) -> None:
     """Write the results of every recorded run below ``folder``."""
     results = offline.analyse(folder, 2)
     assert results and all(result.ok for result in results), results
+    text_alone(folder / "text")
+
+
+def text_alone(folder: Path) -> None:
+    """Take the databases away that lie beside text results: clients prefer them, and the text has to suffice as well."""
+    for run in run_directories(folder):
+        databases = list(output(run).glob("*.db"))
+        assert databases
+        for database in databases:
+            database.unlink()
 
 
 def run_directories(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.analysis.steps import step_times
+from steplens.analysis.ascend_step_times import ascend_step_times
 
 from . import msprof, runs
 
@@ -44,7 +44,7 @@ def test_one_step_of_one_rank(job: Callable[[int], Path], tmp_path: Path, form: 
     ran = msprof.advisor(run, tmp_path)
     check(ran)
     total, computing, communication, free = overall_ms(ran)
-    (times,) = steplens.open(run).steps().to_dicts()
+    (times,) = ascend_step_times(steplens.open(run).trace()).to_dicts()
     assert total == pytest.approx((times["stage_ns"] + times["bubble_ns"]) / 1e6, rel=1e-3)
     assert computing == pytest.approx(times["computing_ns"] / 1e6, abs=1e-3)
     assert communication == pytest.approx(times["communication_not_overlapped_ns"] / 1e6, abs=1e-3)
@@ -64,7 +64,7 @@ def test_a_job(job: Callable[[int], Path], tmp_path: Path, form: str) -> None:
     expected = {
         (trace.rank, row["step"]): (row["computing_ns"], row["communication_not_overlapped_ns"], row["free_ns"])
         for trace in steplens.open(folder).traces
-        for row in step_times(trace).to_dicts()
+        for row in ascend_step_times(trace).to_dicts()
     }
     assert set(found) == set(expected) and len(found) == 4 * 3
     for key, times in found.items():

@@ -16,11 +16,11 @@ import pytest
 from steplens.exports.export import export
 from steplens.trace.run import open_run
 
+from ..shared_data import shared
 from . import msprof, runs
 
 pytestmark = pytest.mark.slow
 
-ASCEND = Path(__file__).resolve().parents[3] / "shared" / "data" / "ascend_pytorch" / "text_level1"
 
 
 #: starts a program as a user that is not root, with the files that root may read: the interpreter may lie in root's home
@@ -73,6 +73,7 @@ def test_no_stale_result_is_kept(job: Callable[[int], Path], tmp_path: Path) -> 
     before = (runs.output(zero) / "step_trace_time.csv").read_text()
     shutil.copyfile(one / "KINETO" / "trace.json", zero / "KINETO" / "trace.json")
     assert steplens("analyse", folder).returncode == 0
+    runs.text_alone(folder)
     after = (runs.output(zero) / "step_trace_time.csv").read_text()
     assert after == (runs.output(one) / "step_trace_time.csv").read_text() != before
     assert msprof.cluster(folder, folder).errors == []
@@ -96,9 +97,7 @@ def close(found: Any, expected: Any, place: str = "") -> None:
 
 def test_ascend_captures_merge_to_the_same_from_our_files(tmp_path: Path) -> None:
     """The client's files from two ranks' own results, and from what steplens writes of these."""
-    if not ASCEND.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
-    capture = shutil.copytree(ASCEND, tmp_path / "capture", copy_function=shutil.copyfile)
+    capture = shutil.copytree(shared("ascend_pytorch", "text_level1"), tmp_path / "capture", copy_function=shutil.copyfile)
     export(open_run(capture), "text", tmp_path / "ours")
     for name in ("capture", "ours"):
         assert msprof.cluster(tmp_path / name, tmp_path / f"{name} merged").errors == []

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.steps import computing_tasks, step_times
+from steplens.analysis.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.trace import Trace
 from steplens.writers.result import Settings, write_result
 
@@ -98,7 +99,7 @@ def test_time_of_each_step(job: Callable[[int], Path], tmp_path: Path) -> None:
     assert set(found) == {(rank, step) for rank in range(4) for step in runs.steps_of(4)}
     for rank, trace in traces.items():
         lengths = dict(trace.required("steps").select("id", pl.col("end_ns") - pl.col("start_ns")).collect().rows())
-        for times in step_times(trace).to_dicts():
+        for times in ascend_step_times(trace).to_dicts():
             row = found[rank, times["step"]]
             assert row["stepTime"] == pytest.approx(lengths[times["step"]] / 1000, abs=1e-3)
             parts = (row["computation"], row["communicationNotOverlapComputation"], row["free"])

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..readers import ascend_database, ascend_fixture
+from ..shared_data import find_shared
 from ..trace import gpu_run
 from . import mindspore_seeds
 from .mutations import Files
 
 RUN = ascend_fixture.RUN_NAME
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,11 @@ def run_directory(folder: Path) -> list[Seed]:
     raw.mkdir(parents=True)
     (raw / rundir.RAW_TRACE).write_bytes(gzip.compress(kineto_text()) if rundir.RAW_TRACE.endswith(".gz") else kineto_text())
     (raw / rundir.HOST_EVENTS).write_text(json.dumps({"gc": [[gpu_run.START_NS, gpu_run.START_NS + 9, 2, 4000, 4001]]}))
+    collective = {
+        "is_p2p": False, "process_group": ["0", "default_pg"], "profiling_name": "gloo:all_reduce", "input_sizes": [[3]],
+        "input_dtypes": ["Float"], "time_created_ns": gpu_run.START_NS,
+    }  # fmt: skip
+    (raw / rundir.COLLECTIVES).write_text(json.dumps({"entries": [collective]}))
     finding = {"check": "not_collected", "severity": "warning", "message": "no memory", "unsafe": "memory", "count": 2}
     (raw / rundir.STATE_FILE).write_text(json.dumps({"state": "complete", "rank": 0, "pid": 4000, "health": [finding]}))
     ascend_fixture.write_json(run / f"{rundir.INFO_PREFIX}_0.json", ascend_fixture.profiler_info())
@@ -187,7 +192,8 @@ def _results(folder: Path) -> Path:
 
 
 def _shared(name: str) -> list[Path]:
-    return sorted((SHARED / "ascend_pytorch").glob(f"{name}*/rank0*")) if SHARED.is_dir() else []
+    folder = find_shared("ascend_pytorch")
+    return sorted(folder.glob(f"{name}*/rank0*")) if folder else []
 
 
 def text(folder: Path) -> list[Seed]:
@@ -271,8 +277,8 @@ def shared_samples(reader: str) -> list[Seed]:
     seeds = []
     if reader == "kineto":
         for name in ("rocm_mi250_minitoy", "cpu_only_rank34", "cuda_alexnet"):
-            path = SHARED / "kineto" / f"{name}.json.gz"
-            if path.is_file():
+            path = find_shared("kineto", f"{name}.json.gz")
+            if path is not None:
                 seeds.append(Seed({f"{name}.json": gzip.decompress(path.read_bytes())}, (f"{name}.json",)))
     for path in _shared({"database": "db", "text": "text", "timeline": "text"}.get(reader, "none")):
         files = {f"{RUN}/{name}": data for name, data in files_of(path).items()}

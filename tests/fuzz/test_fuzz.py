@@ -65,6 +65,12 @@ def _side_file(seeds: dict[str, list[Seed]], ending: str, value: Any, tmp_path: 
     return worker.run("run_directory", {**seed.files, name: json.dumps(value).encode()}, tmp_path / "case")
 
 
+ENTRY = {
+    "is_p2p": False, "process_group": ["0", "default_pg"], "profiling_name": "gloo:all_reduce", "input_sizes": [[3]],
+    "input_dtypes": ["Float"], "time_created_ns": 1,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("ending", "value"),
     [
@@ -72,6 +78,11 @@ def _side_file(seeds: dict[str, list[Seed]], ending: str, value: Any, tmp_path: 
         ("host_events.json", {"gc": [[1, 2, 10**10, 4, 5]]}),
         ("host_events.json", {"gc": [[1, 2, True, 4, "5"], [1, 2], 7]}),
         ("host_events.json", {"gc": 7}),
+        ("collectives.json", {"entries": [{**ENTRY, "time_created_ns": 1 << 70}]}),
+        ("collectives.json", {"entries": [{**ENTRY, "input_sizes": [[1 << 40] * 9999]}]}),
+        ("collectives.json", {"entries": [{**ENTRY, "profiling_name": 7, "process_group": [{}, []]}]}),
+        ("collectives.json", {"entries": [{**ENTRY, "input_dtypes": ["half \ud800"]}]}),
+        ("collectives.json", {"entries": {}}),
         ("state.json", {"state": "collected", "health": [{"check": "a", "severity": "info", "count": 1 << 70}]}),
         ("state.json", {"state": "collected", "health": [{"count": -(1 << 70)}, 7, None]}),
         ("state.json", {"state": "collected", "health": 7}),

@@ -13,14 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from steplens.readers import ascend_db, ascend_text
 from steplens.trace.trace import Trace
 
+from ..shared_data import shared
 from .kineto_file import dumps, load
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "ascend_pytorch"
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 Event = dict[str, Any]
@@ -31,9 +29,7 @@ DEVICE_PROCESSES = ("Ascend Hardware", "HCCL", "Communication", "Overlap Analysi
 
 def copied(name: str, folder: Path) -> Path:
     """A run directory of the recorded results, to be changed."""
-    source = SHARED / name
-    if not source.is_dir():
-        pytest.skip("the shared test data is not beside this checkout")
+    source = shared("ascend_pytorch", name)
     target = folder / source.name
     shutil.copytree(source, target)
     for path in [target, *target.rglob("*")]:

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 from steplens.readers import kineto
 from steplens.trace.trace import Trace
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "kineto"
+from ..shared_data import shared
 
 CUDA = ["cuda_alexnet", "cuda_nccl_distributed", "cuda_ns_resolution_rank0", "cuda_sampled_rank0", "rocm_mi250_minitoy"]
 
@@ -35,10 +34,7 @@ Finding = tuple[str, str, int]
 
 @functools.cache
 def _text(name: str) -> bytes:
-    source = SHARED / f"{name}.json.gz"
-    if not source.is_file():
-        pytest.skip("the shared test data is not beside this checkout")
-    return gzip.decompress(source.read_bytes())
+    return gzip.decompress(shared("kineto", f"{name}.json.gz").read_bytes())
 
 
 def capture(name: str) -> Document:

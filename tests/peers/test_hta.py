@@ -23,9 +23,10 @@ from steplens.analysis.kernels import kernel_statistics
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 
+from ..shared_data import shared
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".bench" / "hta" / "bin" / "python"
-SHARED = ROOT.parent / "shared" / "data" / "kineto"
 #: sample -> its rank
 SAMPLES = {
     "cuda_alexnet": 0,
@@ -52,9 +53,8 @@ def peer(sample: str, *, exact: bool = True, all_steps: bool = True) -> dict[str
     """
     if not PYTHON.exists():
         pytest.skip("HolisticTraceAnalysis is not installed beside this checkout (make .bench/hta/.setup-done)")
-    if not (SHARED / f"{sample}.json.gz").is_file():
-        pytest.skip("the shared test data is not beside this checkout")
-    command = [PYTHON, ROOT / "tests" / "peers" / "hta_numbers.py", str(SAMPLES[sample]), SHARED / f"{sample}.json.gz"]
+    source = shared("kineto", f"{sample}.json.gz")
+    command = [PYTHON, ROOT / "tests" / "peers" / "hta_numbers.py", str(SAMPLES[sample]), source]
     environment = {**os.environ, "HTA_DISABLE_NS_ROUNDING": str(int(exact)), "PYTHONPATH": ""}
     done = subprocess.run(
         [*command, *(["--all-steps"] if all_steps else [])], env=environment, capture_output=True, text=True, check=False
@@ -69,9 +69,7 @@ def ours(tmp_path: Path) -> Callable[[str], Trace]:
     """Opens a sample, outside the shared folder, since its cache lies beside it."""
 
     def open_sample(sample: str) -> Trace:
-        source = SHARED / f"{sample}.json.gz"
-        if not source.is_file():
-            pytest.skip("the shared test data is not beside this checkout")
+        source = shared("kineto", f"{sample}.json.gz")
         shutil.copy(source, tmp_path)
         return open_run(tmp_path / source.name).trace()
 
