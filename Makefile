@@ -16,12 +16,13 @@ MINDINSIGHT_SETUP := $(MINDINSIGHT)/.setup-done
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web pages web-test test test-fast bench lint clean
+.PHONY: help setup demo web pages web-test test test-fast test-without-captures bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
 	@echo "make test       every test"
 	@echo "make test-fast  the tests that take no more than a few seconds each"
+	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make web        build the pages of steplens view"
 	@echo "make bench      speed and overhead, measured beside the peers"
@@ -36,7 +37,7 @@ $(SETUP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
-demo: $(SETUP)
+demo: $(SETUP) pages
 	$(BIN)/python examples/demo.py
 
 test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
@@ -46,6 +47,9 @@ test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 
 test-fast: $(SETUP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-without-captures: $(SETUP) pages
+	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not alone"
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
