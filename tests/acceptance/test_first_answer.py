@@ -405,6 +405,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
+@pytest.mark.real_clock
 def test_a_rank_that_comes_late_is_named_with_what_it_does(tmp_path: Path) -> None:
     """Matrix products on rank 1 in front of its loader: once they were "forward", and no rank was slow.
 
@@ -485,6 +486,7 @@ Path("measured_0.json").write_text(json.dumps(steps[4:12]))
 
 
 @pytest.mark.slow
+@pytest.mark.real_clock
 def test_the_closure_of_an_optimizer_is_no_part_of_it(tmp_path: Path) -> None:
     """Lightning runs forward and backward inside of ``Adam.step``: once "saves 56.5 %", of which Adam takes few."""
     pytest.importorskip("lightning")
@@ -528,6 +530,7 @@ with steplens.profile(
 
 
 @pytest.mark.slow
+@pytest.mark.real_clock
 def test_what_an_operator_does_itself_is_computing_on_a_cpu(tmp_path: Path) -> None:
     """``aten::convolution_backward`` once had 7 ms that were idle time of the device, and device time above its own time."""
     result = train(tmp_path, CONVOLUTION)
@@ -566,6 +569,7 @@ profiler.analyse()
 
 
 @pytest.mark.slow
+@pytest.mark.real_clock
 def test_a_graph_on_a_cpu_begins_with_forward(tmp_path: Path) -> None:
     """The first operator of a step was once ``Gradients/...``."""
     run_program(tmp_path, NETWORK + GRAPH)

@@ -266,6 +266,7 @@ def trained(folder: Path, ranks: int, slow: int) -> tuple[Run, list[list[int]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.real_clock
 @pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 2), (2, -1), (4, -1)])
 def test_a_delay_inside_backward_of_a_real_job(tmp_path: Path, ranks: int, slow: int) -> None:
     """The rank that sleeps is named, and none of equal ones, unless the ranks' own clocks say that the machine made it so."""

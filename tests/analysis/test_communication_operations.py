@@ -173,6 +173,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
+@pytest.mark.real_clock
 @pytest.mark.parametrize(("ranks_", "slow"), [(2, 1), (4, 2)])
 def test_a_delay_of_20_ms_in_a_real_job(tmp_path: Path, ranks_: int, slow: int) -> None:
     pytest.importorskip("torch")

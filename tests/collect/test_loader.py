@@ -93,6 +93,7 @@ def checks(trace):
 DELAYS = {"fetch": 0.005, "transform": 0.005, "collate": 0.02}
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize(("workers", "method"), [(0, "fork"), (2, "fork"), (2, "spawn"), (1, "forkserver")])
 def test_stages_take_what_was_injected(tmp_path, workers, method):
     found = run(out=str(tmp_path / "out"), workers=workers, method=method, log=str(tmp_path / "log"), step=0.002, **DELAYS)

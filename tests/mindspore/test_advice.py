@@ -59,7 +59,7 @@ window.profiler.analyse()
 print(json.dumps(waited))
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
 
 
 def trained(folder: Path, batch_s: float) -> tuple[list[int], Advice]:

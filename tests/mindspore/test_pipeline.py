@@ -18,7 +18,7 @@ from steplens.trace.trace import Trace
 
 from .conftest import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
 
 BEGIN = """
 import gc

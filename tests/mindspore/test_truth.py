@@ -217,6 +217,7 @@ def test_shapes(recorded: Path) -> None:
     assert set(biases["input_shapes"]) == {"2,16;16;", "2,2;2;"}
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
 def test_waits_equal_the_delays_of_the_pipeline(run: Run, tmp_path: Path, mode: str) -> None:
     """One worker that sleeps: with a training that takes no time, every batch is waited for as long as it takes to make."""

@@ -18,11 +18,13 @@ from steplens.trace.trace import Trace
 
 from .simulation import PHASES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
 
 SCRIPT = Path(__file__).with_name("timed_training.py")
 #: of what was measured; and, of a phase that a training does not have, how much of its next to nothing may be told, ns
 TOLERANCE, NOTHING_NS = 0.05, 1_500_000
+#: between the last gradient and the end of backward two threads hand over to each other, and four ranks share two cores
+HANDING_OVER_NS = 5_000_000
 
 #: inference and validation: only the module's own call says what is forward
 NEEDS_MODULES = {"validation", "inference"}
@@ -54,7 +56,8 @@ def assert_phases(trace: Trace, folder: Path, rank: int = 0) -> None:
         wanted = [step.get(phase, 0) for step in measured]
         differences = [row - want for row, want in zip(told[column], wanted, strict=True)]
         usual = statistics.median(wanted)
-        if abs(statistics.median(differences)) > max(TOLERANCE * usual, NOTHING_NS):
+        noise = HANDING_OVER_NS if phase == "gradient_sync" else NOTHING_NS
+        if abs(statistics.median(differences)) > max(TOLERANCE * usual, noise):
             told_ms, wanted_ms = statistics.median(told[column].to_list()) / 1e6, usual / 1e6
             wrong.append(f"{phase}: {told_ms:.2f} ms, measured {wanted_ms:.2f} ms")
     assert not wrong, "; ".join(wrong)
@@ -87,6 +90,8 @@ def test_what_is_between_has_names(tmp_path: Path) -> None:
     assert str(first["name"]) == "truth::work"
 
 
+# four ranks share two cores, and need them
+@pytest.mark.alone
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_gradient_synchronisation(ranks: int, tmp_path: Path) -> None:
     """The last rank is late: all others wait for it in backward, and for that long gradients are synchronised."""

@@ -16,7 +16,7 @@ MOST_STOPS = 1500
 #: of the width beside the menu that every page takes
 LEAST_WIDTH = 0.9
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
 
 
 @pytest.fixture
