@@ -22,6 +22,7 @@ from steplens.advice.rules.cluster import (
     stage_balance,
     stage_collectives,
     stage_waits,
+    unknown_parallel_communication,
 )
 from steplens.advice.texts import EVIDENCE, TEXTS
 from steplens.advice.texts.minddata import TEXTS as MINDDATA
@@ -39,9 +40,12 @@ MS = 1_000_000
 STEPS = range(1, 5)
 STEP_MS = 10
 RULES = (
-    slow_interval, slow_card, slow_link, data_parallel_communication, model_parallel_communication, stage_waits,
-    stage_collectives, stage_balance,
+    slow_interval, slow_card, slow_link, data_parallel_communication, model_parallel_communication,
+    unknown_parallel_communication, stage_waits, stage_collectives, stage_balance,
 )  # fmt: skip
+
+#: a collective of which its operation is not known
+UNNAMED = "all"
 
 #: begin and end in ms from the start of every step, and what it is
 Span = tuple[float, float, str]
@@ -61,7 +65,9 @@ def rank_trace(rank: int, size: int, *spans: Span, core: str = "AI_CORE", shift_
                                 **times})  # fmt: skip
             else:
                 kind = "collective" if what.startswith("all") else what
-                communication.append({"name": what, "operation": what, "kind": kind, "group": "world", "bytes": 1 << 20, **times})
+                operation = None if what == UNNAMED else what
+                named = {"name": what, "operation": operation, "kind": kind, "group": "world"}
+                communication.append({**named, "bytes": 1 << 20, **times})
     return build(meta={"rank": rank, "world_size": size, **meta}, steps=steps, kernels=kernels, communication=communication)
 
 
@@ -113,7 +119,12 @@ def job(*spans: Span, ranks: int = 2, **more: Any) -> list[Trace]:
 
 
 @pytest.mark.parametrize(
-    ("rule", "operation"), [(data_parallel_communication, "allreduce"), (model_parallel_communication, "allgather")]
+    ("rule", "operation"),
+    [
+        (data_parallel_communication, "allreduce"),
+        (model_parallel_communication, "allgather"),
+        (unknown_parallel_communication, UNNAMED),
+    ],
 )
 def test_communication_alone(rule: Any, operation: str) -> None:
     traces = job((0, 6, "compute"), (5, 9, operation))
@@ -126,11 +137,18 @@ def test_communication_alone(rule: Any, operation: str) -> None:
     assert saving(only(rule, job((0, 1, "compute"), (1, 9, operation)))) == pytest.approx((0, 1 * MS, 8 * MS))
     # a tenth is not more than a tenth
     assert found(rule, job((0, 6, "compute"), (5, 7, operation))) == []
-    # the other kind of parallelism has another rule
-    other = model_parallel_communication if rule is data_parallel_communication else data_parallel_communication
-    assert found(other, traces) == []
+    # another kind of parallelism has another rule
+    kinds = {data_parallel_communication, model_parallel_communication, unknown_parallel_communication}
+    assert [found(other, traces) for other in kinds - {rule}] == [[], []]
     # one rank alone
     assert found(rule, job((0, 6, "compute"), (5, 9, operation), ranks=1)) == []
+
+
+def test_a_collective_without_a_name_leaves_the_others_theirs() -> None:
+    """What was launched before the recording has no name; the rest says that gradients are exchanged."""
+    traces = job((0, 5, "compute"), (5, 6, UNNAMED), (6, 9, "allreduce"))
+    only(data_parallel_communication, traces)
+    assert found(unknown_parallel_communication, traces) == []
 
 
 def test_waiting_for_a_late_rank_is_no_communication() -> None:
@@ -295,9 +313,10 @@ def test_all_that_is_said_has_words_in_both_languages() -> None:
     stages = [with_work(trace, 100 + 100 * trace.rank, 50) for trace in stages][:3]
     intervals = [with_points(trace, 1 + trace.rank) for trace in job((0, 6, "compute"), (5, 9, "allreduce"))]
     cards = [with_work(trace, 100, 50 - 30 * trace.rank) for trace in job((0, 6, "compute"), (5, 9, "allgather"))]
+    unnamed = job((0, 6, "compute"), (5, 9, UNNAMED))
     findings = [
         finding
-        for traces in (stages, intervals, cards, linked({(0, 1): 20, (1, 0): 5}))
+        for traces in (stages, intervals, cards, unnamed, linked({(0, 1): 20, (1, 0): 5}))
         for rule in RULES
         for finding in found(rule, traces)
     ]

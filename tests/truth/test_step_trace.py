@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from steplens.analysis.cluster_steps import cluster_steps
 from steplens.analysis.step_trace import averages, step_trace
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.readers import kineto
 
+from . import answers
 from .capture import ORIGIN_NS, record, write
 from .schedules import program
 from .test_device_periods import SCHEDULES
@@ -57,3 +60,20 @@ def test_parts_add_up(name: str, tmp_path: Path) -> None:
     # one choice of steps for every figure of a run
     assert set(means.steps) <= set(chosen_steps(trace).steps)
     assert means.parts["share"].drop_nulls().is_between(0, 1).all()
+
+
+@pytest.mark.parametrize("busy", [20, 600])
+def test_communication_alone_is_of_the_step_of_the_device(busy: int, tmp_path: Path) -> None:
+    """However far the host runs ahead: what communication leaves of a step is the rest of its device period."""
+    capture = record(program("distributed", 47, busy=busy))
+    path = write(capture, tmp_path / "trace.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "distributedInfo": {"rank": 0, "world_size": 2}}))
+    told = cluster_steps([kineto.read(path)]).drop_nulls("computation_ns")
+    truth = {row.step: row for row in answers.device_periods(capture) if row.recorded}
+    assert told.height >= 3
+    assert told["communication_alone_ns"].sum() > 0
+    for row in told.iter_rows(named=True):
+        own = truth[row["step"]]
+        assert own.start is not None and own.end is not None
+        assert row["communication_alone_ns"] == own.communication
+        assert row["computation_ns"] == own.end - own.start - own.communication

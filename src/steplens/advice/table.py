@@ -13,6 +13,7 @@ from steplens.advice.rules.cluster import (
     stage_balance,
     stage_collectives,
     stage_waits,
+    unknown_parallel_communication,
 )
 from steplens.advice.rules.device import (
     aicpu_operators,
@@ -123,6 +124,7 @@ RULES: tuple[Rule, ...] = (
     slow_link.RULE,
     data_parallel_communication.RULE,
     model_parallel_communication.RULE,
+    unknown_parallel_communication.RULE,
     stage_waits.RULE,
     stage_collectives.RULE,
     stage_balance.RULE,

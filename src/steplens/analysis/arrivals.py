@@ -195,6 +195,8 @@ def _tolerances(traces: Sequence[Trace]) -> pl.DataFrame:
 def _on_one_clock(rows: pl.DataFrame, each: list[str], tolerances: pl.DataFrame) -> pl.DataFrame:
     """The rows with the times of every rank on the clock of the lowest."""
     together = rows.filter(pl.col("operation").str.to_lowercase().is_in(_ENDS_TOGETHER))
+    if together.is_empty():
+        return rows
     reference = together["rank"].min()
     ends = together.filter(pl.col("rank") == reference).select(*each, reference_ns="end_ns")
     distance = together.join(ends, on=each, nulls_equal=True).with_columns(apart=pl.col("end_ns") - pl.col("reference_ns"))

@@ -99,25 +99,6 @@ def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     }
 
 
-def communication_alone(trace: Trace) -> pl.DataFrame:
-    """What communication adds to the device time of every step, ns: step, alone_ns, receive_alone_ns, collective_alone_ns.
-
-    With C, M and R the unions of the step's computing, communication and receive intervals and N that of its other
-    communication: ``alone_ns`` = |M outside C|, ``receive_alone_ns`` = |R outside C and N|, ``collective_alone_ns`` =
-    |N outside C|.
-    """
-    steps = trace.required("steps").select("id").collect()["id"]
-    space, computing, received, other = trace.once(_device_work_of_steps)
-    return pl.DataFrame(
-        {
-            "step": steps,
-            "alone_ns": space.lengths(subtract(union(received, other), computing)),
-            "receive_alone_ns": space.lengths(subtract(subtract(received, computing), other)),
-            "collective_alone_ns": space.lengths(subtract(other, computing)),
-        }
-    )
-
-
 def _device_work_of_steps(trace: Trace) -> tuple[GroupedTimeline, Intervals, Intervals, Intervals]:
     return _device_work(trace, trace.required("steps").select("id").collect()["id"])
 

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.ascend_step_times import ascend_step_times, communication_alone
 from steplens.analysis.given_steps import given_steps
+from steplens.analysis.overlap import length_inside, merged, subtract, union
 from steplens.analysis.parallel import Layout, by_rank, layout
 from steplens.analysis.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
+from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.work import device_parts
+from steplens.trace.schema import RECEIVE
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -52,10 +55,11 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """The steps of all ranks, one row per rank and step; columns as in ``COLUMNS``, ns, parts that nothing tells are null.
 
     1. ``total``, ``interval``, ``forward_backward`` and ``tail`` are those of ``step_trace``.
-    2. ``communication_alone``: communication outside computing; ``computation`` = total - communication_alone;
-       ``receive_alone``: receives outside everything else; ``stage`` = total - receive_alone; ``collective_alone``:
-       communication other than receives, outside computing. MindSpore's own analysis of them is taken where it is there,
-       since the device tasks that it was made of are mostly not; else they are computed from the device's tasks.
+    2. Of the device period of a step (``analysis.steps.device``), whoever launched the work: ``communication_alone``:
+       communication outside computing; ``computation`` = period - communication_alone; ``receive_alone``: receives outside
+       everything else; ``stage`` = period - receive_alone; ``collective_alone``: communication other than receives, outside
+       computing. MindSpore's own analysis of them is taken where it is there, since the device tasks that it was made of are
+       mostly not; else they are computed from the device's tasks.
 
     Args:
         traces: of one job; a job of one rank is one too.
@@ -109,18 +113,25 @@ def stored_parts(trace: Trace) -> pl.DataFrame:
 
 def _from_tasks(trace: Trace) -> pl.DataFrame:
     """The parts from the device's tasks, of the steps that have any; without computing tasks nothing tells what they cover."""
+    periods = device_periods(trace)
+    start, end = periods["start_ns"].fill_null(0).to_numpy(), periods["end_ns"].fill_null(0).to_numpy()
+    computing = device_parts(trace).computing
+    operations = trace.required("communication").select("start_ns", "end_ns", "kind").drop_nulls(["start_ns", "end_ns"]).collect()
+    receives = (pl.col("kind").cast(pl.String) == RECEIVE).fill_null(False)
+    received, other = merged(operations.filter(receives)), merged(operations.filter(~receives))
+    alone = {
+        "communication_alone_ns": subtract(union(received, other), computing),
+        "receive_alone_ns": subtract(subtract(received, computing), other),
+        "collective_alone_ns": subtract(other, computing),
+    }
+    parts = periods.with_columns(pl.Series(name, length_inside(part, start, end)) for name, part in alone.items())
+    whole = pl.col("period_ns")
     incomplete = sorted(incomplete_steps(trace))
-    times = ascend_step_times(trace).filter(~pl.col("step").is_in(incomplete)).select("step", "duration_ns", "computing_ns")
-    worked = times.filter(pl.col("computing_ns") > 0)
-    alone = communication_alone(trace).rename({"alone_ns": "communication_alone_ns"})
-    total = pl.col("duration_ns")
-    return worked.join(alone, on="step", how="left").select(
+    return parts.filter("recorded", pl.col("computing_ns") > 0, ~pl.col("step").is_in(incomplete)).select(
         "step",
-        "communication_alone_ns",
-        "receive_alone_ns",
-        "collective_alone_ns",
-        computation_ns=total - pl.col("communication_alone_ns"),
-        stage_ns=total - pl.col("receive_alone_ns"),
+        *alone,
+        computation_ns=whole - pl.col("communication_alone_ns"),
+        stage_ns=whole - pl.col("receive_alone_ns"),
     )
 
 

@@ -13,6 +13,8 @@ from steplens.trace.trace import Trace
 DATA_PARALLEL = "data"
 MODEL_PARALLEL = "model"
 PIPELINE_PARALLEL = "pipeline"
+#: nothing tells what the ranks share
+UNKNOWN_PARALLEL = ""
 
 #: collectives that keep copies of one model equal; any other one says that ranks hold different parts of it
 _KEEP_EQUAL = r"(?i)all_?reduce|broadcast|barrier"
@@ -23,7 +25,7 @@ class Layout:
     """How a job is spread over ranks.
 
     Attributes:
-        mode: ``DATA_PARALLEL``, ``MODEL_PARALLEL`` or ``PIPELINE_PARALLEL``; "" where nothing tells.
+        mode: ``DATA_PARALLEL``, ``MODEL_PARALLEL`` or ``PIPELINE_PARALLEL``; ``UNKNOWN_PARALLEL`` where nothing tells.
         ranks: the ranks that are here, in order.
         size: number of ranks of the job.
         stages: number of pipeline stages; ranks are dealt to them in order.
@@ -58,7 +60,8 @@ def layout(traces: Sequence[Trace]) -> Layout:
 
     The mode is what the source names: ``parallel_mode`` of ``meta``, where the automatic modes of MindSpore are pipeline
     parallel with several stages and model parallel with one. Where it names none: sends and receives mean pipeline parallel,
-    all-reduces and broadcasts alone data parallel, other collectives model parallel.
+    all-reduces and broadcasts alone data parallel, other collectives model parallel. Collectives whose operation is not known,
+    such as those launched before the recording, say nothing where others are known.
     """
     ranks = tuple(by_rank(traces))
     metas = [trace.meta_values() for trace in traces]
@@ -79,20 +82,19 @@ def _mode(named: str, stages: int) -> str:
         return kind
     if kind in ("auto", "semi", "hybrid"):
         return PIPELINE_PARALLEL if stages > 1 else MODEL_PARALLEL
-    return ""
+    return UNKNOWN_PARALLEL
 
 
 def _mode_of(traces: Sequence[Trace]) -> str:
     plain = {name: pl.col(name).cast(pl.String) for name in ("kind", "operation")}
     frames = [trace.required("communication").select(**plain).unique().collect() for trace in traces]
     found = pl.concat([pl.DataFrame(schema=dict.fromkeys(plain, pl.String)), *frames])
-    if not found.height:
-        return ""
     if found["kind"].is_in([SEND, RECEIVE]).any():
         return PIPELINE_PARALLEL
-    if found["operation"].null_count():
-        return ""
-    return DATA_PARALLEL if found["operation"].str.contains(_KEEP_EQUAL).all() else MODEL_PARALLEL
+    operations = found["operation"].drop_nulls()
+    if operations.is_empty():
+        return UNKNOWN_PARALLEL
+    return DATA_PARALLEL if operations.str.contains(_KEEP_EQUAL).all() else MODEL_PARALLEL
 
 
 @dataclass(frozen=True)

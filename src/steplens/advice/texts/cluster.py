@@ -84,6 +84,22 @@ TEXTS: dict[str, dict[str, Text]] = {
             "重新考虑算子的切分策略：减少每层使用的 rank，或选择重排布更少的切分方式。",
         ),
     },
+    "unknown_parallel_communication": {
+        ENGLISH: Text(
+            "Communication takes {percent} % of the steps alone",
+            "The recording does not say what the ranks exchange; meanwhile nothing is computed. Up to {threshold} % would be "
+            "usual.",
+            "Find out what is exchanged: operators in the timeline above the launches of the collectives, or a recording with "
+            "the CPU's operators too. Gradients: run their exchange beside backward, accumulate them over several batches. "
+            "Parts of layers: fewer ranks per layer.",
+        ),
+        CHINESE: Text(
+            "通信独占步骤时间的 {percent} %",
+            "采集数据没有说明各 rank 交换的内容，其间没有计算。一般不超过 {threshold} %。",
+            "先确定交换的内容：在时间线中查看下发集合通信的算子，或同时采集 CPU 算子。"
+            "若为梯度：使通信与反向计算并行，或在多个批次上累积；若为层的切分：减少每层使用的 rank。",
+        ),
+    },
     "stage_waits": {
         ENGLISH: Text(
             "The stages of the pipeline wait for each other {percent} % of the time",
