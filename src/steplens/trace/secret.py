@@ -49,11 +49,15 @@ def _places() -> list[Path]:
 
 def _home() -> Path:
     """The user's home: with ``sudo`` the variable may still name that of another one."""
-    named = os.environ.get("HOME", "")
-    with contextlib.suppress(OSError, KeyError):
-        if not os.path.isabs(named) or os.stat(named).st_uid != os.geteuid():
-            return Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    return Path(named if os.path.isabs(named) else os.devnull)
+    named = [Path(os.environ.get("HOME", ""))]
+    with contextlib.suppress(KeyError):
+        named.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    for home in named:
+        with contextlib.suppress(OSError):
+            if home.is_absolute() and home.stat().st_uid == os.geteuid():
+                return home
+    # nothing can be made below it
+    return Path(os.devnull)
 
 
 def _read_or_make(place: Path) -> bytes:
@@ -63,8 +67,9 @@ def _read_or_make(place: Path) -> bytes:
         OSError: it can be neither read nor made.
         _RefusedError: the folder or the file is not that of this user alone.
     """
-    # the folders above are the user's as they are; ours is made closed
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if place.parent != _MEMORY:
+        # the folders above are the user's as they are; ours is made closed
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         place.mkdir(mode=0o700)
     status = place.lstat()

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ _SEALED = "tables"
 _COMPRESSION_LEVEL = 1
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
-_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace:
@@ -156,8 +154,7 @@ def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> Kept | None:
     if not _is_text(cache):
         return None
     folder = cache.parent.parent
-    if not folder.stat().st_mode & _WRITABLE:
-        # somebody closed it to everybody; that root could write all the same is no invitation
+    if not folder.stat().st_mode & rundir.ANYBODY_WRITES:
         return None
     rundir.make_directory(cache.parent)
     # from here on by descriptors: who can write to the capture's folder might put links in place of what was looked at
