@@ -238,22 +238,26 @@ def test_a_cache_of_another_machine_is_made_again(capture: Path, tmp_path: Path,
     assert figures(capture) == true
 
 
-def replaced(path: Path, old: bytes, new: bytes) -> None:
-    """Change a file and give it back its size and time."""
+def replaced(path: Path, old: bytes, new: bytes, *, in_place: bool = True) -> None:
+    """Change a file, or put another one in its place, and give it back its size and time."""
     status, raw = path.stat(), path.read_bytes()
     assert raw.count(old) > 0 and len(old) == len(new)
+    if not in_place:
+        path.rename(path.with_name("before"))
+        path.touch()
     with path.open("r+b") as file:
         file.write(raw.replace(old, new))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
 
 
+@pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("count", [40, 4000])
-def test_a_source_of_the_same_size_and_time_is_read_again(count: int, tmp_path: Path) -> None:
+def test_a_source_of_the_same_size_and_time_is_read_again(count: int, in_place: bool, tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", length=1, count=count)
     assert (path.stat().st_size > 192 << 10) == (count == 4000)
     assert "aten::op_1" in steplens.open(path).operators()["name"].to_list()
-    replaced(path, b"aten::op_1", b"aten::op_9")
+    replaced(path, b"aten::op_1", b"aten::op_9", in_place=in_place)
     names = steplens.open(path).operators()["name"].to_list()
     assert "aten::op_9" in names and "aten::op_1" not in names
 
@@ -270,6 +274,14 @@ def test_one_changed_byte_of_a_large_source_is_noticed(tmp_path: Path) -> None:
         file.write(b"aten::op_8")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert steplens.open(path).operators().filter(name="aten::op_1")["calls"].item() == before - 1
+
+
+def test_a_large_capture_that_is_copied_with_its_times_keeps_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "here" / "t.json", length=1, count=4000)
+    true = figures(path)["steps"]
+    shutil.copytree(path.parent, tmp_path / "there")
+    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
+    assert figures(tmp_path / "there" / "t.json")["steps"] == true
 
 
 # --- timelines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -101,8 +100,9 @@ def test_a_damaged_cache_is_rebuilt(trace_file: Path, tmp_path: Path, damage: st
         (cache / "ops.parquet").write_bytes(b"PAR1")
     elif damage == "columns":
         pl.DataFrame({"x": [1]}).write_parquet(cache / "ops.parquet")
-        raw = (cache / "ops.parquet").read_bytes()
-        forged.reseal(cache, lambda manifest: manifest["tables"].update(ops=[len(raw), hashlib.sha256(raw).hexdigest()]))
+        forged.reseal(
+            cache, lambda manifest: (manifest["key"].update(columns="other"), manifest.update(tables=forged.digests(cache)))
+        )
     elif damage == "link":
         (cache / "ops.parquet").rename(tmp_path / "elsewhere.parquet")
         (cache / "ops.parquet").symlink_to(tmp_path / "elsewhere.parquet")

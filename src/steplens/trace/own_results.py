@@ -16,6 +16,7 @@ from steplens.trace import seal
 
 _KIND = "results"
 _SUFFIX = ".seal"
+_MOST_BYTES = 1 << 20
 
 
 def keep(folder: Path, name: str, files: Sequence[Path]) -> None:
@@ -27,19 +28,21 @@ def keep(folder: Path, name: str, files: Sequence[Path]) -> None:
         files: the results, and what they were made of.
     """
     with contextlib.suppress(OSError):
-        mark = seal.seal(_KIND, _known(name, files))
+        marks = json.dumps(seal.marks(files)).encode()
+        mark = seal.seal(_KIND, _known(name, files) + marks)
         if mark is not None:
             rundir.make_directory(folder / rundir.CACHE_DIRECTORY)
             with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
-                rundir.write_bytes(seal.path_of(inside) / f"{name}{_SUFFIX}", mark)
+                rundir.write_bytes(seal.path_of(inside) / f"{name}{_SUFFIX}", mark + marks)
 
 
 def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
     """Whether ``keep`` was called with exactly these files, and none of them has changed since."""
     try:
         with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
-            mark = seal.read(f"{name}{_SUFFIX}", inside, seal.SIZE)
-        return seal.is_sealed(_KIND, _known(name, files), mark)
+            found = seal.read(f"{name}{_SUFFIX}", inside, _MOST_BYTES)
+        mark, marks = found[: seal.SIZE], found[seal.SIZE :]
+        return seal.is_sealed(_KIND, _known(name, files) + marks, mark) and not seal.is_changed_in_place(files, json.loads(marks))
     except OSError:
         return False
 

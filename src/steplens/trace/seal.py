@@ -62,7 +62,7 @@ def identity(source: Path) -> list[str | int]:
     """What a source is known by: its name, size, time and content.
 
     Of a file of up to 192 KiB all content counts. Of a larger one the ends and 32 samples are read, from places that only this
-    user's secret tells, and the time counts at which the file system last noted a change of any kind, which no program sets.
+    user's secret tells: a change between them is noticed where the file was changed in place (``marks``), and else is not.
 
     Raises:
         OSError: it cannot be read.
@@ -71,9 +71,29 @@ def identity(source: Path) -> list[str | int]:
     known: list[str | int] = [source.name, status.st_size, status.st_mtime_ns]
     if not stat.S_ISREG(status.st_mode):
         return known
-    if status.st_size > WHOLE_BYTES:
-        known.append(status.st_ctime_ns)
     return [*known, _content(source, status.st_size)]
+
+
+def marks(sources: Iterable[Path]) -> list[list[int]]:
+    """Of every source that is too large to be read whole: its number in the file system, and when that last noted a change.
+
+    No program can set that time. A copy and a file that came in place of another one have numbers of their own.
+
+    Raises:
+        OSError: one cannot be looked at.
+    """
+    found = [source.stat() for source in sources]
+    return sorted([status.st_ino, status.st_ctime_ns] for status in found if status.st_size > WHOLE_BYTES)
+
+
+def is_changed_in_place(sources: Iterable[Path], before: list[list[int]]) -> bool:
+    """Whether one of the sources is a file that ``marks`` knew and was changed since, whatever its time says.
+
+    Raises:
+        OSError: as ``marks``.
+    """
+    numbers = {number for number, _ in before}
+    return any(mark[0] in numbers and mark not in before for mark in marks(sources))
 
 
 def _content(source: Path, size: int) -> str:

@@ -29,6 +29,8 @@ _MANIFEST = "manifest.json"
 _BEFORE_SEAL, _AFTER_SEAL, _END = b'{"seal":"', b'","manifest":', b"}"
 _MANIFEST_BYTES = 64 << 20
 _SEALED = "tables"
+#: of the columns of all tables: a cache of others is stale, whether or not somebody changed the version for them
+_COLUMNS = hashlib.sha256(repr([(name, [*columns.items()]) for name, columns in SCHEMA.items()]).encode()).hexdigest()[:16]
 _COMPRESSION_LEVEL = 1
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
@@ -46,17 +48,18 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
         return build()
     cache = seal.own_place(cache)
     key = _key(sources)
-    found = _load(cache, key)
+    found = _load(cache, key, sources)
     if found is not None:
         return found
+    marks = [] if key is None else seal.marks(sources)
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if key is not None and _key(sources) == key:
-            trace.kept = _save(trace, cache, key)
+        if key is not None and _key(sources) == key and seal.marks(sources) == marks:
+            trace.kept = _save(trace, cache, {"key": key, "marks": marks})
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
-                return _load(cache, key) or trace
+                return _load(cache, key, sources) or trace
     return trace
 
 
@@ -65,8 +68,7 @@ def is_kept(cache: Path, sources: Sequence[Path]) -> bool:
     try:
         with seal.cache_folder(seal.own_place(cache)) as inside:
             raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
-        key = _key(sources)
-        return key is not None and _checked_manifest(raw)["key"] == key
+        return _is_of(_checked_manifest(raw), _key(sources), sources)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -79,26 +81,27 @@ def _key(sources: Sequence[Path]) -> dict[str, Any] | None:
         return None
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
-    return {**versions, "sources": files}
+    return {**versions, "columns": _COLUMNS, "sources": files}
 
 
-def _load(cache: Path, key: dict[str, Any] | None) -> Trace | None:
+def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
+    """Whether a manifest of ours is of these sources as they are now."""
+    return key is not None and manifest["key"] == key and not seal.is_changed_in_place(sources, manifest["marks"])
+
+
+def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
     try:
-        if key is None:
-            return None
         with seal.cache_folder(cache) as inside:
             raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
             manifest = _checked_manifest(raw)
-            if manifest["key"] != key:
+            if not _is_of(manifest, key, sources):
                 return None
             tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
             for name, digest in manifest["tables"].items():
                 if name not in SCHEMA or seal.digest(f"{name}.parquet", inside) != digest:
                     return None
-                frame = pl.scan_parquet(cache / f"{name}.parquet")
-                if frame.collect_schema().names() != list(SCHEMA[name]):
-                    return None
-                tables[name] = frame
+                # its columns are those of the key, since it is what was written then; looking at them would take most of the time
+                tables[name] = pl.scan_parquet(cache / f"{name}.parquet")
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
@@ -149,7 +152,7 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> Kept | None:
+def _save(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
     """Write the tables; where they lie then, None where they may not be written."""
     if not _is_text(cache):
         return None
@@ -165,7 +168,7 @@ def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> Kept | None:
         temporary.mkdir(mode=0o700)
         try:
             with seal.folder(temporary.name, inside=around) as inside:
-                manifest = _write(trace, inside, key, os.path.relpath(trace.source, folder))
+                manifest = _write(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
                 os.fchmod(inside, rundir.DIRECTORY_MODE)
             if old is not None:
                 away = partial.beside(place / old)
@@ -190,7 +193,7 @@ def _is_own_folder(name: str, inside: int) -> bool:
         return False
 
 
-def _write(trace: Trace, inside: int, key: dict[str, Any], source: str) -> bytes:
+def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     """Write tables and manifest into an empty folder; the manifest.
 
     Raises:
@@ -204,7 +207,7 @@ def _write(trace: Trace, inside: int, key: dict[str, Any], source: str) -> bytes
         frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
         file.chmod(rundir.FILE_MODE)
         digests[name] = seal.digest(file.name, inside)
-    content = json.dumps({"key": key, "source": source, "tables": digests}).encode()
+    content = json.dumps({**made_of, "tables": digests}).encode()
     mark = seal.seal(_SEALED, content)
     if mark is None:
         raise OSError("there is no secret any more")
