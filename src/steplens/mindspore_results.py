@@ -31,6 +31,7 @@ from steplens.readers import mindspore_find, mindspore_windows
 from steplens.readers.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.readers.run_directory import read_json
+from steplens.trace import own_results
 from steplens.trace.health import STEP_PHASES, WARNING
 from steplens.trace.trace import Trace
 from steplens.writers import mindspore_operators, mindspore_result
@@ -143,10 +144,14 @@ def analyse_source(source: MindSporeSource, options: Options) -> RankResult:
     words = f"{source.path}, {'device' if source.kind == LEGACY else 'rank'} {source.number}"
     try:
         if source.kind == LEGACY:
-            return _analyse_logs(source, options, words)
+            made = _analyse_logs(source, options, words)
+            _keep_complete(source)
+            return made
         if source.kind != WINDOWS:
             return _analyse_host(source, options, words)
-        return _analyse_windows(source, options, words)
+        made = _analyse_windows(source, options, words)
+        _keep_complete(source)
+        return made
     except (Exception, _panic()) as error:  # the boundary between ranks
         text = str(error) if isinstance(error, SteplensError) else f"{words}: {type(error).__name__}: {error}"
         return RankResult(words, problem=" ".join(text.split()))
@@ -163,21 +168,34 @@ def has_host_records(where: object) -> TypeGuard[MindSporeSource]:
 
 
 def is_complete(source: MindSporeSource) -> bool:
-    """Whether its results are there, newer than its data, and all of their files are."""
-    into = source.path if source.kind == WINDOWS else source.path / rundir.PROFILER_DIRECTORY
-    info = into / f"{rundir.INFO_PREFIX}_{source.number}.json"
+    """Whether its results are there, newer than its data, and all of their files are, as this user's steplens made them."""
+    files, recorded = _results(source), source.recorded()
     try:
-        newest = max(file.stat().st_mtime_ns for file in source.recorded())
-        made = info.stat().st_mtime_ns
+        newest = max(file.stat().st_mtime_ns for file in recorded)
+        made = files[0].stat().st_mtime_ns
     except (OSError, ValueError):
         return False
+    there = made > newest and len(files) > 1 and all(file.is_file() for file in files)
+    return there and own_results.are_ours(source.path, _name(source), [*files, *recorded])
+
+
+def _keep_complete(source: MindSporeSource) -> None:
+    """Remember that its complete results are ours, for ``is_complete``; nothing where they are not complete."""
+    files = _results(source)
+    if len(files) > 1:
+        own_results.keep(source.path, _name(source), [*files, *source.recorded()])
+
+
+def _name(source: MindSporeSource) -> str:
+    return f"results_{source.kind}_{source.number}"
+
+
+def _results(source: MindSporeSource) -> list[Path]:
+    """Its ``profiler_info`` and the files that this names as those of complete results."""
+    into = source.path if source.kind == WINDOWS else source.path / rundir.PROFILER_DIRECTORY
+    info = into / f"{rundir.INFO_PREFIX}_{source.number}.json"
     written = read_json(info).get("outputs")
-    return (
-        made > newest
-        and isinstance(written, list)
-        and bool(written)
-        and all(isinstance(name, str) and (into / name).is_file() for name in written)
-    )
+    return [info, *(into / name for name in written if isinstance(name, str))] if isinstance(written, list) else [info]
 
 
 def _analyse_logs(source: MindSporeSource, options: Options, words: str) -> RankResult:

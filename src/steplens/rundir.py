@@ -26,6 +26,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,8 @@ from steplens import partial
 
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640
+#: a folder that nobody may write to was closed on purpose; that root could write all the same is no invitation
+ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _DEVICES = Path("/dev")
 
 RUN_SUFFIX = "_ascend_pt"

@@ -85,8 +85,8 @@ def touch_cache(folder: Path, files: Files) -> None:
     for name, data in files.items():
         if name.endswith("manifest.json"):
             try:
-                sources = json.loads(data)["key"]["sources"]
-                for source, _, modified in sources:
+                sources = json.loads(data)["manifest"]["key"]["sources"]
+                for source, _, modified, *_ in sources:
                     os.utime(folder / source, ns=(modified, modified))
             except (ValueError, KeyError, TypeError, OSError, OverflowError):
                 return

@@ -14,6 +14,8 @@ from steplens import rundir
 from steplens.readers import detect
 from steplens.trace.run import open_run
 
+from . import forged
+
 
 @pytest.fixture
 def trace_file(tmp_path: Path) -> Path:
@@ -74,8 +76,7 @@ def test_a_moved_run_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["/etc", "../../etc", "a/../../b", "../x"])
 def test_a_manifest_that_leads_elsewhere_is_not_trusted(trace_file: Path, source: str) -> None:
     names(trace_file)
-    file = cache_of(trace_file) / "manifest.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "source": source}))
+    forged.reseal(cache_of(trace_file), lambda manifest: manifest.update(source=source))
     assert open_run(trace_file).trace().source == trace_file
 
 
@@ -93,23 +94,22 @@ def test_a_changed_file_is_read_again(trace_file: Path) -> None:
 def test_a_damaged_cache_is_rebuilt(trace_file: Path, tmp_path: Path, damage: str) -> None:
     names(trace_file)
     cache = cache_of(trace_file)
-    manifest = json.loads((cache / "manifest.json").read_text())
     if damage == "manifest":
         (cache / "manifest.json").write_text("[1")
     elif damage == "table":
         (cache / "ops.parquet").write_bytes(b"PAR1")
     elif damage == "columns":
         pl.DataFrame({"x": [1]}).write_parquet(cache / "ops.parquet")
-        manifest["tables"]["ops"] = (cache / "ops.parquet").stat().st_size
-        (cache / "manifest.json").write_text(json.dumps(manifest))
+        forged.reseal(
+            cache, lambda manifest: (manifest["key"].update(columns="other"), manifest.update(tables=forged.digests(cache)))
+        )
     elif damage == "link":
         (cache / "ops.parquet").rename(tmp_path / "elsewhere.parquet")
         (cache / "ops.parquet").symlink_to(tmp_path / "elsewhere.parquet")
     elif damage == "missing":
         (cache / "ops.parquet").unlink()
     else:
-        manifest["tables"]["../../x"] = 1
-        (cache / "manifest.json").write_text(json.dumps(manifest))
+        forged.reseal(cache, lambda manifest: manifest["tables"].update({"../../x": 1}))
     assert names(trace_file) == ["aten::a"]
     assert open_run(trace_file).trace().ops.height == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from steplens.analysis.stored_figures import contradictions
 from steplens.errors import InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.run_log import run_log
-from steplens.offline.settings import is_complete, read_settings
+from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
 from steplens.readers import contents, detect, run_directory
 from steplens.readers.msprof_command import find_msprof
 from steplens.recompute import compare
@@ -28,6 +29,11 @@ from steplens.writers.result import TEXT, Settings, complete, output_directory, 
 #: folder of recomputed results in the current directory
 RECOMPUTED = "recomputed"
 LEFT_ALONE = "holds the results of another analysis, which stay as they are; --recompute computes them again elsewhere"
+
+NOT_OURS = (
+    "its results were not made here by this user and are not checked: its folder is closed to writing, so they stay as they are; "
+    "--output FOLDER makes them again elsewhere"
+)
 
 _SIDE_FILE_BYTES = 64 << 20
 
@@ -56,8 +62,12 @@ def analyse_run(
         if target is None and not in_place(found):
             return RunResult(path, True, already_complete=True, note=LEFT_ALONE, written_to=path)
         exports = with_databases(exports)
-        if not force and target is None and is_complete(path, settings, detect.sources(found), exports):
-            return RunResult(path, True, already_complete=True, written_to=path, seconds=time.perf_counter() - begin)
+        if not force and target is None and seems_complete(path, settings, sources := detect.sources(found), exports):
+            own = is_complete(path, settings, sources, exports)
+            if own or not _is_open(path):
+                note = "" if own else NOT_OURS
+                seconds = time.perf_counter() - begin
+                return RunResult(path, True, already_complete=True, note=note, written_to=path, seconds=seconds)
         into = path if target is None else _prepare(found, target)
         with run_log(into) as logger:
             result = _analyse_run(found, into, settings, exports, logger)
@@ -69,6 +79,12 @@ def analyse_run(
     except (Exception, polars_panic()) as error:  # the boundary between runs: the others are analysed whatever happens here
         return RunResult(path, False, problem=one_line(error), seconds=time.perf_counter() - begin)
     return RunResult(**{**vars(result), "seconds": round(time.perf_counter() - begin, 6)})
+
+
+def _is_open(path: Path) -> bool:
+    """Whether results can be made again where they are."""
+    there = (path, path / rundir.OUTPUT_DIRECTORY)
+    return all(os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & rundir.ANYBODY_WRITES for folder in there)
 
 
 def source_of(found: detect.Found) -> detect.Found:
@@ -151,6 +167,9 @@ def _analyse_run(
     ok = complete(statuses) and not missing
     if ok and (into == found.path or _is_simplified(found)):
         _simplify(found.path, logger)
+    if ok and into == found.path:
+        # what is left of it now is what the next analysis will look at
+        keep_complete(into, detect.sources(detect.raw_of(detect.find_one(into))))
     _lay_out(trace, logger)
     return RunResult(found.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
 

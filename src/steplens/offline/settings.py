@@ -7,8 +7,12 @@ from pathlib import Path
 
 from steplens import rundir
 from steplens.readers import run_directory
+from steplens.trace import own_results
 from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import DATABASE, DONE, RESULT_VERSION, TEXT, Settings
+
+#: of the seal of a run's results
+_NAME = "results"
 
 
 def read_settings(path: Path) -> tuple[Settings, list[str]]:
@@ -48,7 +52,12 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
 
 
 def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
-    """Whether a run has a complete result that is newer than its raw data and of the same level, version and export types."""
+    """Whether a run has a complete result of ours, newer than its raw data and of the same level, version and export types."""
+    return seems_complete(path, settings, sources, exports) and own_results.are_ours(path, _NAME, [*_results(path), *sources])
+
+
+def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
+    """Like ``is_complete``, whoever made the result: what came with a capture may say anything of itself."""
     folder = path / rundir.OUTPUT_DIRECTORY
     try:
         marker_ns = (folder / rundir.COMPLETION_MARKER).stat().st_mtime_ns
@@ -56,10 +65,24 @@ def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports
     except (OSError, ValueError):
         return False
     status = run_directory.read_json(folder / rundir.STATUS_FILE)
-    outputs = status.get("outputs")
     if marker_ns < newest_ns or status.get("level") != settings.level or status.get("result_version") != RESULT_VERSION:
         return False
-    if not isinstance(outputs, dict) or sorted(status.get("export_types", [])) != sorted(set(exports)):
+    there = status.get("export_types")
+    if not isinstance(there, list) or sorted(map(str, there)) != sorted(set(exports)):
         return False
+    done = _results(path)[1:]
+    return bool(done) and all(file.is_file() for file in done)
+
+
+def keep_complete(path: Path, sources: Sequence[Path]) -> None:
+    """Remember that the complete result of a run is ours and what it was made of, for ``is_complete``."""
+    own_results.keep(path, _NAME, [*_results(path), *sources])
+
+
+def _results(path: Path) -> list[Path]:
+    """The files of a result: its status, and what was written as that says."""
+    folder = path / rundir.OUTPUT_DIRECTORY
+    outputs = run_directory.read_json(folder / rundir.STATUS_FILE).get("outputs")
+    outputs = outputs if isinstance(outputs, dict) else {}
     done = [name for name, output in outputs.items() if isinstance(output, dict) and output.get("status") == DONE]
-    return bool(done) and all((folder / name).is_file() for name in done)
+    return [folder / rundir.STATUS_FILE, *(folder / name for name in done)]

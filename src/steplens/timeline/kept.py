@@ -1,17 +1,17 @@
 """A timeline in a file beside the tables it was made of, so that showing a run a second time costs nothing.
 
 The file holds the columns of the events and of all resolutions, as they are in memory. It is mapped, not read: what nobody looks
-at takes no memory. It names the tables it was made of and has a checksum of every column; a file that does not fit, is
-damaged or of another version is ignored and made anew, and replaced as a whole.
+at takes no memory. It names the tables it was made of, has a digest of every column, and bears the seal of this user
+(``steplens.trace.seal``); a file that does not fit, is damaged, of another version or somebody else's is ignored, made anew and
+replaced as a whole.
 
-Layout, little-endian: ``MAGIC``; length of the header and its CRC, 64 bits each; the header, JSON in UTF-8; the columns,
+Layout, little-endian: ``MAGIC``; length of the header in 64 bits; the seal of the header; the header, JSON in UTF-8; the columns,
 each at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
 
 import sys
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,9 +28,10 @@ from steplens.timeline.layout import Lane, Timeline
 from steplens.timeline.pyramid import Level, Pyramid
 from steplens.timeline.rows import WORKERS
 from steplens.timeline.sources import SOURCES
+from steplens.trace import seal
 from steplens.trace.trace import Kept
 
-MAGIC = b"SLTLINE2"
+MAGIC = b"SLTLINE3"
 _NAME = "timeline_"
 #: fewer events are laid out sooner than somebody notices
 LEAST_EVENTS = 200_000
@@ -38,7 +39,9 @@ LEAST_EVENTS = 200_000
 _MOST_FILES = 2
 #: a larger file, or one that would leave less of the disk than itself, is not written
 _MOST_BYTES = 4 << 30
-_PREFIX = len(MAGIC) + 16
+_LENGTH = len(MAGIC) + 8
+_PREFIX = _LENGTH + seal.SIZE
+_SEALED = "timeline"
 _ALIGNMENT = 64
 _PIECE = 4 << 20
 
@@ -63,19 +66,21 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
     columns = _columns_of(pyramid)
     size = sum(column.nbytes for column in columns)
     try:
-        if len(timeline.start) < LEAST_EVENTS or not _is_place(kept.folder) or size > _MOST_BYTES:
+        if len(timeline.start) < LEAST_EVENTS or size > _MOST_BYTES or not seal.is_possible():
             return None
-        # before there is counted what is free: what a killed server left can be large
-        partial.sweep(kept.folder)
-        if rundir.free_bytes(kept.folder) < 2 * size:
-            return None
-        path = _path(kept, timeline.origin_ns)
-        with rundir.atomic_path(path) as temporary:
-            _write(temporary, _header(pyramid, kept), columns)
-        files = sorted(kept.folder.glob(f"{_NAME}*.bin"), key=lambda file: file.stat().st_mtime_ns)
-        for old in files[:-_MOST_FILES]:
-            old.unlink()
-        return path
+        with seal.cache_folder(kept.folder) as inside:
+            place = seal.path_of(inside)
+            # before there is counted what is free: what a killed server left can be large
+            partial.sweep(place)
+            if rundir.free_bytes(kept.folder) < 2 * size:
+                return None
+            path = _path(kept, timeline.origin_ns)
+            with rundir.atomic_path(place / path.name) as temporary:
+                _write(temporary, _header(pyramid, kept), columns)
+            files = sorted(place.glob(f"{_NAME}*.bin"), key=lambda file: file.lstat().st_mtime_ns)
+            for old in files[:-_MOST_FILES]:
+                old.unlink()
+            return path
     except OSError:
         # showing it again takes longer, and nothing else
         return None
@@ -117,19 +122,13 @@ def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
 
 def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dict[str, Any]] | None:
     """The mapped file of an origin, and its header; None where there is none that was made of these tables."""
-    path = _path(kept, origin_ns)
     try:
-        if not _is_place(kept.folder) or path.is_symlink() or not path.is_file():
-            return None
-        content = np.memmap(path, dtype=np.uint8, mode="r")
+        with seal.cache_folder(kept.folder) as inside, open(seal.open_file(_path(kept, origin_ns).name, inside), "rb") as file:
+            content = np.memmap(file, dtype=np.uint8, mode="r")
         header = _checked_header(content)
         return None if header is None or header["key"] != _key(kept, origin_ns) else (content, header)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, msgspec.MsgspecError):
         return None
-
-
-def _is_place(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and not folder.parent.is_symlink()
 
 
 def _path(kept: Kept, origin_ns: int) -> Path:
@@ -191,11 +190,14 @@ def _header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
 
 def _write(path: Path, header: dict[str, Any], columns: list[npt.NDArray[Any]]) -> None:
     with ThreadPoolExecutor(WORKERS) as threads:
-        checksums = list(threads.map(_checksum, columns))
-    described = [{"count": len(column), "crc": crc} for column, crc in zip(columns, checksums, strict=True)]
+        digests = list(threads.map(_digest, columns))
+    described = [{"count": len(column), "digest": digest} for column, digest in zip(columns, digests, strict=True)]
     text = msgspec.json.encode({**header, "columns": described})
+    mark = seal.seal(_SEALED, text)
+    if mark is None:
+        raise OSError("there is no secret any more")
     with path.open("wb") as file:
-        file.write(MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(8, "little") + text)
+        file.write(MAGIC + len(text).to_bytes(8, "little") + mark + text)
         for column in columns:
             file.write(bytes(-file.tell() % _ALIGNMENT))
             for piece in _pieces(column):
@@ -210,11 +212,11 @@ def _pieces(column: npt.NDArray[Any]) -> Iterator[memoryview]:
 
 def _checked_header(content: npt.NDArray[np.uint8]) -> dict[str, Any] | None:
     prefix = content[:_PREFIX].tobytes()
-    length = int.from_bytes(prefix[len(MAGIC) : len(MAGIC) + 8], "little")
+    length = int.from_bytes(prefix[len(MAGIC) : _LENGTH], "little")
     if prefix[: len(MAGIC)] != MAGIC or length > len(content) - _PREFIX:
         return None
     text = content[_PREFIX : _PREFIX + length].tobytes()
-    if zlib.crc32(text) != int.from_bytes(prefix[len(MAGIC) + 8 :], "little"):
+    if not seal.is_sealed(_SEALED, text, prefix[_LENGTH:]):
         return None
     header = msgspec.json.decode(text)
     return {**header, "end": _PREFIX + length} if isinstance(header, dict) else None
@@ -232,15 +234,12 @@ def _mapped(content: npt.NDArray[np.uint8], header: dict[str, Any]) -> list[npt.
         columns.append(content[at : at + size].view(dtype))
         at += size
     with ThreadPoolExecutor(WORKERS) as threads:
-        checksums = list(threads.map(_checksum, columns))
-    return columns if checksums == [one["crc"] for one in header["columns"]] else None
+        digests = list(threads.map(_digest, columns))
+    return columns if digests == [one["digest"] for one in header["columns"]] else None
 
 
-def _checksum(column: npt.NDArray[Any]) -> int:
-    crc = 0
-    for piece in _pieces(column):
-        crc = zlib.crc32(piece, crc)
-    return crc
+def _digest(column: npt.NDArray[Any]) -> str:
+    return seal.digest_of(_pieces(column))
 
 
 def _pyramid(header: dict[str, Any], columns: list[npt.NDArray[Any]], origin_ns: int) -> Pyramid | None:

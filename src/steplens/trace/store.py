@@ -1,8 +1,8 @@
 """The Parquet cache of a trace: opening a run a second time costs milliseconds.
 
-It lies beside the data, in ``.steplens/``, one zstd file per table and a manifest with the schema version and the name,
-size and modification time of every raw file, and a checksum of every table. A cache that does not match all of them is rebuilt,
-never trusted.
+It lies beside the data, in ``.steplens/``, one zstd file per table and a manifest with the schema version, what every raw file
+is known by, and a digest of every table. The manifest bears the seal of this user (``steplens.trace.seal``). A cache that does
+not match all of them, or that somebody else made, is rebuilt, never trusted.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import sys
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,15 +20,20 @@ from typing import Any
 import polars as pl
 
 from steplens import partial, rundir
+from steplens.trace import seal
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
 
 _MANIFEST = "manifest.json"
+#: ``{"seal":"<hexadecimal>","manifest":{...}}``: nobody decodes what is sealed before the seal is known to be ours
+_BEFORE_SEAL, _AFTER_SEAL, _END = b'{"seal":"', b'","manifest":', b"}"
+_MANIFEST_BYTES = 64 << 20
+_SEALED = "tables"
+#: of the columns of all tables: a cache of others is stale, whether or not somebody changed the version for them
+_COLUMNS = hashlib.sha256(repr([(name, [*columns.items()]) for name, columns in SCHEMA.items()]).encode()).hexdigest()[:16]
 _COMPRESSION_LEVEL = 1
-_CHUNK_BYTES = 4 << 20
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
-_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace:
@@ -41,59 +44,84 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
         sources: the raw files the trace depends on.
         build: reads the raw files.
     """
+    if not seal.is_possible():
+        return build()
+    cache = seal.own_place(cache)
     key = _key(sources)
-    found = _load(cache, key)
+    found = _load(cache, key, sources)
     if found is not None:
         return found
+    marks = [] if key is None else seal.marks(sources)
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if _key(sources) == key:
-            trace.kept = _save(trace, cache, key)
+        if key is not None and _key(sources) == key and seal.marks(sources) == marks:
+            trace.kept = _save(trace, cache, {"key": key, "marks": marks})
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
-                return _load(cache, key) or trace
+                return _load(cache, key, sources) or trace
     return trace
 
 
 def is_kept(cache: Path, sources: Sequence[Path]) -> bool:
-    """Whether there is a cache of exactly these sources; whether its tables are whole is not looked at."""
+    """Whether there is a cache of ours of exactly these sources; whether its tables are whole is not looked at."""
     try:
-        return bool(json.loads((cache / _MANIFEST).read_bytes())["key"] == _key(sources))
+        with seal.cache_folder(seal.own_place(cache)) as inside:
+            raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
+        return _is_of(_checked_manifest(raw), _key(sources), sources)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _key(sources: Sequence[Path]) -> dict[str, Any]:
-    files = []
-    for path in sources:
-        status = path.stat()
-        files.append([path.name, status.st_size, status.st_mtime_ns])
+def _key(sources: Sequence[Path]) -> dict[str, Any] | None:
+    """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
+    try:
+        files = sorted((seal.identity(path) for path in sources), key=str)
+    except OSError:
+        return None
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
-    return {**versions, "sources": sorted(files)}
+    return {**versions, "columns": _COLUMNS, "sources": files}
 
 
-def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
+def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
+    """Whether a manifest of ours is of these sources as they are now."""
+    return key is not None and manifest["key"] == key and not seal.is_changed_in_place(sources, manifest["marks"])
+
+
+def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
     try:
-        if cache.is_symlink() or cache.parent.is_symlink():
-            return None
-        raw = (cache / _MANIFEST).read_bytes()
-        manifest = json.loads(raw)
-        if manifest["key"] != key:
-            return None
-        tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
-        for name, checksum in manifest["tables"].items():
-            file = cache / f"{name}.parquet"
-            if name not in SCHEMA or file.is_symlink() or _checksum(file) != checksum:
+        with seal.cache_folder(cache) as inside:
+            raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
+            manifest = _checked_manifest(raw)
+            if not _is_of(manifest, key, sources):
                 return None
-            frame = pl.scan_parquet(file)
-            if frame.collect_schema().names() != list(SCHEMA[name]):
-                return None
-            tables[name] = frame
+            tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
+            for name, digest in manifest["tables"].items():
+                if name not in SCHEMA or seal.digest(f"{name}.parquet", inside) != digest:
+                    return None
+                # its columns are those of the key, since it is what was written then; looking at them would take most of the time
+                tables[name] = pl.scan_parquet(cache / f"{name}.parquet")
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+
+
+def _checked_manifest(raw: bytes) -> dict[str, Any]:
+    """What a manifest says.
+
+    Raises:
+        ValueError: it does not bear our seal.
+    """
+    mark, _, content = raw.removeprefix(_BEFORE_SEAL).removesuffix(_END).partition(_AFTER_SEAL)
+    if raw != _sealed_text(mark, content) or not seal.is_sealed(_SEALED, content, bytes.fromhex(mark.decode("ascii"))):
+        raise ValueError("not a manifest of ours")
+    found: dict[str, Any] = json.loads(content)
+    return found
+
+
+def _sealed_text(mark: bytes, content: bytes) -> bytes:
+    return _BEFORE_SEAL + mark + _AFTER_SEAL + content + _END
 
 
 def _source_of(recorded: str, cache: Path) -> Path:
@@ -111,18 +139,8 @@ def _source_of(recorded: str, cache: Path) -> Path:
 
 
 def _fingerprint(manifest: bytes) -> str:
-    """Of a manifest, which holds a checksum of every table."""
+    """Of a manifest, which holds a digest of every table."""
     return hashlib.sha256(manifest).hexdigest()
-
-
-def _checksum(file: Path) -> list[int]:
-    """Size and CRC of a file: a damaged table would fail, or lie, much later, when somebody asks it something."""
-    crc = size = 0
-    with file.open("rb") as handle:
-        while part := handle.read(_CHUNK_BYTES):
-            crc = zlib.crc32(part, crc)
-            size += len(part)
-    return [size, crc]
 
 
 def _is_text(path: Path) -> bool:
@@ -134,35 +152,65 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def _save(trace: Trace, cache: Path, key: dict[str, Any]) -> Kept | None:
+def _save(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
     """Write the tables; where they lie then, None where they may not be written."""
-    if cache.is_symlink() or cache.parent.is_symlink() or not _is_text(cache):
+    if not _is_text(cache):
         return None
     folder = cache.parent.parent
-    if not folder.stat().st_mode & _WRITABLE:
-        # somebody closed it to everybody; that root could write all the same is no invitation
+    if not folder.stat().st_mode & rundir.ANYBODY_WRITES:
         return None
     rundir.make_directory(cache.parent)
-    temporary = partial.beside(cache)
-    temporary.mkdir(mode=0o700)
+    # from here on by descriptors: who can write to the capture's folder might put links in place of what was looked at
+    with seal.folder(cache.parent, ours=False) as around:
+        place = seal.path_of(around)
+        old = cache.name if _is_own_folder(cache.name, around) else None
+        temporary = partial.beside(place / cache.name)
+        temporary.mkdir(mode=0o700)
+        try:
+            with seal.folder(temporary.name, inside=around) as inside:
+                manifest = _write(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
+                os.fchmod(inside, rundir.DIRECTORY_MODE)
+            if old is not None:
+                away = partial.beside(place / old)
+                os.replace(place / old, away)
+                shutil.rmtree(away, ignore_errors=True)
+            os.replace(temporary, place / cache.name)
+            return Kept(cache, _fingerprint(manifest))
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_own_folder(name: str, inside: int) -> bool:
+    """Whether there is such a folder of ours already.
+
+    Raises:
+        OSError: there is something else, such as a link, in whose place nothing is put.
+    """
     try:
-        checksums = {}
-        for name in trace:
-            file = temporary / f"{name}.parquet"
-            frame = trace.table(name)
-            assert frame is not None
-            frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
-            file.chmod(rundir.FILE_MODE)
-            checksums[name] = _checksum(file)
-        source = os.path.relpath(trace.source, folder)
-        manifest = json.dumps({"key": key, "source": source, "tables": checksums}).encode()
-        rundir.write_bytes(temporary / _MANIFEST, manifest)
-        temporary.chmod(rundir.DIRECTORY_MODE)
-        if cache.exists():
-            old = partial.beside(cache)
-            os.replace(cache, old)
-            shutil.rmtree(old, ignore_errors=True)
-        os.replace(temporary, cache)
-        return Kept(cache, _fingerprint(manifest))
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with seal.folder(name, inside=inside):
+            return True
+    except FileNotFoundError:
+        return False
+
+
+def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
+    """Write tables and manifest into an empty folder; the manifest.
+
+    Raises:
+        OSError: the disk is full, or nothing can be sealed any more.
+    """
+    place, digests = seal.path_of(inside), {}
+    for name in trace:
+        frame = trace.table(name)
+        assert frame is not None
+        file = place / f"{name}.parquet"
+        frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
+        file.chmod(rundir.FILE_MODE)
+        digests[name] = seal.digest(file.name, inside)
+    content = json.dumps({**made_of, "tables": digests}).encode()
+    mark = seal.seal(_SEALED, content)
+    if mark is None:
+        raise OSError("there is no secret any more")
+    manifest = _sealed_text(mark.hex().encode(), content)
+    rundir.write_bytes(place / _MANIFEST, manifest)
+    return manifest

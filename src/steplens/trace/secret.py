@@ -1,0 +1,120 @@
+"""The secret of this user and machine: what steplens seals with it beside a capture, it knows again as its own.
+
+32 random bytes in ``$XDG_STATE_HOME/steplens/cache_secret`` (``~/.local/state`` where that is not set), mode 0600, made at first
+use. Where no such folder can be made, as in a container without a home, they are in memory, under ``/dev/shm``, until the machine
+or the container starts again. Where there can be none at all, nothing is sealed, so that nothing is believed and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pwd
+import stat
+from pathlib import Path
+
+NAME = "cache_secret"
+SIZE = 32
+
+_LOG = logging.getLogger("steplens")
+_MEMORY = Path("/dev/shm")
+_REMEDY = "nothing is kept beside captures until it is removed, or XDG_STATE_HOME names another folder"
+_said: set[str] = set()
+
+
+class _RefusedError(Exception):
+    """There is something that others may have made, or may know."""
+
+
+def secret() -> bytes | None:
+    """The secret, made where there is none yet; None where there can be none, or, which is said, where others may know it."""
+    try:
+        for place in _places():
+            with contextlib.suppress(OSError):
+                return _read_or_make(place)
+    except _RefusedError as refused:
+        if str(refused) not in _said:
+            _said.add(str(refused))
+            _LOG.warning("steplens: %s; %s", refused, _REMEDY)
+    return None
+
+
+def _places() -> list[Path]:
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    # the standard of these variables: what is not absolute does not count
+    state = Path(chosen) if os.path.isabs(chosen) else _home() / ".local" / "state"
+    return [state / "steplens", _MEMORY / f"steplens-{os.geteuid()}-state"]
+
+
+def _home() -> Path:
+    """The user's home: with ``sudo`` the variable may still name that of another one."""
+    named = [Path(os.environ.get("HOME", ""))]
+    with contextlib.suppress(KeyError):
+        named.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    for home in named:
+        with contextlib.suppress(OSError):
+            if home.is_absolute() and home.stat().st_uid == os.geteuid():
+                return home
+    # nothing can be made below it
+    return Path(os.devnull)
+
+
+def _read_or_make(place: Path) -> bytes:
+    """The secret in a folder.
+
+    Raises:
+        OSError: it can be neither read nor made.
+        _RefusedError: the folder or the file is not that of this user alone.
+    """
+    if place.parent != _MEMORY:
+        # the folders above are the user's as they are; ours is made closed
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise _RefusedError(f"{place} is not a folder of its own")
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise _RefusedError(f"{place} belongs to somebody else, or others can write to it")
+    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            return _read(folder, place / NAME)
+        except FileNotFoundError:
+            _make(folder)
+            return _read(folder, place / NAME)
+    finally:
+        os.close(folder)
+
+
+def _read(folder: int, path: Path) -> bytes:
+    # a link, or a pipe that would make this wait, is looked at and not opened
+    if not stat.S_ISREG(os.stat(NAME, dir_fd=folder, follow_symlinks=False).st_mode):
+        raise _RefusedError(f"{path} is not a file of its own")
+    descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise _RefusedError(f"{path} belongs to somebody else")
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+            raise _RefusedError(f"{path} is open to others")
+        found = file.read(SIZE + 1)
+    if len(found) != SIZE:
+        raise _RefusedError(f"{path} is damaged: it has {status.st_size} bytes, not {SIZE}")
+    return found
+
+
+def _make(folder: int) -> None:
+    """Write a secret under another name and link it to its own: whoever is first wins, and nobody ever sees half of one."""
+    name = f".{NAME}-{os.getpid()}-{os.urandom(4).hex()}"
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(os.urandom(SIZE))
+            file.flush()
+            os.fsync(descriptor)
+        with contextlib.suppress(FileExistsError):
+            os.link(name, NAME, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    finally:
+        os.unlink(name, dir_fd=folder)

@@ -1,0 +1,40 @@
+"""What somebody could put in place of a cache: manifests with other contents, and seals of this user or of another one."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from steplens.trace import seal
+
+MANIFEST = "manifest.json"
+
+
+def manifest_of(cache: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((cache / MANIFEST).read_bytes())["manifest"]
+    return found
+
+
+def write_manifest(cache: Path, manifest: Any, mark: str) -> None:
+    content = json.dumps(manifest)
+    (cache / MANIFEST).write_text(f'{{"seal":"{mark}","manifest":{content}}}')
+
+
+def reseal(cache: Path, change: Callable[[dict[str, Any]], Any], secret: bytes | None = None) -> None:
+    """Change what a manifest says, with a seal that fits: ours, or that of another secret."""
+    manifest = manifest_of(cache)
+    change(manifest)
+    content = json.dumps(manifest).encode()
+    mark = seal.seal("tables", content) if secret is None else hmac.digest(secret, b"tables\0" + content, "sha256")
+    assert mark is not None
+    write_manifest(cache, manifest, mark.hex())
+
+
+def digests(cache: Path) -> dict[str, list[Any]]:
+    """What a manifest has to say of the tables as they are now."""
+    raw = {file.stem: file.read_bytes() for file in sorted(cache.glob("*.parquet"))}
+    return {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in raw.items()}
