@@ -274,3 +274,17 @@ def test_exit_codes() -> None:
     assert exit_code("", [*found, Item("failed")]) == 3
     assert exit_code("", [*found, Item("seen")]) == 3
     assert exit_code("", found[1:]) == 2
+
+
+@pytest.mark.parametrize("command", ["status", "trigger"])
+def test_a_state_directory_that_others_can_write_is_refused_in_one_sentence(
+    command: str, cli: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder.file.parent.mkdir(exist_ok=True)
+    folder.file.write_text("{}")
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(state))
+    said = cli.refused(command, "config")
+    assert str(state) in said and "can be written by other users" in said and place.DIRECTORY_VARIABLE in said

@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 from steplens.cli.view_captures import Trainings
+from steplens.server import connections
 from steplens.server.address import listen
 from steplens.server.app import STATIC, create_app
 from steplens.server.runs import Library
@@ -98,11 +99,13 @@ def serve() -> Iterator[Start]:
     """Starts servers; they end with the module's tests."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def start(paths: Sequence[Path], static: Path = STATIC, wait: bool = True) -> Client:
+    def start(
+        paths: Sequence[Path], static: Path = STATIC, wait: bool = True, limits: connections.Limits | None = None
+    ) -> Client:
         bound = listen("127.0.0.1", 0)
         library = Library(paths)
         app = create_app(library, TOKEN, bound.getsockname()[1], static=static, control=Trainings())
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", server_header=False))
+        server = connections.server(app, limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
         running.append((server, thread))

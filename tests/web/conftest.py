@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 
 from steplens.cli.view_captures import Trainings
+from steplens.server import connections
 from steplens.server.address import listen
 from steplens.server.app import STATIC, create_app
 from steplens.server.runs import Library
@@ -175,9 +176,7 @@ def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
         library = Library(paths)
         bound = listen("127.0.0.1", 0)
         port = bound.getsockname()[1]
-        server = uvicorn.Server(
-            uvicorn.Config(create_app(library, TOKEN, port, control=Trainings()), log_level="warning", lifespan="off")
-        )
+        server = connections.server(create_app(library, TOKEN, port, control=Trainings()))
         thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
         thread.start()
         servers.append((server, thread))

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from steplens.server.connections import SHOWN
 from steplens.server.error_answers import response
 from steplens.server.errors import Problem
 
@@ -46,6 +47,7 @@ HEADERS = {
 }
 _SAFE_SITES = ("same-origin", "none")
 _REMEDY = "Open the link that steplens view printed; it holds the token"
+_PLAIN = "GET /api/openapi.json describes all addresses; they answer plain requests"
 
 
 class Guard:
@@ -77,12 +79,20 @@ class Guard:
             return
         headers = Headers(scope=scope)
         problem = self._problem(headers, scope)
+        if problem is None:
+            # so that its connection is kept; a server without such connections tells nothing
+            scope.get(SHOWN, _nothing)()
+            if "websocket" in headers.get("upgrade", "").lower():
+                problem = 400, Problem(problem="there are no WebSockets here", where=scope["path"], remedy=_PLAIN)
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     answer.setdefault(name, value)
+                if problem is not None:
+                    # nothing more is read from whoever was refused
+                    answer["Connection"] = "close"
                 if self._in_query(scope) and problem is None:
                     answer.append("Set-Cookie", f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict")
             await send(message)
@@ -140,3 +150,7 @@ class Guard:
         if scope["path"] != "/":
             return []
         return parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+
+
+def _nothing() -> None:
+    return None

@@ -14,6 +14,7 @@ from functools import partial
 
 import uvicorn
 
+from steplens.server import connections
 from steplens.server.address import in_link
 from steplens.server.app import create_app
 from steplens.server.captures import Control
@@ -46,16 +47,7 @@ def serve(
         token = secrets.token_urlsafe(32)
         link = f"http://{in_link(host)}:{port}/?token={token}"
         app = create_app(library, token, port, host, control=control)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_GRACE_S,
-                lifespan="off",
-            )
-        )
+        server = connections.server(app, timeout_graceful_shutdown=_GRACE_S)
         # that answers were given up with the server is what the user wanted, and no failure
         quiet = partial(_is_running, server)
         logging.getLogger("uvicorn.error").addFilter(quiet)

@@ -17,6 +17,7 @@ from steplens.collect.dynamic import client, configuration, place, process
 from steplens.collect.dynamic.agent import Agent
 from steplens.collect.dynamic.board import STEP, Board
 from steplens.collect.dynamic.plan import EDIT, Plan
+from steplens.errors import InputError
 
 from . import fake_job
 from .jobs import PATIENCE_S, until
@@ -362,6 +363,75 @@ def test_a_place_that_belongs_to_somebody_else_is_not_used(run: Any, monkeypatch
     place.root().mkdir(mode=0o777)
     place.root().chmod(0o777)
     assert run().agent.place is None
+
+
+def foreign_owner(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    os.chown(path, 65534, 65534)
+
+
+def state_folder(case: str, folder: Path) -> None:
+    """Make ``folder`` as ``case`` says."""
+    if case == "a link":
+        (folder.parent / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(folder.parent / "elsewhere")
+        return
+    folder.mkdir(mode=0o700)
+    if case == "somebody else's":
+        foreign_owner(folder)
+    elif case == "open":
+        folder.chmod(0o777)
+
+
+@pytest.mark.parametrize("at", ["chosen", "below"])
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("a link", "is a symbolic link"),
+        ("somebody else's", "belongs to another user (uid 65534)"),
+        ("open", "other users (mode 777)"),
+    ],
+)
+def test_a_state_directory_that_others_can_change_is_refused(
+    case: str, reason: str, at: str, folder: Any, run: Any, monkeypatch: Any, tmp_path: Path, capfd: Any
+) -> None:
+    """The job says so in one line and captures all the same; a command says so instead of believing what lies there."""
+    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "state"))
+    if at == "below":
+        (tmp_path / "state").mkdir(mode=0o700)
+    wrong = tmp_path / "state" if at == "chosen" else place.root()
+    state_folder(case, wrong)
+    job = run()
+    assert job.agent.place is None
+    assert list(wrong.iterdir()) == []
+    said = [line for line in capfd.readouterr().err.splitlines() if str(wrong) in line]
+    assert len(said) == 1 and reason in said[0] and place.DIRECTORY_VARIABLE in said[0]
+    with pytest.raises(InputError) as refused:
+        place.find(folder.path)
+    assert refused.value.path == wrong and reason in refused.value.problem and place.DIRECTORY_VARIABLE in refused.value.remedy
+    folder.edit(active=2)
+    job.see(1)
+    job.steps(5)
+    assert job.captured() == [(1, 3)]
+
+
+def test_a_shared_folder_with_the_sticky_bit_will_do(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(shared))
+    assert run().agent.place == place.create(run().agent.directory)
+
+
+def test_a_state_directory_that_is_made_is_private_whatever_the_umask(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "a" / "state"))
+    before = os.umask(0)
+    try:
+        assert run().agent.place is not None
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a" / "state").stat().st_mode & 0o777 == 0o700
 
 
 def test_folders_and_files_are_private(run: Any) -> None:

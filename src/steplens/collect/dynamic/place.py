@@ -20,6 +20,7 @@ from typing import Any
 
 from steplens.collect.dynamic import process
 from steplens.collect.dynamic.process import Process
+from steplens.errors import InputError
 
 CONFIGURATION_FILE = "profiler_config.json"
 REQUEST_FILE = "profiler_request.json"
@@ -65,26 +66,86 @@ def create(directory: Path) -> Path:
     """Make the meeting place for a configuration folder.
 
     Raises:
-        OSError: it cannot be made, or somebody else owns it.
+        OSError: it cannot be made, or somebody else could change what is in it.
     """
     top = root()
-    top.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_chosen(os.geteuid())
+    # whatever the umask, nobody else gets to write into it
+    top.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
     for folder in (top, top / key(directory)):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=_MODE)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise OSError(f"{folder} is not a private folder of this user")
+        _refuse_foreign(folder, os.geteuid())
     return top / key(directory)
 
 
 def find(directory: Path) -> list[Path]:
-    """The existing meeting places for a configuration folder: ours, and that of the folder's owner where we may look."""
+    """The existing meeting places for a configuration folder: ours, and that of the folder's owner where we may look.
+
+    Raises:
+        InputError: somebody else could change what is in one of them.
+    """
     owners = [os.geteuid()]
     with contextlib.suppress(OSError):
         owners.append(directory.stat().st_uid)
-    places = [root(uid) / key(directory) for uid in dict.fromkeys(owners)]
-    return [place for place in places if _is_directory(place)]
+    found = []
+    for uid in dict.fromkeys(owners):
+        place = root(uid) / key(directory)
+        try:
+            _refuse_chosen(uid)
+            if place.parent.is_symlink() or _is_directory(place.parent):
+                _refuse_foreign(place.parent, uid)
+            if place.is_symlink() or _is_directory(place):
+                _refuse_foreign(place, uid)
+                found.append(place)
+        except _Refused as error:
+            raise InputError(error.folder, error.reason, error.remedy) from None
+        except OSError:
+            # not for this user to look into
+            continue
+    return found
+
+
+class _Refused(PermissionError):
+    """A folder in which somebody else could put or replace what processes of this user believe."""
+
+    def __init__(self, folder: Path, reason: str, remedy: str) -> None:
+        self.folder, self.reason, self.remedy = folder, f"{reason}, so nothing in it is used", remedy
+        super().__init__(f"{folder}: {self.reason}. {remedy}")
+
+
+def _refuse_chosen(uid: int) -> None:
+    """Refuse the folder that the environment chose, if there is one yet, unless only ``uid``, we and root can change it."""
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    # a slash at the end would look at what a link leads to
+    folder = Path(chosen) if chosen else None
+    if folder is None or not (folder.is_symlink() or folder.exists()):
+        return
+    found = folder.lstat()
+    reason = _unfit(found, {uid, os.geteuid(), 0})
+    # where the sticky bit is set, as in /tmp, nobody can replace what another user made
+    if not reason and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        reason = f"can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if reason:
+        raise _Refused(folder, reason, f"Set {DIRECTORY_VARIABLE} to a folder of your own that only you can write (chmod 700)")
+
+
+def _refuse_foreign(folder: Path, uid: int) -> None:
+    """Refuse one of our own folders unless it is the user's and closed to all others."""
+    found = folder.lstat()
+    reason = _unfit(found, {uid})
+    if not reason and found.st_mode & 0o077:
+        reason = f"is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if reason:
+        raise _Refused(folder, reason, f"Remove it, or set {DIRECTORY_VARIABLE} to a folder of your own")
+
+
+def _unfit(found: os.stat_result, owners: set[int]) -> str:
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is no folder"
+    return "" if found.st_uid in owners else f"belongs to another user (uid {found.st_uid})"
 
 
 def _is_directory(path: Path) -> bool:
