@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import partial, rundir
+from steplens import json_text, partial, rundir
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
 
@@ -59,7 +59,7 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
 def is_kept(cache: Path, sources: Sequence[Path]) -> bool:
     """Whether there is a cache of exactly these sources; whether its tables are whole is not looked at."""
     try:
-        return bool(json.loads((cache / _MANIFEST).read_bytes())["key"] == _key(sources))
+        return bool(json_text.loads((cache / _MANIFEST).read_bytes())["key"] == _key(sources))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -79,7 +79,7 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
         if cache.is_symlink() or cache.parent.is_symlink():
             return None
         raw = (cache / _MANIFEST).read_bytes()
-        manifest = json.loads(raw)
+        manifest = json_text.loads(raw)
         if manifest["key"] != key:
             return None
         tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
@@ -92,7 +92,7 @@ def _load(cache: Path, key: dict[str, Any]) -> Trace | None:
                 return None
             tables[name] = frame
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
 
