@@ -24,7 +24,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from steplens import mindspore_results_host, parent, rundir
+from steplens import json_text, mindspore_results_host, parent, rundir
 from steplens.analysis.step_trace import points_of
 from steplens.errors import InputError, SteplensError
 from steplens.readers import mindspore_find, mindspore_windows
@@ -356,7 +356,7 @@ def _prettify(options: Options, folder: Path, outputs: dict[str, OutputStatus]) 
     for name, status in outputs.items():
         file = folder / name
         if status.status == DONE and name.endswith(".json") and not name.startswith(rundir.OUTPUT_DIRECTORY) and file.is_file():
-            rundir.write_json(file, json.loads(file.read_bytes()), indent=1)
+            rundir.write_json(file, json_text.own(file.read_bytes()), indent=1)
 
 
 def _ignore(name: str, error: BaseException) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.analysis.stored_figures import STEP_COLUMNS, STEP_TABLE, matters
 from steplens.readers.contents import Contents
 from steplens.readers.detect import Found
@@ -114,7 +113,7 @@ def _compare_all(own: Path, recomputed: Path, trace: Trace, bases: tuple[Decimal
 def _base_us(run_directory: Path) -> Decimal:
     """What the times of a run directory's text files count from, us since 1970: 0 but for results of steplens."""
     try:
-        base = json.loads((run_directory / rundir.METADATA_FILE).read_bytes())["base_time_ns"]
+        base = json_text.loads((run_directory / rundir.METADATA_FILE).read_bytes())["base_time_ns"]
     except (OSError, ValueError, KeyError, TypeError):
         return Decimal(0)
     return Decimal(base) / 1000 if type(base) is int else Decimal(0)
@@ -131,8 +130,8 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 def _compare_json(name: str, own: Path, again: Path, bases: tuple[Decimal, Decimal]) -> Comparison:
     try:
-        frames = [_entries(json.loads(path.read_bytes(), parse_float=str, parse_int=str)) for path in (own, again)]
-    except (ValueError, RecursionError):
+        frames = [_entries(json_text.loads(path.read_bytes(), parse_float=str, parse_int=str)) for path in (own, again)]
+    except ValueError:
         return Comparison(name, (0, 0), problem="one of them is no JSON")
     theirs, ours = frames
     if theirs.height == ours.height and theirs.height and set(theirs[_ENTRY]) != set(ours[_ENTRY]):

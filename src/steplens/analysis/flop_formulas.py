@@ -7,10 +7,11 @@ the work that is really done is counted here.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from steplens import json_text
 
 Shape = tuple[int, ...]
 
@@ -159,11 +160,11 @@ def work_of(name: str, input_shapes: str | None, arguments: str | None = None) -
     if formula is None or not input_shapes:
         return None
     try:
-        values = json.loads(arguments) if arguments else []
+        values = json_text.own(arguments) if arguments else []
         texts = [value if isinstance(value, str) else "" for value in values] if isinstance(values, list) else []
         shapes = [_shape(text) for text in input_shapes.split(";")]
         work = formula(shapes, texts)
-    except (ValueError, IndexError, TypeError, ZeroDivisionError, RecursionError):
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):
         return None
     if min(work) < 0 or max(work) >= _LARGEST:
         return None

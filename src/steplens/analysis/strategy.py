@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from steplens import json_text
 from steplens.analysis.parallel import by_rank, layout
 from steplens.trace.trace import Trace
 
@@ -184,7 +184,7 @@ def transfers(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for stage in stage_ranks(traces):
         found = stage_operators(traces, stage).filter(pl.col("type").is_in([_SEND, _RECEIVE]))
-        tags = [json.loads(text).get(_TAG) for text in found["attributes"]]
+        tags = [json_text.own(text).get(_TAG) for text in found["attributes"]]
         frames.append(
             found.select("name", "type", "groups").with_columns(
                 tag=pl.Series(tags, dtype=pl.String), stage=pl.lit(stage, pl.Int64)

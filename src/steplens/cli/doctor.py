@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import importlib.util
-import json as json_module
 import os
 import platform
 import shutil
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.cli.text import console, plain, print_json, size
 from steplens.collect import support
 from steplens.collect.ascend import installation, library
@@ -203,7 +202,7 @@ def _probe(module: str, what: str) -> dict[str, Any]:
     if done.returncode:
         return {"problem": f"asking {what} ended the process that asked (exit code {done.returncode})"}
     # the library itself may print before the answer
-    answer: dict[str, Any] = json_module.loads(done.stdout.splitlines()[-1])
+    answer: dict[str, Any] = json_text.loads(done.stdout.splitlines()[-1])
     return answer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -10,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.cli.text import clean
 from steplens.collect import landing, launched, log
 from steplens.collect.black_box_event import EVENT_FILE
@@ -110,7 +109,7 @@ def analyse(directories: list[Path], *, wait: bool) -> bool:
 
 def _event(path: Path) -> dict[str, Any]:
     try:
-        event = json.loads(path.read_bytes())
+        event = json_text.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return event if isinstance(event, dict) else {}
@@ -119,7 +118,7 @@ def _event(path: Path) -> dict[str, Any]:
 def _why_lost(directory: Path) -> str:
     """The first error that the process noted, if it came to that."""
     try:
-        findings = json.loads((directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE).read_bytes())["health"]
+        findings = json_text.loads((directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE).read_bytes())["health"]
         return next(str(finding["message"]) for finding in findings if finding["severity"] == ERROR)
     except (OSError, ValueError, LookupError, TypeError, StopIteration):
         return "its process was killed while it recorded, or the data could not be saved"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.collect import clock, handler, log, osrt
 from steplens.collect.health import INFO, WARNING, Health
 from steplens.options import HostSystem
@@ -100,7 +99,7 @@ class HostSampler:
 
     def _problems(self) -> dict[str, str]:
         try:
-            problems: Any = json.loads((self._folder / rundir.HOST_SAMPLES).read_bytes())["problems"]
+            problems: Any = json_text.loads((self._folder / rundir.HOST_SAMPLES).read_bytes())["problems"]
             return {str(system): str(problem) for system, problem in problems.items()}
         except (OSError, ValueError, KeyError, AttributeError) as exception:
             return {"data": f"its file cannot be read: {exception}"}

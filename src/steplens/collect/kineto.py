@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.collect import backward, child_threads, clock, log, metadata, other_profilers, saving
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
@@ -302,7 +302,7 @@ class KinetoSession:
         if self.closed is None:
             return
         path = self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE
-        state = json.loads(path.read_bytes())
+        state = json_text.loads(path.read_bytes())
         known = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
         state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in known]
         rundir.write_json(path, state)

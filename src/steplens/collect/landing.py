@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import json
 import os
 import queue
 import re
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from steplens import partial, rundir
+from steplens import json_text, partial, rundir
 from steplens.collect import log
 from steplens.collect.health import ERROR
 
@@ -151,7 +150,7 @@ def note_failure(run: Path, target: str, error: BaseException) -> str:
     message = f"{run} could not be moved to {shown(target)} and stays where it is: {shown(reason)}"
     path = run / rundir.RAW_DIRECTORY / rundir.STATE_FILE
     with contextlib.suppress(OSError, ValueError, KeyError):
-        state = json.loads(path.read_bytes())
+        state = json_text.loads(path.read_bytes())
         state["health"].append({"check": "landing", "severity": ERROR, "count": 1, "message": message, "unsafe": ""})
         rundir.write_json(path, state)
     return message

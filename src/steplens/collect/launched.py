@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.collect import log
 
 #: holds the order, as JSON
@@ -73,7 +73,7 @@ class Order:
             ValueError: it is none.
         """
         try:
-            return Order(**json.loads(text))
+            return Order(**json_text.loads(text))
         except TypeError as error:
             raise ValueError(f"{VARIABLE} does not hold what steplens run writes: {error}") from None
 
@@ -261,7 +261,7 @@ def answers(folder: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
-            answer = json.loads(path.read_bytes())
+            answer = json_text.loads(path.read_bytes())
         except (OSError, ValueError):
             continue
         if isinstance(answer, dict) and isinstance(answer.get("pid"), int) and isinstance(answer.get("steps"), int):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -10,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from steplens import json_text
 from steplens.collect import log
 from steplens.collect.ascend import installation
 
@@ -62,9 +62,9 @@ class UserMetadata:
         stored: Any = value
         if is_json:
             try:
-                stored = json.loads(value)
-            except ValueError:
-                log.warning(f"The value of metadata {key} is not JSON, this metadata is skipped.")
+                stored = json_text.loads(value)
+            except ValueError as error:
+                log.warning(f"The value of metadata {key} is not JSON ({error}), this metadata is skipped.")
                 return
         if key in self.entries:
             log.warning(f"Metadata {key} is overwritten.")

@@ -14,6 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from steplens import json_text
+
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "gpu_user_annotation"}
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 #: events on the host that are not in PyTorch's lists
@@ -204,7 +206,7 @@ def no_events() -> Any:
 def _events(trace: Path) -> Iterator[_Event]:
     # times of days in microseconds with three digits, exactly
     with trace.open("rb") as file:
-        listed = json.load(file, parse_float=Decimal)["traceEvents"]
+        listed = json_text.loads(file.read(), parse_float=Decimal)["traceEvents"]
     wanted = [event for event in listed if _is_wanted(event)]
     threads = {}
     for event in wanted:

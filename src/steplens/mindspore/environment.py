@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from steplens import json_text
 from steplens.collect import log
 
 VARIABLE = "MS_PROFILER_OPTIONS"
@@ -31,10 +32,10 @@ def on_import() -> None:
     if not text:
         return
     try:
-        options = json.loads(text)
+        options = json_text.loads(text)
         if not isinstance(options, dict):
             raise ValueError("it is no JSON object")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         log.error(f"{VARIABLE} cannot be read ({error}); nothing is recorded.")
         return
     start = options.pop("start", False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from steplens import json_text
 from steplens.collect import log
 
 _TEXT_LIMIT = 4096
@@ -35,8 +35,8 @@ class Metadata:
         if not self._fits(key, text):
             return
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = json_text.loads(text)
+        except ValueError as error:
             log.warning(f"add_metadata_json: the value of {key!r} is no JSON ({error}) and is left out.")
             return
         self._put(key, text, value)

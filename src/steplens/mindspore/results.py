@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from steplens import json_text
 from steplens.collect import log
 
 _MODULE = "steplens.mindspore_results"
@@ -90,7 +90,7 @@ def operators(path: Path, names: Sequence[str], device: int | None) -> str:
     text, problem = process.communicate()
     if process.returncode:
         raise RuntimeError(_reason(problem, process.returncode))
-    json.loads(text)
+    json_text.own(text)
     return text.strip()
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
+from steplens import json_decoder
 from steplens.readers.microseconds import after_base, text_ns
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
@@ -30,7 +30,7 @@ _LINK = re.compile(r"^(\d{1,9})-(\d{1,9})$")
 _SELECTED = re.compile(r"^(.+)-(top\d*|middle|bottom\d*|total)$")
 
 # a number that has no type comes as its text, so that no digit of a time is lost
-_DECODER = msgspec.json.Decoder(float_hook=str)
+_DECODER = json_decoder.Decoder[Any](float_hook=str)
 
 
 def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> dict[str, pl.DataFrame]:
@@ -127,7 +127,7 @@ def _read(path: Path, health: HealthLog, unsafe: str) -> dict[str, Any]:
         if size > _FILE_LIMIT:
             raise ValueError(f"of {size >> 20} MiB is larger than such a file can be")
         value = _DECODER.decode(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) else error
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({text})", unsafe)
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.readers import cann_samples, cann_tasks, framework_db
 from steplens.readers.analysis_db import read_analysis
@@ -266,7 +265,7 @@ def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, healt
 
 def _is_measured(meta: pl.DataFrame) -> bool:
     """Whether the recording was of a level that measures communication."""
-    config = next((json.loads(value) for key, value in meta.iter_rows() if key == "config"), None)
+    config = next((json_text.own(value) for key, value in meta.iter_rows() if key == "config"), None)
     extended = config.get("experimental_config") if isinstance(config, dict) else None
     return isinstance(extended, dict) and extended.get("_profiler_level") in ("Level1", "Level2")
 
@@ -275,7 +274,7 @@ def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
     """Whether the run recorded the CPU only, so that its operator calls are its device work."""
     if {"kernels", "api"} & set(tables):
         return False
-    values = {key: json.loads(value) for key, value in tables["meta"].iter_rows() if key == "config"}
+    values = {key: json_text.own(value) for key, value in tables["meta"].iter_rows() if key == "config"}
     config = values.get("config")
     common = config.get("common_config") if isinstance(config, dict) else None
     activities = common.get("activities") if isinstance(common, dict) else None

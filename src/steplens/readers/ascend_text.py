@@ -6,7 +6,6 @@ A file that is missing takes away what only it holds; health says what that make
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.readers import ascend_csv, mindspore_windows
 from steplens.readers.analysis_db import elapsed_sums, read_analysis
@@ -265,7 +264,7 @@ def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl
         health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", lost)
         return {}, base_ns
     for value in (row for meta in _present(tables, "meta") for row in meta.filter(pl.col("key") == _BASE_KEY)["value"]):
-        base_ns = json.loads(value)
+        base_ns = json_text.own(value)
     return tables, base_ns
 
 
@@ -384,7 +383,7 @@ def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
     """Whether the CPU is the device: all tasks are its own, or nothing but the CPU was recorded."""
     if "kernels" in tables:
         return bool((tables["kernels"]["core"].cast(pl.String) == CORE_CPU).all())
-    config = next((json.loads(value) for key, value in tables["meta"].iter_rows() if key == "config"), None)
+    config = next((json_text.own(value) for key, value in tables["meta"].iter_rows() if key == "config"), None)
     common = config.get("common_config") if isinstance(config, dict) else None
     activities = common.get("activities") if isinstance(common, dict) else None
     return isinstance(activities, list) and bool(activities) and all(str(name).endswith(CORE_CPU) for name in activities)

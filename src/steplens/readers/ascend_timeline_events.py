@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from steplens.errors import InputError
@@ -39,7 +38,8 @@ from steplens.readers.ascend_timeline_structs import (
     integer,
     one_event,
 )
-from steplens.readers.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile, behind_damage, events_of
+from steplens.readers.event_decoder import DAMAGED, one_by_one
+from steplens.readers.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile
 from steplens.readers.microseconds import float_ns, text_ns
 from steplens.trace.schema import NAME
 
@@ -93,7 +93,7 @@ class TimelineColumns:
             for text in _fast_pieces(path):
                 fast._sort_in(DECODER.decode(text))
             return fast
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _UnknownLayoutError):
+        except (ValueError, _UnknownLayoutError):
             pass
         except OSError as error:
             raise InputError(path, f"cannot be read ({error.strerror or error})") from error
@@ -137,8 +137,10 @@ class TimelineColumns:
     def _add(self, piece: bytes) -> None:
         try:
             events = DECODER.decode(piece)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            events = list(self._tolerant(piece))
+        except ValueError:
+            found = list(one_by_one(piece, one_event))
+            events = [event for event in found if event is not DAMAGED]
+            self.damaged += len(found) - len(events)
         self._sort_in(events)
 
     def _sort_in(self, events: list[Any]) -> None:
@@ -198,19 +200,6 @@ class TimelineColumns:
             self.process_labels[event.pid] = args.labels
         elif event.name == "thread_name" and isinstance(args.name, str) and event.tid is not None:
             self.thread_names[event.pid, event.tid] = args.name
-
-    def _tolerant(self, piece: bytes) -> Iterator[Any]:
-        """Read event by event, mending what can be mended."""
-        bodies = [piece[1:-1]]
-        while bodies:
-            for text in events_of(bodies.pop()):
-                event = None if text is None else one_event(text)
-                if event is not None:
-                    yield event
-                    continue
-                self.damaged += 1
-                if text is not None and (rest := behind_damage(text)) is not None:
-                    bodies.append(rest)
 
 
 class _UnknownLayoutError(Exception):

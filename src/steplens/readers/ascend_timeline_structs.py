@@ -11,6 +11,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from steplens import json_decoder
+from steplens.readers.event_decoder import cleaned
+
 OPERATOR = "cpu_op"
 PYTHON = "python_function"
 ENQUEUE = "enqueue"
@@ -176,9 +179,9 @@ _OTHERS = tuple(
 
 _EVENT: Any = functools.reduce(operator.or_, (Duration, Sample, Metadata, FlowStart, FlowEnd, *_OTHERS))
 # a number that no member has a type for comes as its text: every digit of "ts" counts
-DECODER = msgspec.json.Decoder(list[_EVENT], float_hook=str)
-_ONE_DECODER = msgspec.json.Decoder(_EVENT, float_hook=str)
-_ANY_DECODER = msgspec.json.Decoder(float_hook=str)
+DECODER = json_decoder.Decoder[list[Any]](list[_EVENT], float_hook=str)
+_ONE_DECODER = json_decoder.Decoder[Any](_EVENT, float_hook=str)
+_ANY_DECODER = json_decoder.Decoder[Any](float_hook=str)
 
 INTEGERS = (
     "connection_id", "physical_stream", "stream", "task", "subtask", "model", "sequence", "forward_tid", "flops", "python_id",
@@ -216,25 +219,23 @@ PROCESS_MEMBERS = {
     "Overlap Analysis": (),
 }
 
-_NO_CONTROLS = dict.fromkeys(range(32), " ")
 
+def one_event(text: bytes) -> Any:
+    """The event in one piece of JSON, mended where its members have unexpected types or characters.
 
-def one_event(text: bytes) -> Any | None:
-    """The event in one piece of JSON, mended where its members have unexpected types or characters; None if it is none."""
+    Raises:
+        ValueError: it is none.
+    """
     try:
         return _ONE_DECODER.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _mended(text)
+    except ValueError:
+        return _mended(_ANY_DECODER.decode(cleaned(text)))
 
 
-def _mended(text: bytes) -> Any | None:
-    """The event in a piece of JSON whose members have unexpected types or characters; None where it is no event."""
-    try:
-        value = _ANY_DECODER.decode(text.decode("utf-8", "replace").translate(_NO_CONTROLS))
-    except (msgspec.DecodeError, RecursionError):
-        return None
+def _mended(value: Any) -> Any:
+    """The event in a decoded value whose members have unexpected types or characters."""
     if not isinstance(value, dict) or not isinstance(value.get("ph"), str):
-        return None
+        raise ValueError("no event")
     for key in ("pid", "tid"):
         number = integer(value.get(key))
         value[key] = number if number is not None and abs(number) <= 1 << 62 else None
@@ -250,8 +251,8 @@ def _mended(text: bytes) -> Any | None:
         value["args"] = {key: item for key, item in args.items() if isinstance(item, (int, str))}
     try:
         return _ONE_DECODER.decode(msgspec.json.encode(value))
-    except (msgspec.DecodeError, msgspec.EncodeError, RecursionError):
-        return None
+    except msgspec.EncodeError as error:
+        raise ValueError(str(error)) from None
 
 
 def integer(value: Any) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers import cann_samples, cann_tasks
 from steplens.readers.cann_layout import (
@@ -245,6 +246,6 @@ def _unique(frame: pl.DataFrame, column: str) -> list[int]:
 def _decoded(text: str) -> Any:
     """The value of a JSON text; a text that is none is the value."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_text.loads(text)
+    except ValueError:
         return text

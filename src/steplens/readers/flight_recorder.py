@@ -25,7 +25,7 @@ from typing import Annotated
 import msgspec
 import polars as pl
 
-from steplens import rundir
+from steplens import json_decoder, rundir
 from steplens.readers.kineto_collectives import ELEMENT_BYTES, operation_of
 from steplens.trace.cpu_device import DEFAULT_GROUP
 from steplens.trace.schema import COLLECTIVE, NAME
@@ -61,7 +61,7 @@ class _File(msgspec.Struct):
     entries: list[_Recorded]
 
 
-_DECODER = msgspec.json.Decoder(_File)
+_DECODER = json_decoder.Decoder[_File](_File)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
     """What the recorder holds, in order of time; nothing of a file that is damaged: an order with gaps is none."""
     try:
         recorded = _DECODER.decode(path.read_bytes()).entries if path.stat().st_size <= _LIMIT else []
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return []
     found = []
     for entry in recorded:

@@ -14,10 +14,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from steplens import json_decoder
 from steplens.errors import InputError
 
 #: small enough that the allocator reuses the memory of one piece for the next: at 16 MiB a piece reads at half the speed
@@ -38,8 +38,6 @@ _SPLIT = 0.42
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = b", \t\r\n"
 
-#: what decoding JSON raises where it is damaged, or nested deeper than any profiler does
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: what may stand in front of a document: a mark of its encoding, and white space
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 #: where an event seems to begin, inside damage and behind a bracket that closes the list too early
@@ -396,8 +394,8 @@ def _array(events: bytes) -> bytes:
 def _members(text: bytes) -> dict[str, Any]:
     """Members of a JSON object; an empty dictionary where it is damaged, since events matter more than the header."""
     try:
-        value = msgspec.json.decode(text)
-    except UNREADABLE:
+        value = json_decoder.decode(text)
+    except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -11,10 +11,10 @@ import itertools
 import re
 from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 
+from steplens import json_decoder
 from steplens.readers.kineto_structs import CollectiveArgs
 from steplens.trace.lookup import first_rows
 from steplens.trace.nesting import Int64Array, innermost, lanes, nest
@@ -53,7 +53,7 @@ _ANNOTATION = "nccl:"
 _CALL = "record_param_comms"
 
 _METADATA = ("operation", "elements", "dtype", "group", "group_size", "source", "destination")
-_COLLECTIVE_DECODER = msgspec.json.Decoder(CollectiveArgs)
+_COLLECTIVE_DECODER = json_decoder.Decoder[CollectiveArgs](CollectiveArgs)
 
 
 def operation_of(name: str | None) -> str | None:
@@ -152,7 +152,7 @@ def _collective_args(text: str) -> CollectiveArgs:
         return CollectiveArgs()
     try:
         return _COLLECTIVE_DECODER.decode("{" + text)
-    except (msgspec.DecodeError, RecursionError):
+    except ValueError:
         return CollectiveArgs()
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 
+from steplens import json_decoder
 from steplens.readers.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,
@@ -58,7 +58,7 @@ _NPU_DEVICE = re.compile(r"^(NPU|Ascend)")
 #: what steplens puts in front of the names of an NPU's collectives and copies, since tools know these by CUDA's names
 COLLECTIVE_PREFIX = "ncclKernel: "
 COPY_PREFIX = "Memcpy: "
-_LAUNCH_DECODER = msgspec.json.Decoder(LaunchArgs)
+_LAUNCH_DECODER = json_decoder.Decoder[LaunchArgs](LaunchArgs)
 
 
 def device_tables(
@@ -301,7 +301,7 @@ def _launch_args(text: str) -> LaunchArgs:
         return LaunchArgs()
     try:
         return _LAUNCH_DECODER.decode("{" + text)
-    except (msgspec.DecodeError, RecursionError):
+    except ValueError:
         return LaunchArgs()
 
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import polars as pl
 
 from steplens.readers import kineto_frames as frames
-from steplens.readers.json_events import UNREADABLE, JsonEventFile, Piece
-from steplens.readers.kineto_structs import DAMAGED, FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
+from steplens.readers.event_decoder import DAMAGED
+from steplens.readers.json_events import JsonEventFile, Piece
+from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
 from steplens.readers.kineto_times import needs_text, with_ns
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
@@ -145,12 +146,12 @@ class EventColumns:
                     self._layout = TEXT_TIMES
                     events = TEXT_TIMES.many.decode(piece)
             return events, self._layout
-        except UNREADABLE:
+        except ValueError:
             pass
         try:
             # times in quotes are the usual reason
             return TEXT_TIMES.many.decode(piece), TEXT_TIMES
-        except UNREADABLE:
+        except ValueError:
             pass
         events = []
         for event in tolerant(piece):

@@ -16,7 +16,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from steplens.readers.json_events import UNREADABLE, Piece, behind_damage, events_of
+from steplens import json_decoder
+from steplens.readers.event_decoder import cleaned, one_by_one
+from steplens.readers.json_events import Piece
 
 NO_TEXT = Raw(b"")
 NO_ARGS = Raw(b"null")
@@ -290,13 +292,13 @@ class Layout:
     instant: type
     flow_start: type
     flow_end: type
-    many: msgspec.json.Decoder[list[Any]]
-    one: msgspec.json.Decoder[Any]
+    many: json_decoder.Decoder[list[Any]]
+    one: json_decoder.Decoder[Any]
 
 
 def _layout(text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type) -> Layout:
     event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, *_OTHERS])
-    decoders = (msgspec.json.Decoder(list[event]), msgspec.json.Decoder(event))
+    decoders = (json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event))
     return Layout(text_times, duration, instant, flow_start, flow_end, *decoders)
 
 
@@ -313,7 +315,7 @@ class ArgsDecoder(Generic[_Args]):
         self.kind = kind
         self._empty = kind()
         optional: Any = kind | None
-        self._many: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[optional])
+        self._many: json_decoder.Decoder[list[Any]] = json_decoder.Decoder(list[optional])
 
     def __call__(self, raws: Sequence[Raw] | Sequence[bytes], joined: bytes | None = None) -> list[_Args]:
         """The ``args`` of each event; members of an unexpected type are left out.
@@ -324,15 +326,15 @@ class ArgsDecoder(Generic[_Args]):
         """
         try:
             found = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
-        except UNREADABLE:
+        except ValueError:
             return [self._mended(bytes(raw)) for raw in raws]
         empty = self._empty
         return [empty if args is None else args for args in found] if None in found else found
 
     def _mended(self, raw: bytes) -> _Args:
         try:
-            members = msgspec.json.decode(raw.decode("utf-8", "replace").translate(_NO_CONTROLS))
-        except (msgspec.DecodeError, RecursionError):
+            members = json_decoder.decode(cleaned(raw))
+        except ValueError:
             return self._empty
         kept: dict[str, Any] = {}
         for field in msgspec.structs.fields(self.kind):
@@ -342,7 +344,7 @@ class ArgsDecoder(Generic[_Args]):
                     kept[field.name] = (
                         Raw(msgspec.json.encode(value)) if field.type is Raw else msgspec.convert(value, field.type, strict=False)
                     )
-                except (msgspec.ValidationError, RecursionError):
+                except ValueError:
                     continue
         return self.kind(**kept)
 
@@ -353,34 +355,14 @@ def tolerant(piece: Piece) -> Iterator[Any | None]:
     Yields:
         events of ``FLOAT_TIMES``; None for one that is no event of a profile; ``DAMAGED`` for one that is not valid JSON.
     """
-    bodies = [bytes(piece)[1:-1]]
-    while bodies:
-        for text in events_of(bodies.pop()):
-            if text is None:
-                yield DAMAGED
-                continue
-            try:
-                yield FLOAT_TIMES.one.decode(text)
-                continue
-            except UNREADABLE:
-                pass
-            try:
-                # invalid UTF-8 and raw control characters occur in symbol names of other runtimes
-                value = msgspec.json.decode(text.decode("utf-8", "replace").translate(_NO_CONTROLS))
-            except RecursionError:
-                yield DAMAGED
-            except msgspec.DecodeError:
-                yield DAMAGED
-                if (rest := behind_damage(text)) is not None:
-                    bodies.append(rest)
-            else:
-                yield _mended(value)
+    return one_by_one(piece, _one)
 
 
-#: stands for an event that is not valid JSON
-DAMAGED = object()
-
-_NO_CONTROLS = dict.fromkeys(range(32), " ")
+def _one(text: bytes) -> Any | None:
+    try:
+        return FLOAT_TIMES.one.decode(text)
+    except ValueError:
+        return _mended(json_decoder.decode(cleaned(text)))
 
 
 def _mended(value: Any) -> Any | None:
@@ -408,7 +390,7 @@ def _mended(value: Any) -> Any | None:
         value["args"] = _fitting(args, kind) if isinstance(args, dict) else None
     try:
         return FLOAT_TIMES.one.decode(msgspec.json.encode(value))
-    except (msgspec.ValidationError, msgspec.DecodeError, msgspec.EncodeError, RecursionError):
+    except (ValueError, msgspec.EncodeError):
         return None
 
 

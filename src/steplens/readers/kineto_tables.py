@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 
-from steplens.readers.json_events import UNREADABLE
+from steplens import json_decoder
 from steplens.readers.kineto_events import EventColumns
 from steplens.readers.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.checks import unmatched_flows
@@ -113,8 +112,8 @@ def _decode(raw: str) -> list[Any]:
     if not raw:
         return []
     try:
-        value = msgspec.json.decode(raw)
-    except UNREADABLE:
+        value = json_decoder.decode(raw)
+    except ValueError:
         return []
     return value if isinstance(value, list) else []
 

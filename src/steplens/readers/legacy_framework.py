@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.readers.legacy_files import text_lines
 from steplens.readers.legacy_hwts import task_key
 from steplens.trace.health import KERNEL_CALLS, KERNEL_DETAILS, STEP_PHASES, WARNING, HealthLog
@@ -144,8 +145,8 @@ def kernel_columns(framework: pl.DataFrame) -> pl.DataFrame:
 
 def _described(text: str | None) -> list[str | None]:
     try:
-        info: Any = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        info: Any = json_text.loads(text or "{}")
+    except ValueError:
         info = {}
     members = info if isinstance(info, dict) else {}
     cells: list[str | None] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from steplens import rundir
+from steplens import json_decoder, rundir
 from steplens.errors import InputError
 from steplens.trace.trace import Trace
 
@@ -27,6 +27,9 @@ class _Columns(msgspec.Struct):
     bytes: list[int]
     category: list[int]
     device: list[int]
+
+
+_DECODER = json_decoder.Decoder[_Columns](_Columns)
 
 
 def file_of(run_directory: Path) -> Path:
@@ -53,7 +56,7 @@ def read(run_directory: Path) -> pl.DataFrame | None:
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise ValueError("larger than such a file can be")
-        columns = msgspec.json.decode(path.read_bytes(), type=_Columns)
+        columns = _DECODER.decode(path.read_bytes())
         if columns.version != _VERSION:
             raise ValueError(f"of version {columns.version}, which this steplens does not know")
         names = [name.partition(":") for name in columns.devices]
@@ -71,7 +74,7 @@ def read(run_directory: Path) -> pl.DataFrame | None:
                 raise ValueError(f"its column {column} has values that mean nothing")
         types = pl.Series([kind.upper() for kind, _, _ in names], dtype=pl.String)
         numbers = pl.Series([int(number or 0) for _, _, number in names], dtype=pl.Int32)
-    except (OSError, ValueError, TypeError, msgspec.DecodeError, pl.exceptions.PolarsError, OverflowError) as error:
+    except (OSError, ValueError, TypeError, pl.exceptions.PolarsError, OverflowError) as error:
         problem = f"holds no categories of memory: {' '.join(str(error).split())}"
         raise InputError(path, problem, "Remove it; the timeline then has no categories") from error
     place = frame["place"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_aicpu import receive_rows
@@ -237,8 +238,8 @@ def read_pipeline_raw(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.D
             rows[number]["parent"] = parent
         if sizes[place] is not None:
             try:
-                listed = json.loads(sizes[place])
-            except (ValueError, RecursionError):
+                listed = json_text.loads(sizes[place])
+            except ValueError:
                 listed = None
                 health.add("damaged_records", WARNING, 1, f"queue sizes in {path.name} are damaged", STEP_PHASES)
             parts.append(samples([("op", number, "queue_size", "batches", numbers(listed))]))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
+from steplens import json_decoder
 from steplens.trace.health import COUNTERS, STEP_PHASES, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -28,10 +28,10 @@ def json_object(path: Path, health: HealthLog) -> dict[str, Any]:
     try:
         if path.stat().st_size > _SIZE_LIMIT_BYTES:
             raise ValueError(f"larger than {_SIZE_LIMIT_BYTES >> 20} MiB")
-        value = msgspec.json.decode(path.read_bytes())
+        value = json_decoder.decode(path.read_bytes())
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
-    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         health.add("unreadable_file", WARNING, 1, f"{path.name} cannot be used ({error})", STEP_PHASES)
         return {}
     return value

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.readers.ascend_csv_file import read_table, required
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
@@ -115,8 +116,8 @@ def _frame(table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) ->
 
 def _json(text: str | None) -> dict[str, Any] | None:
     try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        value = json_text.loads(text or "{}")
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

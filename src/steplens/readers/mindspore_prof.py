@@ -12,12 +12,12 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.ascend_timeline import read_timeline
 from steplens.readers.contents import EXPORT_DIRECTORY, PROF_NAME
+from steplens.readers.event_decoder import EventDecoder
 from steplens.readers.json_events import JsonEventFile
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_device import step_tables
@@ -48,8 +48,6 @@ _LATEST_NS = 1 << 61
 _OPERATION = re.compile(r"(?i)(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all\w*|broadcast|receive|send)")
 
 _TYPE = r"([A-Za-z]\w*)-op\d+$"
-
-_DECODER = msgspec.json.Decoder(list[dict[str, Any]], float_hook=Decimal)
 
 _POINTS = ("Iteration ID", "FP Start", "BP End", "Iteration End")
 
@@ -206,22 +204,17 @@ def _events(paths: list[Path], health: HealthLog) -> Iterator[tuple[Path, dict[s
     """Events with a duration, times as decimals."""
     for path in paths:
         file = JsonEventFile(path)
-        damaged = 0
+        decoder = EventDecoder[dict[str, Any]](dict[str, Any], float_hook=Decimal)
         try:
             for piece in file:
-                try:
-                    events = _DECODER.decode(piece)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation, ValueError):
-                    damaged += 1
-                    continue
-                for event in events:
+                for event in decoder.events(piece):
                     if event.get("ph") == "X" and isinstance(event.get("name"), str):
                         yield path, event
         except InputError as error:
             health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", (STEP_TIMES, COMMUNICATION_TIMES))
             continue
-        if file.truncated or damaged:
-            message = f"{path.name} is damaged: {file.lost_bytes} bytes and {damaged} pieces of it were not read"
+        if file.truncated or decoder.damaged:
+            message = f"{path.name} is damaged: {file.lost_bytes} bytes and {decoder.damaged} events of it were not read"
             health.add("truncated_file", ERROR, 1, message, (STEP_TIMES, COMMUNICATION_TIMES))
 
 

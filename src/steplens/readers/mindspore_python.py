@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import polars as pl
 
+from steplens import json_decoder
 from steplens.readers.legacy_files import read_up_to
 from steplens.readers.python_replay import replay
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
@@ -18,6 +18,7 @@ CALLS_FILE = "python_calls.bin"
 #: the names, a JSON list of texts
 NAMES_FILE = "python_names.json"
 _RECORD = np.dtype([("time", "<i8"), ("what", "<i8")])
+_NAMES = json_decoder.Decoder[list[str]](list[str])
 _END = -1
 _LATEST_NS = 1 << 61
 _SIZE_LIMIT_BYTES = 4 << 30
@@ -36,7 +37,7 @@ def read_calls(folder: Path, pid: int, tid: int, health: HealthLog) -> pl.DataFr
     if not file.is_file():
         return pl.DataFrame()
     try:
-        names = msgspec.json.decode((folder / NAMES_FILE).read_bytes(), type=list[str])
+        names = _NAMES.decode((folder / NAMES_FILE).read_bytes())
         with file.open("rb") as handle:
             data = read_up_to(handle, _SIZE_LIMIT_BYTES)
     except (OSError, ValueError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.readers.kineto_meta import as_text
 from steplens.readers.minddata_cpu import json_object
 from steplens.trace.health import COMMUNICATION_VOLUME, INFO, WARNING, HealthLog
@@ -131,7 +132,7 @@ def _text(node: dict[str, Any], name: str) -> str:
 
 def _plain(value: str) -> str:
     """A JSON text without its quotes."""
-    found = json.loads(value) if value else ""
+    found = json_text.loads(value) if value else ""
     return found if isinstance(found, str) else value
 
 

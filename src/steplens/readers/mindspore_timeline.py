@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from steplens.errors import InputError
+from steplens.readers.event_decoder import EventDecoder
 from steplens.readers.json_events import JsonEventFile
 from steplens.readers.microseconds import float_ns
 from steplens.trace.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
@@ -40,8 +41,6 @@ class _Event(msgspec.Struct):
     args: _Args | None = None
 
 
-_DECODER = msgspec.json.Decoder(list[_Event])
-
 _COLUMNS = {
     "name": pl.String,
     "full_name": pl.String,
@@ -63,14 +62,9 @@ def read_events(path: Path, health: HealthLog) -> pl.DataFrame:
     """
     file = JsonEventFile(path)
     rows: list[tuple[Any, ...]] = []
-    damaged = 0
+    decoder = EventDecoder[_Event](_Event)
     for piece in file:
-        try:
-            events = _DECODER.decode(piece)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            events = []
-            damaged += 1
-        for event in events:
+        for event in decoder.events(piece):
             if event.ph == "X":
                 rows.append(_row(event))
     frame = pl.DataFrame([row for row in rows if row], schema=_COLUMNS, orient="row")
@@ -79,7 +73,7 @@ def read_events(path: Path, health: HealthLog) -> pl.DataFrame:
         health.add("truncated_file", ERROR, 1, message, EVERYTHING)
     frame = frame.with_columns(start_ns=float_ns(frame["ts"]), length=float_ns(frame["dur"].fill_null(0)))
     known = frame.drop_nulls(["start_ns", "length"]).filter(pl.col("length") >= 0)
-    if lost := damaged + len(rows) - known.height:
+    if lost := decoder.damaged + len(rows) - known.height:
         health.add("damaged_events", ERROR, lost, f"events of {path.name} are damaged and were left out", KERNEL_CALLS)
     return known.with_columns(end_ns=pl.col("start_ns") + pl.col("length"))
 

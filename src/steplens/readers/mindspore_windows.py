@@ -7,7 +7,6 @@ own. The files of MindSpore's own 2.10 profiler, which lie in ``FRAMEWORK/`` its
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers import minddata, mindspore_cpu, mindspore_python
 from steplens.readers.kineto_meta import meta_frame
@@ -196,7 +196,7 @@ def _read_pipeline(
     offset = offset if type(offset) is int and abs(offset) < _LATEST_NS else None
     found = minddata.tables(folder, rank, health, clock_offset_ns=offset)
     if "meta" in found:
-        meta.update({key: json.loads(value) for key, value in found.pop("meta").iter_rows()})
+        meta.update({key: json_text.own(value) for key, value in found.pop("meta").iter_rows()})
     for name, frame in found.items():
         if name in ("pipeline_batches", "pipeline_samples") and spans and offset is not None:
             # the pipeline is recorded from the first window to the last one; what lies between them was not asked for

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto_events import EventColumns
@@ -73,7 +74,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
 
 def _load(folder: Path) -> EventColumns:
     columns = EventColumns()
-    counts = json.loads((folder / _COUNTS).read_bytes())
+    counts = json_text.own((folder / _COUNTS).read_bytes())
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.process_names = dict(counts["processes"])

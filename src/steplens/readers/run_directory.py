@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.readers import flight_recorder, host_events, kineto
 from steplens.trace.health import GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
@@ -99,14 +98,14 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
         if path.stat().st_size > _SIDE_FILE_LIMIT:
             raise ValueError("larger than a file of its kind can be")
         data = path.read_bytes()
-        value = json.loads(data)
+        value = json_text.loads(data)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
         if b"\\ud" in data.lower():
             value = dict(_as_text(value))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         if health is not None:
             health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", RUN_OPTIONS)
         return {}

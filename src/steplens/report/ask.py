@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import FastAPI
 
+from steplens import json_decoder
 from steplens.server.app import addresses
 from steplens.server.runs import Library
 
@@ -33,7 +34,7 @@ class Answer:
     @property
     def json(self) -> Any:
         """The body."""
-        return msgspec.json.decode(self.body)
+        return json_decoder.decode(self.body)
 
 
 class Asker:

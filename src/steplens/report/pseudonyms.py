@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from steplens import json_text
 from steplens.analysis.lines import LIBRARY, UNCLEAR, USER, frame_owner
 from steplens.report import kernel_names, known
 from steplens.trace.classify import CATEGORIES, category_of
@@ -273,14 +274,14 @@ class Pseudonyms:
     def record(self, text: str) -> str:
         """A JSON document, as text, treated as by ``values``; what is no JSON as by ``words``."""
         try:
-            return json.dumps(self.values(json.loads(text)))
+            return json.dumps(self.values(json_text.own(text)))
         except (ValueError, RecursionError):
             return self.words(text)
 
     def vendor_record(self, text: str) -> str:
         """A row of a vendor's table: names and types of device tasks as by ``npu_task``, all else as by ``record``."""
         try:
-            return json.dumps(self._vendor_values(json.loads(text), names=False))
+            return json.dumps(self._vendor_values(json_text.own(text), names=False))
         except (ValueError, RecursionError):
             return self.words(text)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers import memory_categories
 from steplens.report.pseudonyms import Pseudonyms, Replace
@@ -165,7 +166,7 @@ def _value(key: str, value: Any, names: Pseudonyms) -> Any:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json_text.own(text)
     except ValueError:
         return text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from steplens import json_text
 from steplens.analysis.strategy import drawn, stage_operators, stages, transfers
 from steplens.server import columns
 from steplens.server.errors import Refusal
@@ -134,10 +134,10 @@ def strategy_operator(chosen: Chosen, runs: Runs, node: Annotated[str, Query(max
             name: row[name]
             for name in ("node", "name", "type", "scope", "role", "groups", "ranks", "output_type", "output_shape")
         },
-        strategy=json.loads(row["strategy"]) if row["strategy"] else None,
+        strategy=json_text.own(row["strategy"]) if row["strategy"] else None,
         inputs=ends.filter(pl.col("node").is_in(row["inputs"])).to_dicts(),
         outputs=every.filter(pl.col("inputs").list.contains(node)).select("node", "name").head(_MOST_TRANSFERS).to_dicts(),
-        attributes=json.loads(row["attributes"] or "{}"),
+        attributes=json_text.own(row["attributes"] or "{}"),
     )
 
 

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from steplens import partial, rundir
+from steplens import json_text, partial, rundir
 from steplens.timeline.items import TYPES, Items
 from steplens.timeline.layout import Lane, Timeline
 from steplens.timeline.pyramid import Level, Pyramid
@@ -116,7 +116,7 @@ def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
     try:
         columns = _mapped(content, header)
         return None if columns is None else _pyramid(header, columns, origin_ns)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, RecursionError, msgspec.MsgspecError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, msgspec.MsgspecError):
         return None
 
 
@@ -127,7 +127,7 @@ def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dic
             content = np.memmap(file, dtype=np.uint8, mode="r")
         header = _checked_header(content)
         return None if header is None or header["key"] != _key(kept, origin_ns) else (content, header)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, msgspec.MsgspecError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, msgspec.MsgspecError):
         return None
 
 
@@ -218,7 +218,7 @@ def _checked_header(content: npt.NDArray[np.uint8]) -> dict[str, Any] | None:
     text = content[_PREFIX : _PREFIX + length].tobytes()
     if not seal.is_sealed(_SEALED, text, prefix[_LENGTH:]):
         return None
-    header = msgspec.json.decode(text)
+    header = json_text.own(text)
     return {**header, "end": _PREFIX + length} if isinstance(header, dict) else None
 
 

@@ -10,12 +10,12 @@ tasks as all others: without them device times would not add up to the time in w
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import polars as pl
 
+from steplens import json_text
 from steplens.trace.nesting import Int64Array
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
 
@@ -112,8 +112,8 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
     """
     rows = meta.filter(pl.col("key").cast(pl.String) == "distributedInfo")["value"].to_list() if meta is not None else []
     try:
-        job = json.loads(rows[0]) if rows else None
-    except (ValueError, RecursionError):
+        job = json_text.own(rows[0]) if rows else None
+    except ValueError:
         job = None
     groups = job.get("pg_config") if isinstance(job, dict) else None
     if not isinstance(groups, list) or not groups:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.trace import seal
 
 _KIND = "results"
@@ -42,7 +42,8 @@ def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
         with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
             found = seal.read(f"{name}{_SUFFIX}", inside, _MOST_BYTES)
         mark, marks = found[: seal.SIZE], found[seal.SIZE :]
-        return seal.is_sealed(_KIND, _known(name, files) + marks, mark) and not seal.is_changed_in_place(files, json.loads(marks))
+        is_ours = seal.is_sealed(_KIND, _known(name, files) + marks, mark)
+        return is_ours and not seal.is_changed_in_place(files, json_text.own(marks))
     except OSError:
         return False
 

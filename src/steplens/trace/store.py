@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import partial, rundir
+from steplens import json_text, partial, rundir
 from steplens.trace import seal
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
@@ -116,7 +116,7 @@ def _checked_manifest(raw: bytes) -> dict[str, Any]:
     mark, _, content = raw.removeprefix(_BEFORE_SEAL).removesuffix(_END).partition(_AFTER_SEAL)
     if raw != _sealed_text(mark, content) or not seal.is_sealed(_SEALED, content, bytes.fromhex(mark.decode("ascii"))):
         raise ValueError("not a manifest of ours")
-    found: dict[str, Any] = json.loads(content)
+    found: dict[str, Any] = json_text.own(content)
     return found
 
 

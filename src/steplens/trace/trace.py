@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import polars as pl
 
+from steplens import json_text
 from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
@@ -101,7 +101,7 @@ class Trace:
         if name not in self._source_tables:
             rows = self.required("source_tables").filter(pl.col("table") == name).sort("row").select("record").collect()
             # all at once: a call for each takes longer than what it decodes
-            records = json.loads(f"[{','.join(rows['record'])}]")
+            records = json_text.own(f"[{','.join(rows['record'])}]")
             self._source_tables[name] = pl.DataFrame(records, infer_schema_length=None) if records else None
         return self._source_tables[name]
 
@@ -145,7 +145,7 @@ def _meta_values(trace: Trace) -> dict[str, Any]:
     frame = trace.table("meta")
     if frame is None:
         return {}
-    return {key: json.loads(value) for key, value in frame.select("key", "value").iter_rows()}
+    return {key: json_text.own(value) for key, value in frame.select("key", "value").iter_rows()}
 
 
 def _has_accelerator(trace: Trace) -> bool:

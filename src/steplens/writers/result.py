@@ -8,7 +8,6 @@ everything that was due does.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.trace.trace import Trace
 from steplens.writers import (
@@ -286,10 +285,10 @@ def _write_one(file: OutputFile, output: Output, path: Path, on_failure: Callabl
 def _metadata(run_directory: Path) -> dict[str, Any] | None:
     """What ``profiler_metadata.json`` holds; None where it is damaged."""
     try:
-        metadata = json.loads((run_directory / rundir.METADATA_FILE).read_bytes())
+        metadata = json_text.loads((run_directory / rundir.METADATA_FILE).read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return None
     return metadata if isinstance(metadata, dict) else None
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import json_text, rundir
 from steplens.collect.dynamic import board, place
 from steplens.collect.dynamic.agreement import Seat
 from steplens.collect.dynamic.process import Process
@@ -179,8 +179,8 @@ def _ask(path: Path, question: str) -> dict[str, Any] | None:
                 if not piece:
                     break
                 text += piece
-        value = json.loads(text)
-    except (OSError, ValueError, RecursionError):
+        value = json_text.loads(text)
+    except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
 

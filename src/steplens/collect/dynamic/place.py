@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from steplens import json_text
 from steplens.collect.dynamic import process
 from steplens.collect.dynamic.process import Process
 from steplens.errors import InputError
@@ -183,8 +184,8 @@ def read_json(path: Path, limit: int = _LARGEST_RECORD) -> dict[str, Any] | None
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as handle:
             text = handle.read(limit + 1)
-        value = json.loads(text) if len(text) <= limit else None
-    except (OSError, ValueError, RecursionError):
+        value = json_text.loads(text) if len(text) <= limit else None
+    except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steplens import json_text
 from steplens.collect.dynamic import place
 from steplens.collect.dynamic.plan import EDIT, TRIGGER
 from steplens.collect.dynamic.watch import Change, WatchedFile
@@ -155,7 +156,7 @@ class Service:
             connection.settimeout(_ANSWER_S)
             if not place.peer_is_allowed(connection):
                 return
-            with contextlib.suppress(OSError, ValueError, RecursionError):
+            with contextlib.suppress(OSError, ValueError):
                 answer = self._answer(_question(connection.recv))
                 connection.sendall(json.dumps(answer, default=str).encode() + b"\n")
 
@@ -186,5 +187,5 @@ def _question(receive: Callable[[int], bytes]) -> dict[str, Any]:
         if not piece:
             break
         text += piece
-    value = json.loads(text)
+    value = json_text.loads(text)
     return value if isinstance(value, dict) else {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from steplens import json_text
 
 LARGEST_BYTES = 1 << 20
 
@@ -106,8 +107,8 @@ class WatchedFile:
         if len(text) > LARGEST_BYTES:
             return Change(name, None, f"is larger than {LARGEST_BYTES >> 20} MiB and is ignored")
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            document = json_text.loads(text)
+        except ValueError as error:
             return Change(name, None, f"is not valid JSON and is ignored: {error}")
         if not isinstance(document, dict):
             return Change(name, None, "does not hold a JSON object and is ignored")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from steplens import json_text
 from steplens.trace.checks.common import Tables, device_tasks
 from steplens.trace.health import (
     CALL_STACKS,
@@ -66,7 +66,7 @@ def _config(tables: Tables) -> dict[str, Any]:
     for key, value in meta.iter_rows() if meta is not None else ():
         if key == "config":
             try:
-                found = json.loads(value)
+                found = json_text.own(value)
             except ValueError:
                 return {}
             return found if isinstance(found, dict) else {}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from steplens import json_text
 from steplens.trace.checks.common import Tables, length
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
@@ -272,6 +273,6 @@ def _apart(offset: float) -> str:
 
 def _decoded(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json_text.own(text)
     except ValueError:
         return None
