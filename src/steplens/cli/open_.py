@@ -80,20 +80,16 @@ def open_(
 
 def describe(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
-    import polars as pl
-
     from steplens.analysis.given_steps import given_steps
     from steplens.trace.devices import cpu_is_device
+    from steplens.trace.extents import extents
 
     # what the CPU computes and communicates are operator calls, which are counted once
     counted = [name for name in _COUNTED if name in trace and not (name in _OF_DEVICE and cpu_is_device(trace))]
-    rows = {name: trace.required(name).select(pl.len()).collect().item() for name in counted}
-    bounds = [
-        trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
-        for name in ("ops", "python", "api", "kernels", "communication", "steps")
-        if name in trace
-    ]
-    known = [(start, end) for start, end in bounds if start is not None]
+    known = extents(trace)
+    spans = [known[name] for name in ("ops", "python", "api", "kernels", "communication", "steps") if name in known]
+    first_ns = min((span.first_ns for span in spans if span.first_ns is not None), default=0)
+    last_ns = max((span.last_ns for span in spans if span.first_ns is not None and span.last_ns is not None), default=0)
     steps = trace.steps
     return Opened(
         path=str(source.path),
@@ -103,8 +99,8 @@ def describe(source: Source, trace: Trace) -> Opened:
         rank=trace.rank if trace.rank >= 0 else None,
         devices=_devices(trace),
         steps=given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
-        duration_ns=max((end for _, end in known), default=0) - min((start for start, _ in known), default=0),
-        rows={name: count for name, count in rows.items() if count},
+        duration_ns=last_ns - first_ns,
+        rows={name: known[name].rows for name in counted if known[name].rows},
     )
 
 
