@@ -11,6 +11,7 @@ from steplens.analysis.given_steps import given_steps
 from steplens.analysis.parallel import Layout, by_rank, layout
 from steplens.analysis.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -60,6 +61,10 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; a job of one rank is one too.
     """
+    return together(_cluster_steps, traces)
+
+
+def _cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     job = layout(traces)
     frames = [_rank_steps(trace, job, rank) for rank, windows in by_rank(traces).items() for trace in windows]
     return pl.concat([pl.DataFrame(schema=COLUMNS), *frames]).unique(["rank", "step"], keep="first").sort("rank", "step")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.trace.schema import RECEIVE, SEND
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 DATA_PARALLEL = "data"
@@ -60,6 +61,10 @@ def layout(traces: Sequence[Trace]) -> Layout:
     parallel with several stages and model parallel with one. Where it names none: sends and receives mean pipeline parallel,
     all-reduces and broadcasts alone data parallel, other collectives model parallel.
     """
+    return together(_layout, traces)
+
+
+def _layout(traces: Sequence[Trace]) -> Layout:
     ranks = tuple(by_rank(traces))
     metas = [trace.meta_values() for trace in traces]
     sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]
