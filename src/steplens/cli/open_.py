@@ -111,15 +111,18 @@ def _devices(trace: Trace) -> list[str]:
 
 
 def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
     from steplens.cli.health_text import show_health
 
     out = console()
     found = len(traces) + len(run.unreadable)
-    out.print(plain(f"{run.path}: {found} trace{'s' if found > 1 else ''}", "bold"), soft_wrap=True)
+    # printed at once: to print is more work than what is printed
+    told = [plain(f"{run.path}: {found} trace{'s' if found > 1 else ''}", "bold")]
     for trace in traces:
-        out.print()
+        told.append(plain(""))
         rank = f"rank {trace.rank}" if trace.rank is not None else "rank unknown"
-        out.print(plain(trace.path, "cyan"), soft_wrap=True)
+        told.append(plain(trace.path, "cyan"))
         lines = [
             f"{trace.format}, because {trace.reason}",
             f"{rank}, {', '.join(trace.devices) or 'no device'}, {_steps(trace.steps)}, {duration(trace.duration_ns)} recorded",
@@ -127,8 +130,8 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
         ]
         if trace.ignored:
             lines.append(f"not read: {', '.join(trace.ignored)}")
-        for line in lines:
-            out.print(plain(f"  {line}"), soft_wrap=True)
+        told += [plain(f"  {line}") for line in lines]
+    out.print(Text("\n").join(told), soft_wrap=True)
     if run.unread:
         from steplens.readers.unread import grouped, listed
 

@@ -172,7 +172,8 @@ def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFram
     """Add the category of each task, which is also the type of those whose source and name tell none."""
     category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
     types = [pl.col("type")] if "type" in kernels.columns else []
-    return kernels.with_columns(category=category).with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
+    known = kernels.lazy().with_columns(category=category)
+    return known.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category")).collect()
 
 
 def _types_in_names(kernels: pl.DataFrame) -> pl.Expr:
@@ -207,9 +208,8 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     if not tasks.height:
         return
     tables["kernels"] = tasks
-    communication = cpu_device.cpu_communication(ops, tables.get("meta"))
-    if "communication" not in tables and communication.height:
-        tables["communication"] = communication
+    if "communication" not in tables and cpu_device.communicates(ops):
+        tables["communication"] = cpu_device.cpu_communication(ops, tables.get("meta"))
 
 
 def _device_times(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:

@@ -86,12 +86,20 @@ class Trace:
     def lazy(self, name: str) -> pl.LazyFrame | None:
         """The table as a lazy frame, so that a query reads only the columns it needs; None where absent.
 
-        A small table is read whole at its first query: a query of a file takes several times as long as one of memory.
+        A small table is read whole at its first query, with all other small ones: a query of a file takes several times as long
+        as one of memory.
         """
         frame = self._tables.get(name)
         if isinstance(frame, pl.LazyFrame) and self._is_small(name):
-            frame = self.table(name)
+            self.read_small()
+            frame = self._tables[name]
         return frame.lazy() if frame is not None else None
+
+    def read_small(self) -> None:
+        """Read all small tables that are not in memory, at once: each alone takes longer."""
+        small = {name: frame for name, frame in self._tables.items() if isinstance(frame, pl.LazyFrame) and self._is_small(name)}
+        if small:
+            self._tables.update(zip(small, pl.collect_all(list(small.values())), strict=True))
 
     def _is_small(self, name: str) -> bool:
         try:
@@ -186,5 +194,9 @@ def _used_devices(trace: Trace) -> tuple[tuple[str | None, int | None], ...]:
     kernels = trace.lazy("kernels")
     if kernels is None:
         return ()
+    read = trace.in_memory("kernels")
+    if read is not None and read.height and read["core"].n_unique() == 1 and read["device"].n_unique() == 1:
+        # mostly there is one, and the first row says it
+        return ((read["core"][0], read["device"][0]),)
     used = kernels.select("core", "device").unique().collect()
     return tuple(zip(used["core"].cast(pl.String).to_list(), used["device"].to_list(), strict=True))
