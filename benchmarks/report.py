@@ -29,6 +29,7 @@ BENCHMARKS = {
     "dynamic": ("A running job", "benchmarks/dynamic.py"),
     "loader": ("Observing data loaders", "benchmarks/loader.py"),
     "blackbox": ("The black box", "benchmarks/blackbox.py"),
+    "many": ("Many traces", "benchmarks/many.py"),
 }
 
 

@@ -284,7 +284,13 @@ class Facts:
 
     def called(self, known: Sequence[str]) -> pl.DataFrame:
         """The calls that have one of these names."""
+        if not known:
+            return self._no_calls
         return self.named_calls.filter(pl.col("name").is_in(list(known))).with_columns(pl.col("name").cast(pl.String))
+
+    @worked_out
+    def _no_calls(self) -> pl.DataFrame:
+        return self.named_calls.clear().with_columns(pl.col("name").cast(pl.String))
 
 
 def _typical(lengths: npt.NDArray[np.int64], steps: int) -> float:

@@ -12,6 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
 from steplens.trace.run import Run
+from steplens.trace.trace import Trace
 
 #: number of the question, and of the trace that it is asked about; a question about the run has no trace
 Place = tuple[int, int]
@@ -57,7 +58,8 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
         for part in question.safe:
             own = number[id(part)]
             asked = behind if question.alone or workers < 2 else beside[own]
-            asked.append(((place, own), partial(rule.judge, part)))
+            ask = partial(rule.judge, part) if question.alone else partial(_judged_once, rule, part)
+            asked.append(((place, own), ask))
     found: dict[Place, list[Finding]] = {}
     failed: dict[Place, Exception] = {}
     if any(beside):
@@ -71,6 +73,20 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
         one: [finding for place in ordered if place[1] == one for finding in found[place]] for one in (_RUN, *range(len(facts)))
     }
     return of.pop(_RUN), list(of.values())
+
+
+def _judged_once(rule: Rule, part: Facts) -> Iterable[Finding]:
+    """What one of our rules finds in a trace: the same whether the trace is judged with its run or alone, so asked once."""
+    known = part.trace.once(_findings)
+    key = rule.name, rule.judge
+    if key not in known:
+        known[key] = tuple(rule.judge(part))
+    return known[key]
+
+
+def _findings(_: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
+    """Room for the findings of each rule about a trace; small, unlike the facts that they were found in."""
+    return {}
 
 
 def _ask(

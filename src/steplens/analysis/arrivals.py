@@ -16,6 +16,7 @@ import polars as pl
 
 from steplens.trace.checks.ranks import clock_tolerance_ns, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -70,6 +71,10 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
+    return together(_arrivals, traces)
+
+
+def _arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = _collectives(traces)
     if rows["rank"].n_unique() < 2:
         return pl.DataFrame(schema=COLUMNS)

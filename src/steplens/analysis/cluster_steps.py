@@ -14,6 +14,7 @@ from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.work import device_parts
 from steplens.trace.schema import RECEIVE
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -64,6 +65,10 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; a job of one rank is one too.
     """
+    return together(_cluster_steps, traces)
+
+
+def _cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     job = layout(traces)
     frames = [_rank_steps(trace, job, rank) for rank, windows in by_rank(traces).items() for trace in windows]
     return pl.concat([pl.DataFrame(schema=COLUMNS), *frames]).unique(["rank", "step"], keep="first").sort("rank", "step")

@@ -12,6 +12,7 @@ from steplens.analysis.communication import communication_times, is_measured
 from steplens.analysis.overlap import length_inside, merged
 from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.schema import COLLECTIVE
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 #: who told waiting from moving data: the arrival of the other ranks, or the communication library itself
@@ -76,6 +77,10 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; several windows of a rank may be among them.
     """
+    return together(_communication_operations, traces)
+
+
+def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = [_of_trace(trace) for trace in traces]
     if not frames:
         return pl.DataFrame(schema=OPERATIONS)

@@ -134,6 +134,8 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
     Returns:
         their ids, in the order of the table; of one tree more than one kind never speaks.
     """
+    if not table.height:
+        return []
     roots = table.filter(pl.col("parent").is_null())["id"].to_list()
     if len(roots) > 1:
         trees = _trees(table)
@@ -166,6 +168,8 @@ def _trees(table: pl.DataFrame) -> pl.Series:
 
 def queue_summary(trace: Trace, kind: str) -> QueueSummary | None:
     """How often the queue of one kind of batch was empty and full; None where it was not recorded."""
+    if "pipeline_batches" not in trace:
+        return None
     rows = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == kind).drop_nulls("queue_size").collect()
     if not rows.height:
         return None

@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.analysis.communication import communication_times, link_transfers
 from steplens.analysis.parallel import by_rank
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 LINKS: dict[str, pl.DataType] = {
@@ -35,6 +36,10 @@ def links(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
     """
+    return together(_links, traces)
+
+
+def _links(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:
@@ -87,6 +92,10 @@ def communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_times``, sums over the operations of the step.
     """
+    return together(_communication_costs, traces)
+
+
+def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:

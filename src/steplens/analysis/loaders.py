@@ -226,8 +226,8 @@ def verdicts(trace: Trace) -> list[LoaderVerdict]:
        if pickling takes longer than making; else by the longest stage in the workers.
     4. A loop that finds its batches ready, and still spends more than that on receiving, is held up by the transfer.
     """
-    loaders = trace.required("pipeline_loaders").collect()
-    if not loaders.height:
+    loaders = trace.pipeline_loaders
+    if loaders is None or not loaders.height:
         return []
     tasks = trace.required("pipeline_tasks").collect()
     steady = tasks.drop_nulls("next_start_ns").filter(

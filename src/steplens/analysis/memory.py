@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE, MODULE_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 #: wrappers of the allocator itself: the operator that wanted the memory is the one around them
@@ -58,6 +61,16 @@ def operator_memory(trace: Trace, device_types: list[str] | None = None) -> pl.D
         One row per allocation, columns as in ``COLUMNS``: op (id of the call that owns it) and name, null when it
         happened outside every call; allocation_ns, release_ns and active_release_ns (of the block).
     """
+    if device_types is not None:
+        return _operator_memory(trace, device_types)
+    return together(_every_operator_memory, (trace,))
+
+
+def _every_operator_memory(traces: Sequence[Trace]) -> pl.DataFrame:
+    return _operator_memory(traces[0], None)
+
+
+def _operator_memory(trace: Trace, device_types: list[str] | None) -> pl.DataFrame:
     rows = with_owner(trace, _pairs(_of_devices(trace.required("memory"), device_types)), queue_threads_of(trace))
     recorded = _of_devices(trace.required("allocations"), device_types).select(COLUMNS).collect()
     if recorded.is_empty():

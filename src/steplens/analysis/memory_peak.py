@@ -68,18 +68,12 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
     if by not in KEYS:
         raise ValueError(f"memory_peak(by={by!r}): by must be one of {', '.join(KEYS)}")
     columns = schema_of(by)
-    events = _events(trace)
-    peaks = _peaks(events)
+    peaks, alive, rest = trace.once(_at_peak)
     if peaks.is_empty():
         return pl.DataFrame(schema=columns)
-    blocks = [_alive(trace, events, peaks)]
-    if trace.required("allocations").select(pl.len()).collect().item():
-        blocks.append(_alive_pairs(trace, peaks))
-    alive = _described(trace, pl.concat(blocks, how="vertical_relaxed"))
     keys = list(KEYS[by])
     found = alive.group_by(*_ALLOCATOR, *keys).agg(blocks=pl.len(), bytes=pl.col("bytes").sum())
     found = found.with_columns(kind=pl.lit(ALLOCATED))
-    rest = _rest(events, peaks, alive)
     return (
         pl.concat([found, rest], how="diagonal_relaxed")
         .join(peaks.select(*_ALLOCATOR, "peak_ns", "peak"), on=_ALLOCATOR, nulls_equal=True)
@@ -88,6 +82,19 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
         .sort(*_ALLOCATOR, "bytes", "kind", *keys, descending=[False] * 3 + [True] + [False] * (1 + len(keys)))
         .select(pl.col(name).cast(dtype) for name, dtype in columns.items())
     )
+
+
+def _at_peak(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The peaks, the blocks alive at them and what no block accounts for; the same for every kind of group."""
+    events = _events(trace)
+    peaks = _peaks(events)
+    if peaks.is_empty():
+        return peaks, pl.DataFrame(), pl.DataFrame()
+    blocks = [_alive(trace, events, peaks)]
+    if trace.required("allocations").select(pl.len()).collect().item():
+        blocks.append(_alive_pairs(trace, peaks))
+    alive = _described(trace, pl.concat(blocks, how="vertical_relaxed"))
+    return peaks, alive, _rest(events, peaks, alive)
 
 
 def _events(trace: Trace) -> pl.DataFrame:

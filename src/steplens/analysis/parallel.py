@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.trace.schema import RECEIVE, SEND
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 DATA_PARALLEL = "data"
@@ -63,6 +64,10 @@ def layout(traces: Sequence[Trace]) -> Layout:
     all-reduces and broadcasts alone data parallel, other collectives model parallel. Collectives whose operation is not known,
     such as those launched before the recording, say nothing where others are known.
     """
+    return together(_layout, traces)
+
+
+def _layout(traces: Sequence[Trace]) -> Layout:
     ranks = tuple(by_rank(traces))
     metas = [trace.meta_values() for trace in traces]
     sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+Float64Array = npt.NDArray[np.float64]
 
 #: a step stands out when it is this many robust standard deviations from the median, and this share of the median
 _DEVIATIONS = 3.5
@@ -61,9 +64,7 @@ def step_distribution(steps: pl.DataFrame) -> StepDistribution:
     low, median, p90, p99, high = (float(value) for value in np.quantile(lengths, [0, 0.5, 0.9, 0.99, 1]))
     std = float(lengths.std(ddof=1)) if len(lengths) > 1 else None
     counts, edges = np.histogram(lengths, bins=_bins(lengths))
-    away = lengths - median
-    spread = float(np.median(np.abs(away))) * _NORMAL
-    stands_out = (np.abs(away) > _DEVIATIONS * spread) & (np.abs(away) > _LEAST_SHARE * median) & (len(lengths) >= _LEAST_STEPS)
+    away, spread, stands_out = _away(lengths)
     deviations = pl.Series(away / spread if spread else np.full(len(away), np.nan)).fill_nan(None)
     outliers = (
         whole.with_columns(deviations=deviations, _away=pl.Series(np.abs(away)))
@@ -77,7 +78,22 @@ def step_distribution(steps: pl.DataFrame) -> StepDistribution:
     )
 
 
-def _bins(lengths: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> int:
+def any_stands_out(steps: pl.DataFrame) -> bool:
+    """Whether any of the chosen steps stands out; see ``step_distribution``, of which this is a small part of the work."""
+    lengths = steps.filter("chosen")["step_time_ns"].to_numpy() if len(steps) >= _LEAST_STEPS else np.empty(0)
+    return len(lengths) > 0 and bool(_away(lengths.astype(np.float64))[2].any())
+
+
+def _away(lengths: Float64Array) -> tuple[Float64Array, float, npt.NDArray[np.bool_]]:
+    """How far each length is from the median, the robust standard deviation, and whether it stands out."""
+    median = float(np.quantile(lengths, 0.5))
+    away = lengths - median
+    far = np.abs(away)
+    spread = float(np.median(far)) * _NORMAL
+    return away, spread, (far > _DEVIATIONS * spread) & (far > _LEAST_SHARE * median) & (len(lengths) >= _LEAST_STEPS)
+
+
+def _bins(lengths: Float64Array) -> int:
     quarters = np.quantile(lengths, [0.25, 0.75])
     width = 2 * float(quarters[1] - quarters[0]) / len(lengths) ** (1 / 3)
     span = float(lengths.max() - lengths.min())

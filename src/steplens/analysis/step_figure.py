@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.step_choice import step_parts
-from steplens.analysis.step_trace import averages, points_of, step_collectives, step_trace
+from steplens.analysis.step_trace import StepAverages, averages, points_of, step_collectives, step_trace
 from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE
 from steplens.trace.trace import Trace
 
@@ -88,10 +88,13 @@ def step_figure(
     Raises:
         ValueError: the run has no such step; the message says which it has.
     """
-    table = step_trace(trace, forward_point=forward_point, backward_point=backward_point)
-    collectives = collectives_of_steps(trace)
+    if forward_point is None and backward_point is None:
+        table, collectives, mean = trace.once(_unnamed)
+    else:
+        collectives = collectives_of_steps(trace)
+        table = step_trace(trace, forward_point=forward_point, backward_point=backward_point)
+        mean = averages(trace, steps=table, collectives=collectives)
     numbers = tuple(table["step"].to_list())
-    mean = averages(trace, steps=table, collectives=collectives)
     if step is not None:
         parts = step_parts(table, step)
         means = {name: (parts[name], 1) for name in ("total_ns", *ORDER)}
@@ -111,6 +114,12 @@ def step_figure(
     wanted = (forward_point or named.forward, backward_point or named.backward)
     forward, backward = _point_names(trace, points, wanted)
     return StepFigure(step, numbers, mean.excluded, (*_rows(means), *_streams(mine)), forward, backward, mean.parts)
+
+
+def _unnamed(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, StepAverages]:
+    """What the figures of all steps rest on, without points of the user's."""
+    table, collectives = step_trace(trace), collectives_of_steps(trace)
+    return table, collectives, averages(trace, steps=table, collectives=collectives)
 
 
 def collectives_of_steps(trace: Trace) -> pl.DataFrame:

@@ -93,7 +93,7 @@ class Verdict:
         return sentence
 
 
-def verdict(traces: Sequence[Trace]) -> Verdict:
+def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verdict:
     """What holds a step of a run up, from the figures of its chosen steps.
 
     On an accelerator the parts of the device period decide, and the causes of its idle time; on a CPU the phases of the host
@@ -104,8 +104,9 @@ def verdict(traces: Sequence[Trace]) -> Verdict:
 
     Args:
         traces: of one run.
+        summary: the figures of a step of these traces, where they are known already.
     """
-    summary = summarize_steps(traces)
+    summary = summary or summarize_steps(traces)
     accelerated = [trace for trace in traces if trace.has_accelerator]
     device = next((_DEVICE_WORDS.get(kind, kind) for trace in accelerated or traces if (kind := device_kind(trace))), "CPU")
     of_device = bool(accelerated) and summary.device_ns is not None
@@ -163,9 +164,7 @@ def _of(
     cause: str = "",
     rank: int | None = None,
 ) -> Verdict:
-    return Verdict(
-        kind, share, of_device, busy, device, leading, leading_share, cause, rank, confidence, _TABLES[kind], summary
-    )
+    return Verdict(kind, share, of_device, busy, device, leading, leading_share, cause, rank, confidence, _TABLES[kind], summary)
 
 
 def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | None, float]:

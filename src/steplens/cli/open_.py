@@ -80,20 +80,16 @@ def open_(
 
 def describe(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
-    import polars as pl
-
     from steplens.analysis.given_steps import given_steps
     from steplens.trace.devices import cpu_is_device
+    from steplens.trace.extents import extents
 
     # what the CPU computes and communicates are operator calls, which are counted once
     counted = [name for name in _COUNTED if name in trace and not (name in _OF_DEVICE and cpu_is_device(trace))]
-    rows = {name: trace.required(name).select(pl.len()).collect().item() for name in counted}
-    bounds = [
-        trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
-        for name in ("ops", "python", "api", "kernels", "communication", "steps")
-        if name in trace
-    ]
-    known = [(start, end) for start, end in bounds if start is not None]
+    known = extents(trace)
+    spans = [known[name] for name in ("ops", "python", "api", "kernels", "communication", "steps") if name in known]
+    first_ns = min((span.first_ns for span in spans if span.first_ns is not None), default=0)
+    last_ns = max((span.last_ns for span in spans if span.first_ns is not None and span.last_ns is not None), default=0)
     steps = trace.steps
     return Opened(
         path=str(source.path),
@@ -103,8 +99,8 @@ def describe(source: Source, trace: Trace) -> Opened:
         rank=trace.rank if trace.rank >= 0 else None,
         devices=_devices(trace),
         steps=given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
-        duration_ns=max((end for _, end in known), default=0) - min((start for start, _ in known), default=0),
-        rows={name: count for name, count in rows.items() if count},
+        duration_ns=last_ns - first_ns,
+        rows={name: known[name].rows for name in counted if known[name].rows},
     )
 
 
@@ -115,15 +111,18 @@ def _devices(trace: Trace) -> list[str]:
 
 
 def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
     from steplens.cli.health_text import show_health
 
     out = console()
     found = len(traces) + len(run.unreadable)
-    out.print(plain(f"{run.path}: {found} trace{'s' if found > 1 else ''}", "bold"), soft_wrap=True)
+    # printed at once: to print is more work than what is printed
+    told = [plain(f"{run.path}: {found} trace{'s' if found > 1 else ''}", "bold")]
     for trace in traces:
-        out.print()
+        told.append(plain(""))
         rank = f"rank {trace.rank}" if trace.rank is not None else "rank unknown"
-        out.print(plain(trace.path, "cyan"), soft_wrap=True)
+        told.append(plain(trace.path, "cyan"))
         lines = [
             f"{trace.format}, because {trace.reason}",
             f"{rank}, {', '.join(trace.devices) or 'no device'}, {_steps(trace.steps)}, {duration(trace.duration_ns)} recorded",
@@ -131,8 +130,8 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
         ]
         if trace.ignored:
             lines.append(f"not read: {', '.join(trace.ignored)}")
-        for line in lines:
-            out.print(plain(f"  {line}"), soft_wrap=True)
+        told += [plain(f"  {line}") for line in lines]
+    out.print(Text("\n").join(told), soft_wrap=True)
     if run.unread:
         from steplens.readers.unread import grouped, listed
 

@@ -147,21 +147,21 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
     for category in sorted({text for half in (starts, ends) if half.height for text in half["category"].unique()}):
         first, last = (_half(half, category) for half in (starts, ends))
         row = first_rows(last["flow_id"], first["flow_id"])
-        matched = row.is_not_null()
-        pairs.append(
-            pl.concat(
-                [first.filter(matched), last[row.drop_nulls()].rename(_OTHER_END).drop("kind", "flow_id")], how="horizontal"
-            )
-        )
-        lone_starts.append(first.filter(~matched).select("kind", "flow_id"))
+        matched = row.is_not_null().to_numpy()
+        place = row.drop_nulls().to_numpy()
+        starting, ending = first[np.flatnonzero(matched)], last[place]
+        # rows and columns by number and name: a query takes longer than the few arrows of a small trace
+        pairs.append(pl.DataFrame([*starting.get_columns(), *(ending[name].alias(to) for name, to in _OTHER_END.items())]))
+        lone_starts.append(first[np.flatnonzero(~matched)][["kind", "flow_id"]])
         lone = np.ones(last.height, dtype=bool)
-        lone[row.drop_nulls().to_numpy()] = False
-        lone_ends.append(last.filter(pl.Series(lone)).select("kind", "flow_id"))
+        lone[place] = False
+        lone_ends.append(last[np.flatnonzero(lone)][["kind", "flow_id"]])
     if not pairs:
         return pl.DataFrame()
     log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))
     return (
         pl.concat(pairs)
+        .lazy()
         .select(
             "kind",
             "flow_id",
@@ -173,6 +173,7 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
             to_tid="tid_to",
         )
         .sort("from_ns", "flow_id")
+        .collect()
     )
 
 
@@ -181,8 +182,8 @@ def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
     if not frame.height:
         number = pl.Int64()
         return pl.DataFrame(schema={"kind": NAME, "flow_id": number, "pid": number, "tid": number, "time_ns": number})
-    half = frame.filter(pl.col("category") == category).select("pid", "tid", "time_ns", kind="category", flow_id="id")
-    half = half.drop_nulls("flow_id")
+    rows = frame.lazy().filter(pl.col("category") == category)
+    half = rows.select("pid", "tid", "time_ns", kind="category", flow_id="id").drop_nulls("flow_id").collect()
     if half["flow_id"].n_unique() < half.height:
         half = half.sort("time_ns", "pid", "tid").unique("flow_id", keep="first", maintain_order=True)
     return half

@@ -59,9 +59,9 @@ def with_ns(frame: pl.DataFrame) -> pl.DataFrame:
     """
     if "ts" not in frame.columns:
         return frame
-    start = _float_ns(frame["ts"].fill_null(0).to_numpy())
+    start = _float_ns(_without_nulls(frame["ts"]).to_numpy())
     if "dur" in frame.columns:
-        converted = {"start_ns": start, "end_ns": start + _float_ns(frame["dur"].fill_null(0).to_numpy())}
+        converted = {"start_ns": start, "end_ns": start + _float_ns(_without_nulls(frame["dur"]).to_numpy())}
     else:
         converted = {"time_ns": start}
     columns = [pl.Series(name, values) for name, values in converted.items()]
@@ -69,7 +69,13 @@ def with_ns(frame: pl.DataFrame) -> pl.DataFrame:
         # some pieces of the file had text
         is_text = frame["ts"].is_null()
         columns = [column.zip_with(~is_text, frame[column.name]) for column in columns]
-    return frame.drop("ts", "dur", strict=False).with_columns(columns)
+    kept = {column.name: column for column in frame.get_columns() if column.name not in ("ts", "dur")}
+    return pl.DataFrame([*{**kept, **{column.name: column for column in columns}}.values()])
+
+
+def _without_nulls(times: pl.Series) -> pl.Series:
+    """The times with 0 for what is missing; mostly nothing is."""
+    return times.fill_null(0) if times.null_count() else times
 
 
 def _float_ns(times: np.typing.NDArray[np.float64]) -> Int64Array:

@@ -32,21 +32,21 @@ def collect(asker: Asker, shown: Shown, window: Window, rows: int, parts: Parts)
 def _collect(asker: Asker, shown: Shown, name: str, trace: int | None, window: Window, rows: int, parts: Parts) -> bool:
     """One table, of one trace or of all; whether all of its rows are there."""
     path = f"runs/{shown.id}/tables/{name}"
-    first = asker.post(path, {"trace": trace, "limit": 1})
+    first = asker.post(path, {"trace": trace, "limit": min(MOST_ROWS, rows)})
     if not first.ok:
         # what is wrong with it is said in its place
         parts.add(_part(shown, name, trace), {"status": first.status, "problem": first.json})
         return True
     page = first.json
-    where, kept = [], "all"
+    where, kept, known = [], "all", page["rows"]
     if page["total"] > rows:
         kept = "first"
         when = next((one for one in _WHEN if any(column["name"] == one for column in page["columns"])), None)
         if when is not None:
             inside = [{"column": when, "at_least": window.start_ns, "at_most": window.end_ns}]
             if asker.post(path, {"trace": trace, "limit": 1, "where": inside}).json["matching"]:
-                where, kept = inside, "window"
-    found = _rows(asker, path, trace, where, rows)
+                where, kept, known = inside, "window", None
+    found = _rows(asker, path, trace, where, rows, known)
     body = {**page, "rows": found, "kept": kept}
     if not parts.add(_part(shown, name, trace), body):
         parts.lost("table", shown.id, trace, name, 0, page["total"], "size")
@@ -56,14 +56,20 @@ def _collect(asker: Asker, shown: Shown, name: str, trace: int | None, window: W
     return len(found) == int(page["total"])
 
 
-def _rows(asker: Asker, path: str, trace: int | None, where: list[dict[str, Any]], most: int) -> list[Any]:
+def _rows(
+    asker: Asker, path: str, trace: int | None, where: list[dict[str, Any]], most: int, first: list[Any] | None
+) -> list[Any]:
+    """Up to ``most`` rows that match; ``first``: the first page of them, where it is known."""
     found: list[Any] = []
+    page = first
     while len(found) < most:
         limit = min(MOST_ROWS, most - len(found))
-        page = asker.post(path, {"trace": trace, "where": where, "offset": len(found), "limit": limit}).json["rows"]
+        if page is None:
+            page = asker.post(path, {"trace": trace, "where": where, "offset": len(found), "limit": limit}).json["rows"]
         found += page
         if len(page) < limit:
             break
+        page = None
     return found
 
 

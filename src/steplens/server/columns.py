@@ -111,4 +111,5 @@ def cell(value: Any) -> Any:
 
 def records(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows of a small frame as JSON objects."""
-    return [cell(row) for row in texts(frame.lazy()).collect().to_dicts()]
+    named = any(isinstance(dtype, pl.Categorical) for dtype in frame.dtypes)
+    return [cell(row) for row in (texts(frame.lazy()).collect() if named else frame).to_dicts()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
@@ -94,7 +95,8 @@ def alive(
     """The allocations that had begun and not ended at a moment."""
     ends = pl.coalesce("release_ns", "active_release_ns")
     is_alive = (pl.col("allocation_ns") <= time_ns) & (ends.is_null() | (ends > time_ns))
-    found = tables.frame(runs, chosen, "allocations", trace).filter(is_alive)
+    every = runs.frame(chosen, ("told", "allocations", trace), partial(tables.frame, runs, chosen, "allocations", trace))
+    found = every.filter(is_alive)
     keys = ["name", "device_type", "device"]
     owners = columns.texts(found.lazy()).group_by(keys).agg(allocations=pl.len().cast(pl.Int64), bytes=pl.col("bytes").sum())
     largest = found.sort("bytes", "allocation_ns", descending=[True, False]).head(limit)

@@ -6,7 +6,7 @@ A table is a line of ``_ANALYSES``, an analysis of one trace (shown for one rank
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -209,8 +209,8 @@ def rows(library: Library, shown: Shown, chosen: Table, trace: int | None, *, to
         if trace is not None:
             shown.trace(trace)
         make = partial(chosen.of_run, shown.run)
-        found = library.frame(shown, ("table", chosen.name), make).lazy()
-        return _from_origin(found, chosen, shown.origin_ns) if told else found
+        whole = library.frame(shown, ("table", chosen.name), make)
+        return _from_origin(whole.lazy(), whole.columns, chosen, shown.origin_ns) if told else whole.lazy()
     frames = [
         _of_trace(library, shown, chosen, number, told).select(
             pl.lit(number, dtype=pl.Int64).alias("trace"), pl.lit(one.rank, dtype=pl.Int64).alias("rank"), pl.all()
@@ -220,8 +220,9 @@ def rows(library: Library, shown: Shown, chosen: Table, trace: int | None, *, to
     ]
     if frames:
         return pl.concat(frames, how="diagonal_relaxed")
-    nothing = pl.LazyFrame(schema=SCHEMA[_source(chosen)])
-    return _from_origin(nothing, chosen, shown.origin_ns) if told else nothing
+    schema = SCHEMA[_source(chosen)]
+    nothing = pl.LazyFrame(schema=schema)
+    return _from_origin(nothing, list(schema), chosen, shown.origin_ns) if told else nothing
 
 
 def frame(library: Library, shown: Shown, name: str, trace: int | None = None) -> pl.DataFrame:
@@ -232,15 +233,16 @@ def frame(library: Library, shown: Shown, name: str, trace: int | None = None) -
 def _of_trace(library: Library, shown: Shown, chosen: Table, number: int, told: bool) -> pl.LazyFrame:
     trace = shown.trace(number)
     if chosen.recorded:
-        found = trace.required(_source(chosen))
+        found, names = trace.required(_source(chosen)), list(SCHEMA[_source(chosen)])
     else:
         assert chosen.of_trace is not None
-        found = library.frame(shown, ("table", chosen.name, number), partial(chosen.of_trace, trace)).lazy()
-    return _from_origin(found, chosen, shown.origins[number]) if told else found
+        whole = library.frame(shown, ("table", chosen.name, number), partial(chosen.of_trace, trace))
+        found, names = whole.lazy(), whole.columns
+    return _from_origin(found, names, chosen, shown.origins[number]) if told else found
 
 
-def _from_origin(found: pl.LazyFrame, chosen: Table, origin_ns: int) -> pl.LazyFrame:
-    moments = [name for name in found.collect_schema() if name in chosen.moments]
+def _from_origin(found: pl.LazyFrame, names: Sequence[str], chosen: Table, origin_ns: int) -> pl.LazyFrame:
+    moments = [name for name in names if name in chosen.moments]
     # rows on another clock, such as samples that count from the start of their sampling, are told as they are
     elsewhere = pl.any_horizontal(pl.lit(False), *((pl.col(name) - origin_ns).abs() > SAME_CLOCK_NS for name in moments))
     own = pl.when(elsewhere.fill_null(False)).then(0).otherwise(origin_ns).cast(pl.Int64)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
 from steplens.timeline.layout import SAME_CLOCK_NS
+from steplens.trace.extents import extents
 from steplens.trace.trace import Trace
 
-#: when the first event of each table begins
-_STARTS = {
-    "ops": "start_ns", "python": "start_ns", "api": "start_ns", "kernels": "start_ns", "communication": "start_ns",
-    "steps": "start_ns", "marks": "start_ns", "gc": "start_ns", "memory": "time_ns", "counters": "time_ns",
-    "task_queue": "enqueue_start_ns", "pipeline_samples": "time_ns", "pipeline_batches": "time_ns",
-    "pipeline_tasks": "start_ns",
-}  # fmt: skip
+#: tables whose rows happen at some moment
+_TABLES = (
+    "ops", "python", "api", "kernels", "communication", "steps", "marks", "gc", "memory", "counters", "task_queue",
+    "pipeline_samples", "pipeline_batches", "pipeline_tasks",
+)  # fmt: skip
 
 
 def origins(traces: Sequence[Trace]) -> tuple[int, ...]:
@@ -36,8 +33,6 @@ def origins(traces: Sequence[Trace]) -> tuple[int, ...]:
 
 def _first(trace: Trace) -> int:
     """Time of the first event; 0 where nothing has a time. Of a trace with several clocks that of the latest one counts."""
-    found = [
-        trace.required(table).select(pl.col(column).min()).collect().item() for table, column in _STARTS.items() if table in trace
-    ]
-    firsts = [int(first) for first in found if first is not None]
+    known = extents(trace)
+    firsts = [first for table in _TABLES if table in known and (first := known[table].first_ns) is not None]
     return min((first for first in firsts if max(firsts) - first <= SAME_CLOCK_NS), default=0)

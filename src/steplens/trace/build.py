@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.trace import checks, cpu_device, device_work, stacks
-from steplens.trace.classify import TYPE_IN_GRAPH, classify
+from steplens.trace.classify import TYPE_IN_GRAPH, classify, is_in_graph
 from steplens.trace.health import HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
@@ -74,11 +74,13 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
 
     So are numbers that its types cannot hold: a damaged source may give a garbage collection of generation ten billion.
     """
-    columns = [
-        (pl.col(column).cast(dtype, strict=False) if column in frame.columns else pl.lit(None, dtype=dtype).alias(column))
-        for column, dtype in SCHEMA[name].items()
-    ]
-    return frame.select(columns)
+    known = set(frame.columns)
+    return pl.DataFrame(
+        [
+            frame[column].cast(dtype, strict=False) if column in known else _nulls(column, dtype, frame.height)
+            for column, dtype in SCHEMA[name].items()
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -170,12 +172,16 @@ def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFram
     """Add the category of each task, which is also the type of those whose source and name tell none."""
     category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
     types = [pl.col("type")] if "type" in kernels.columns else []
-    return kernels.with_columns(category=category).with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
+    known = kernels.lazy().with_columns(category=category)
+    return known.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category")).collect()
 
 
 def _types_in_names(kernels: pl.DataFrame) -> pl.Expr:
     """The types that the names of tasks end in, as those of operators in a graph of MindSpore do."""
-    names = kernels.select("name").unique().drop_nulls()
+    names = kernels.select("name").unique()
+    if not any(is_in_graph(name) for name in names["name"].cast(pl.String).to_list() if name is not None):
+        return pl.lit(None, dtype=NAME)
+    names = names.drop_nulls()
     types = names.with_columns(_type=pl.col("name").cast(pl.String).str.extract(TYPE_IN_GRAPH).cast(NAME)).drop_nulls()
     if types.is_empty():
         return pl.lit(None, dtype=NAME)
@@ -202,9 +208,8 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     if not tasks.height:
         return
     tables["kernels"] = tasks
-    communication = cpu_device.cpu_communication(ops, tables.get("meta"))
-    if "communication" not in tables and communication.height:
-        tables["communication"] = communication
+    if "communication" not in tables and cpu_device.communicates(ops):
+        tables["communication"] = cpu_device.cpu_communication(ops, tables.get("meta"))
 
 
 def _device_times(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:

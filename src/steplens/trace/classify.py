@@ -344,6 +344,11 @@ def category_of(name: str | None, type_: str | None = None, kind: str | None = N
     return _category(*_cut(name, type_, kind, operator), _by_kernel, _by_operator, _by_owner)
 
 
+def is_in_graph(name: str) -> bool:
+    """Whether a name is that of an operator in a graph of MindSpore, which ends in its type."""
+    return _IN_GRAPH.search(name) is not None
+
+
 def _cut(name: str | None, type_: str | None, kind: str | None, operator: str | None) -> tuple[str, str, str | None, str]:
     name = (name or "")[:_LONGEST]
     if in_graph := _IN_GRAPH.search(name):

@@ -11,6 +11,7 @@ tasks as all others: without them device times would not add up to the time in w
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -122,6 +123,11 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
         return None, None
     size = groups[0].get("pg_size") if isinstance(groups[0], dict) else None
     return DEFAULT_GROUP, size if type(size) is int and 0 < size < 1 << 31 else None
+
+
+def communicates(ops: pl.DataFrame) -> bool:
+    """Whether the CPU itself ran communication; few traces have any, and looking for its rows takes longer."""
+    return any(re.match(_COMMUNICATION, name) for name in ops["name"].cast(pl.String).unique().to_list() if name is not None)
 
 
 def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 from steplens.trace.trace import Trace
 
@@ -17,8 +15,7 @@ def device_kind(trace: Trace) -> str:
 
     "CPU" for a run without device tasks.
     """
-    cores = trace.required("kernels").select(pl.col("core").cast(pl.String).unique().drop_nulls()).collect()["core"].to_list()
-    others = [core for core in cores if core != CORE_CPU]
+    others = list({core for core, _ in trace.used_devices if core is not None and core != CORE_CPU})
     if not others:
         return CORE_CPU
     named = trace.meta_values().get(ACCELERATOR)
@@ -39,7 +36,7 @@ def _cpu_is_device(trace: Trace) -> bool:
 def device_names(trace: Trace) -> list[str]:
     """Every device that ran something, such as "CUDA 0 (NVIDIA A100)", in order of number."""
     kind = device_kind(trace)
-    used = trace.required("kernels").select(pl.col("device").fill_null(0).unique().sort()).collect()["device"].to_list()
+    used = sorted({device or 0 for _, device in trace.used_devices})
     products = product_names(trace)
     return [f"{kind} {device} ({products[device]})" if device in products else f"{kind} {device}" for device in used]
 

@@ -93,15 +93,23 @@ class Run:
 
     def step_summary(self) -> StepSummary:
         """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
+        return self._step_summary
+
+    @cached_property
+    def _step_summary(self) -> StepSummary:
         from steplens.analysis.steps.summary import summarize_steps
 
         return summarize_steps(self.traces)
 
     def verdict(self) -> Verdict:
         """What holds a step up, how sure that is, and where to look; see ``analysis.verdict.verdict``."""
+        return self._verdict
+
+    @cached_property
+    def _verdict(self) -> Verdict:
         from steplens.analysis.verdict import verdict
 
-        return verdict(self.traces)
+        return verdict(self.traces, self._step_summary)
 
     def idle(self) -> pl.DataFrame:
         """Idle time of the device per step and cause; see ``analysis.idle.idle_causes``."""

@@ -14,6 +14,9 @@ from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
 
+#: a table whose file is not larger is read whole: a thousand of them take a few hundred MB at most
+_SMALL_BYTES = 64 << 10
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -26,6 +29,10 @@ class Kept:
 
     folder: Path
     fingerprint: str
+
+    def table(self, name: str) -> Path:
+        """The file of a table."""
+        return self.folder / f"{name}.parquet"
 
 
 class Trace:
@@ -71,10 +78,34 @@ class Trace:
             raise AttributeError(name)
         return self.table(name)
 
-    def lazy(self, name: str) -> pl.LazyFrame | None:
-        """The table as a lazy frame, so that a query reads only the columns it needs; None where absent."""
+    def in_memory(self, name: str) -> pl.DataFrame | None:
+        """The table if all of it is in memory already; None where it is absent, or would have to be read."""
         frame = self._tables.get(name)
+        return frame if isinstance(frame, pl.DataFrame) else None
+
+    def lazy(self, name: str) -> pl.LazyFrame | None:
+        """The table as a lazy frame, so that a query reads only the columns it needs; None where absent.
+
+        A small table is read whole at its first query, with all other small ones: a query of a file takes several times as long
+        as one of memory.
+        """
+        frame = self._tables.get(name)
+        if isinstance(frame, pl.LazyFrame) and self._is_small(name):
+            self.read_small()
+            frame = self._tables[name]
         return frame.lazy() if frame is not None else None
+
+    def read_small(self) -> None:
+        """Read all small tables that are not in memory, at once: each alone takes longer."""
+        small = {name: frame for name, frame in self._tables.items() if isinstance(frame, pl.LazyFrame) and self._is_small(name)}
+        if small:
+            self._tables.update(zip(small, pl.collect_all(list(small.values())), strict=True))
+
+    def _is_small(self, name: str) -> bool:
+        try:
+            return self.kept is not None and self.kept.table(name).stat().st_size <= _SMALL_BYTES
+        except OSError:
+            return False
 
     def required(self, name: str) -> pl.LazyFrame:
         """Like ``lazy``, but an absent table is an empty one with the right columns."""
@@ -98,6 +129,8 @@ class Trace:
     def source_table(self, name: str) -> pl.DataFrame | None:
         """A table that the source keeps and steplens hands on unchanged, columns as the source names them; None if absent."""
         # several analyses of a page rest on one of them
+        if name not in self._source_tables and "source_tables" not in self:
+            self._source_tables[name] = None
         if name not in self._source_tables:
             rows = self.required("source_tables").filter(pl.col("table") == name).sort("row").select("record").collect()
             # all at once: a call for each takes longer than what it decodes
@@ -114,10 +147,7 @@ class Trace:
     @property
     def rank(self) -> int:
         """Rank of the process in its job; a process without a process group is rank 0 of 1; -1 where nobody can tell."""
-        recorded = self.recorded_rank
-        if recorded >= 0:
-            return recorded
-        return -1 if is_distributed(self.meta_values(), "communication" in self) else 0
+        return self.once(_rank)
 
     @property
     def is_results_only(self) -> bool:
@@ -127,7 +157,12 @@ class Trace:
     @property
     def has_accelerator(self) -> bool:
         """Whether any device task ran on something other than the CPU."""
-        return self.once(_has_accelerator)
+        return any(core is not None and core != CORE_CPU for core, _ in self.used_devices)
+
+    @property
+    def used_devices(self) -> tuple[tuple[str | None, int | None], ...]:
+        """What ran device tasks: every pair of the kind of core and the number of the device, in no order."""
+        return self.once(_used_devices)
 
 
 def is_distributed(meta: Mapping[str, Any], communicates: bool) -> bool:
@@ -141,16 +176,27 @@ def is_distributed(meta: Mapping[str, Any], communicates: bool) -> bool:
     return bool(meta.get("distributedInfo")) or (isinstance(size, int) and size > 1) or communicates
 
 
+def _rank(trace: Trace) -> int:
+    recorded = trace.recorded_rank
+    if recorded >= 0:
+        return recorded
+    return -1 if is_distributed(trace.meta_values(), "communication" in trace) else 0
+
+
 def _meta_values(trace: Trace) -> dict[str, Any]:
     frame = trace.table("meta")
     if frame is None:
         return {}
-    return {key: json_text.own(value) for key, value in frame.select("key", "value").iter_rows()}
+    return {key: json_text.own(value) for key, value in frame[["key", "value"]].rows()}
 
 
-def _has_accelerator(trace: Trace) -> bool:
+def _used_devices(trace: Trace) -> tuple[tuple[str | None, int | None], ...]:
     kernels = trace.lazy("kernels")
     if kernels is None:
-        return False
-    cores = kernels.select(pl.col("core").unique()).collect()["core"].cast(pl.String)
-    return bool((cores != CORE_CPU).any())
+        return ()
+    read = trace.in_memory("kernels")
+    if read is not None and read.height and read["core"].n_unique() == 1 and read["device"].n_unique() == 1:
+        # mostly there is one, and the first row says it
+        return ((read["core"][0], read["device"][0]),)
+    used = kernels.select("core", "device").unique().collect()
+    return tuple(zip(used["core"].cast(pl.String).to_list(), used["device"].to_list(), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,7 +111,8 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     own = [trace.once(_choose) for trace in traces]
     if len(traces) == 1:
         return (own[0],)
-    return tuple(_with_others(number, traces, own) for number in range(len(traces)))
+    others = _left_out_by_step(traces, own)
+    return tuple(_with_others(trace, chosen, others) for trace, chosen in zip(traces, own, strict=True))
 
 
 def chosen_steps(trace: Trace) -> ChosenSteps:
@@ -122,7 +123,7 @@ def chosen_steps(trace: Trace) -> ChosenSteps:
 def _of_run(trace: Trace) -> ChosenSteps:
     together = [trace, *(other for other in trace.companions if other is not trace)]
     own = [other.once(_choose) for other in together]
-    return _with_others(0, together, own)
+    return _with_others(trace, own[0], _left_out_by_step(together, own))
 
 
 def incomplete_steps(trace: Trace) -> set[int]:
@@ -204,19 +205,25 @@ def _counts(trace: Trace, table: str) -> pl.DataFrame:
     return rows.rename({"step": "id"}).collect()
 
 
-def _with_others(number: int, traces: Sequence[Trace], own: Sequence[ChosenSteps]) -> ChosenSteps:
+def _left_out_by_step(traces: Sequence[Trace], own: Sequence[ChosenSteps]) -> dict[int, list[tuple[Trace, LeftOut]]]:
+    """What each trace alone leaves out, by number of the step: every trace is looked at once, not once for every other one."""
+    found: dict[int, list[tuple[Trace, LeftOut]]] = {}
+    for trace, chosen in zip(traces, own, strict=True):
+        for entry in chosen.left_out:
+            found.setdefault(entry.step, []).append((trace, entry))
+    return found
+
+
+def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequence[tuple[Trace, LeftOut]]]) -> ChosenSteps:
     """The choice of one trace, without the steps that ranks beside it leave out."""
-    trace, chosen = traces[number], own[number]
     spans = _spans(trace)
     together: dict[int, LeftOut] = {}
-    for other_number, (other, their) in enumerate(zip(traces, own, strict=True)):
-        if other_number == number or other.rank == trace.rank or not their.left_out:
-            continue
-        their_spans = _spans(other)
-        for entry in their.left_out:
-            mine, theirs = spans.get(entry.step), their_spans.get(entry.step)
-            if mine is not None and theirs is not None and mine[0] < theirs[1] and theirs[0] < mine[1]:
-                together.setdefault(entry.step, LeftOut(entry.step, entry.reason))
+    for step, (start, end) in spans.items():
+        for other, entry in others.get(step, ()):
+            theirs = _spans(other).get(step)
+            if theirs is not None and start < theirs[1] and theirs[0] < end and other.rank != trace.rank:
+                together[step] = LeftOut(step, entry.reason)
+                break
     steps = tuple(step for step in chosen.steps if step not in together)
     if len(steps) < LEAST_STEPS or len(steps) == len(chosen.steps):
         return chosen

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.step_distribution import step_distribution
+from steplens.analysis.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.choice import ChosenSteps, choose_steps
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
 from steplens.trace.trace import Trace
@@ -108,7 +108,13 @@ def usual_step_times(trace: Trace) -> pl.DataFrame:
     Steps that stand out are left out as long as they are less than one in eight: what recurs more often, such as an update
     after every fourth batch, is usual.
     """
+    return trace.once(_usual_step_times)
+
+
+def _usual_step_times(trace: Trace) -> pl.DataFrame:
     steps = chosen_step_times(trace)
+    if not any_stands_out(steps):
+        return steps
     outliers = step_distribution(steps).outliers
     return steps.join(outliers, on="step", how="anti") if outliers.height * _RARE < steps.height else steps
 

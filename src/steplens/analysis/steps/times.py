@@ -81,6 +81,10 @@ def _of_given(trace: Trace) -> pl.DataFrame:
 
 def chosen_step_times(trace: Trace) -> pl.DataFrame:
     """The rows of ``step_times`` that figures of "a step" are of."""
+    return trace.once(_chosen_step_times)
+
+
+def _chosen_step_times(trace: Trace) -> pl.DataFrame:
     return step_times(trace).filter("chosen")
 
 

@@ -123,8 +123,8 @@ def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
         # a data pipeline may have a clock of its own, which its reader reports
         if not columns or name.startswith("pipeline_"):
             continue
-        low, high = frame.select(pl.min_horizontal(pl.col(columns).min()), high=pl.max_horizontal(pl.col(columns).max())).row(0)
-        if low is None or (low >= middle - _APART_NS and high <= middle + _APART_NS):
+        bounds = [bound for column in columns for bound in (frame[column].min(), frame[column].max()) if isinstance(bound, int)]
+        if not bounds or (min(bounds) >= middle - _APART_NS and max(bounds) <= middle + _APART_NS):
             continue
         outside = pl.any_horizontal((pl.col(columns) < middle - _APART_NS) | (pl.col(columns) > middle + _APART_NS))
         count = int(frame.select(outside.fill_null(False).sum()).item())

@@ -20,10 +20,10 @@ _LEAST = 32
 
 def resolution(times: pl.Series) -> int:
     """The largest number of ns that all times are apart by multiples of, from an even sample; 1 where they are too few."""
-    times = times.drop_nulls()
+    times = times.drop_nulls() if times.null_count() else times
     if len(times) < _LEAST:
         return 1
-    sample = times.gather_every(max(len(times) // _SAMPLE, 1)).to_numpy()
+    sample = times.to_numpy()[:: max(len(times) // _SAMPLE, 1)]
     return max(int(np.gcd.reduce(sample - sample.min())), 1)
 
 
@@ -39,11 +39,12 @@ def device_tasks(tables: Tables) -> pl.DataFrame | None:
     kernels = tables.get("kernels")
     if kernels is None:
         return None
+    if kernels["core"].n_unique() <= 1:
+        # mostly there is one kind, and its first row says it
+        return kernels if not kernels.height or kernels["core"][0] != CORE_CPU else None
     cores = kernels["core"].unique().cast(pl.String).fill_null("")
     if CORE_CPU not in cores.to_list():
         return kernels
-    if len(cores) == 1:
-        return None
     tasks = kernels.filter(pl.col("core").cast(pl.String).fill_null("") != CORE_CPU)
     return tasks if tasks.height else None
 

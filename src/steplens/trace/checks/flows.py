@@ -27,6 +27,8 @@ def unmatched_flows(starts: pl.DataFrame, ends: pl.DataFrame, tasks: pl.Series |
         tasks: the correlations of the device tasks, which are the ids of their arrows; None where ids mean nothing else.
     """
     keys = ["kind", "flow_id"]
+    if not starts.height and not ends.height:
+        return
     starts, ends = starts.select(keys).unique(), ends.select(keys).unique()
     halves = pl.concat([starts.join(ends, on=keys, how="anti"), ends.join(starts, on=keys, how="anti")])
     if tasks is not None:
@@ -43,7 +45,8 @@ def backward_flows(tables: Tables) -> Iterator[HealthFinding]:
     flows = tables.get("flows")
     if flows is None:
         return
-    flows = flows.select("from_ns", "to_ns").drop_nulls()
+    flows = flows[["from_ns", "to_ns"]]
+    flows = flows.drop_nulls() if any(column.null_count() for column in flows.get_columns()) else flows
     allowed = _JITTER_NS + resolution(flows["from_ns"])
     back = (flows["from_ns"] - flows["to_ns"]).filter(flows["to_ns"] < flows["from_ns"] - allowed)
     if len(back):

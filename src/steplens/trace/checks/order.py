@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import polars as pl
@@ -116,9 +118,9 @@ def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
         frame = tables.get(name)
         if frame is None:
             continue
-        pairs = [(pl.col(f"{part}end_ns"), pl.col(f"{part}start_ns")) for part in ("", "enqueue_", "dequeue_")]
+        pairs = [(f"{part}end_ns", f"{part}start_ns") for part in ("", "enqueue_", "dequeue_")]
         pairs = pairs[1:] if name == "task_queue" else pairs[:1]
-        negative = int(frame.select(pl.any_horizontal((end < start) for end, start in pairs).fill_null(False).sum()).item())
+        negative = int(reduce(or_, ((frame[end] < frame[start]) for end, start in pairs)).sum())
         if negative:
             yield finding("negative_duration", ERROR, negative, f"{negative} {what} end before they start", *unsafe)
 
@@ -177,7 +179,7 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
         frame = device_tasks(tables) if name == "kernels" else tables.get(name)
         if frame is None:
             continue
-        frame = frame.select(events.identity)
+        frame = frame[list(events.identity)]
         rows = _suspects(frame, events.times)
         if not len(rows):
             continue
@@ -194,7 +196,8 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
 
 def _suspects(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:
     """Rows whose times occur more than once, by a hash of them (and by nothing else, so these are candidates only)."""
-    start, end = int64(frame[times[0]].fill_null(-1)), int64(frame[times[-1]].fill_null(-1))
+    columns = (frame[times[0]], frame[times[-1]])
+    start, end = (int64(column.fill_null(-1) if column.null_count() else column) for column in columns)
     if (start[1:] > start[:-1]).all():
         return np.empty(0, dtype=np.int64)
     # odd constants spread the bits; nothing depends on which

@@ -80,6 +80,8 @@ def recorded_ranks(traces: Sequence[Trace]) -> tuple[set[int], int]:
 
 
 def _highest_linked(trace: Trace) -> int | None:
+    if "communication_matrix" not in trace:
+        return None
     ends = trace.required("communication_matrix").select(pl.max_horizontal(pl.col("source", "destination").max()))
     number = ends.collect().item()
     return number if isinstance(number, int) and 0 <= number < 1 << 20 else None

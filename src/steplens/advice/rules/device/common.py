@@ -11,6 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.analysis.names import each
 from steplens.analysis.overlap import merged, subtract
 from steplens.trace.devices import NPU
+from steplens.trace.extents import extents
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 
 #: tasks below that are mostly start-up, whatever they do
@@ -82,7 +83,7 @@ def matching(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.DataF
 
 def communicates(facts: Sequence[Facts]) -> bool:
     """Whether any communication was recorded."""
-    return any(part.trace.required("communication").select(pl.len()).collect().item() for part in facts)
+    return any(extent.rows for part in facts if (extent := extents(part.trace).get("communication")) is not None)
 
 
 def matters(facts: Facts, length_ns: float) -> bool:

@@ -35,6 +35,8 @@ def rule(name: str, kind: str) -> Rule:
         if keeps_up(facts.trace):
             return
         table = mindspore_operations(facts)
+        if not table.height:
+            return
         found = set(bottlenecks(table, high=high, low=low))
         mine = table.filter(table["id"].is_in(sorted(found)))
         mine = mine.filter([kind_of(row["type"], not row["children"]) == kind for row in mine.iter_rows(named=True)])

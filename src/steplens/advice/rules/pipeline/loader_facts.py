@@ -24,6 +24,8 @@ def feeding(facts: Facts) -> list[LoaderVerdict]:
     which steps batches were got, every loader counts.
     """
     every = verdicts(facts.trace)
+    if not every:
+        return []
     waits = step_waits(facts.trace)
     got = waits.filter(pl.col("step").is_in(list(facts.numbers)) & (pl.col("batches") > 0)).group_by("loader").len()
     steps = dict(got.iter_rows())

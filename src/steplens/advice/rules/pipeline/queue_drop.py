@@ -28,6 +28,8 @@ def judge(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
     if keeps_up(facts.trace):
         return
     table = mindspore_operations(facts)
+    if not table.height:
+        return
     dropped = queue_drops(table, least=least).filter(~pl.col("id").is_in(bottlenecks(table)))
     if not dropped.height:
         return

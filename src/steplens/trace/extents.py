@@ -1,0 +1,57 @@
+"""How many rows each table of a trace has, and from when to when they are: asked of all tables at once, for a trace once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from steplens.trace.schema import SCHEMA
+from steplens.trace.trace import Trace
+
+#: tables whose moments are not called start_ns (and end_ns, where they have an end) or time_ns
+_STARTS = {"task_queue": "enqueue_start_ns"}
+
+
+class Extent(NamedTuple):
+    """Of one table: its rows, and the first and last moment of them, ns; None where it has no times."""
+
+    rows: int
+    first_ns: int | None
+    last_ns: int | None
+
+
+def extents(trace: Trace) -> dict[str, Extent]:
+    """Table -> its extent, of every table of the trace."""
+    return trace.once(_extents)
+
+
+def _extents(trace: Trace) -> dict[str, Extent]:
+    found: dict[str, Extent] = {}
+    asked: dict[str, pl.LazyFrame] = {}
+    trace.read_small()
+    for name in trace:
+        start, end = _times(name)
+        frame = trace.in_memory(name)
+        if frame is not None:
+            first, last = (frame[start].min() if start else None), (frame[end].max() if end else None)
+            found[name] = Extent(frame.height, _number(first), _number(last))
+            continue
+        nothing = pl.lit(None, dtype=pl.Int64)
+        bounds = {"first": pl.col(start).min() if start else nothing, "last": pl.col(end).max() if end else nothing}
+        asked[name] = trace.required(name).select(pl.len(), **bounds)
+    for name, answer in zip(asked, pl.collect_all(list(asked.values())) if asked else (), strict=True):
+        rows, first_ns, last_ns = answer.row(0)
+        found[name] = Extent(rows, first_ns, last_ns)
+    return {name: found[name] for name in trace}
+
+
+def _times(table: str) -> tuple[str, str]:
+    """The columns that say when the rows of a table begin and end; empty where it has none."""
+    columns = SCHEMA[table]
+    start = _STARTS.get(table) or next((name for name in ("start_ns", "time_ns") if name in columns), "")
+    return start, "end_ns" if "end_ns" in columns else ""
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
