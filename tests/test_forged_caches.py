@@ -155,7 +155,10 @@ FORGERIES: dict[str, Callable[[Path], Any]] = {
 def test_a_forged_cache_changes_no_figure(forgery: str, capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     true = figures(capture)
     assert true["steps"] and {row["name"] for row in true["operators"]} >= {"aten::op_0", "aten::op_1"}
+    assert detect.is_kept(detect.find_one(capture))
     FORGERIES[forgery](cache_of(capture))
+    # a table is looked at when it is opened
+    assert detect.is_kept(detect.find_one(capture)) == (forgery in ("tables", "a table of another capture"))
     assert figures(capture) == true
     # and from then on there is a cache of ours
     monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import mindspore_results
+from steplens import mindspore_results, offline
 from steplens.cli.main import app
 from steplens.errors import InputError
 from steplens.readers import detect, mindspore_windows
@@ -261,6 +262,39 @@ def test_the_recorder_knows_which_steps_are_cut(
     assert len(results) == 1
     for folder in {written, *results}:
         assert of(steplens.open(folder)) == (whole, checks)
+
+
+@pytest.mark.parametrize("what", ["content", "seal", "source", "other machine"])
+def test_forged_results_are_made_again(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    cut_window(folder, [], "r2.7")
+    if what == "other machine":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (source,) = find(folder)
+    options = mindspore_results.Options(data_simplification=False)
+    assert not mindspore_results.is_complete(source)
+    assert not mindspore_results.analyse_source(source, options).failed
+    assert mindspore_results.is_complete(source)
+    monkeypatch.undo()
+    results = next(iter(folder.rglob("ASCEND_PROFILER_OUTPUT")))
+    table = results / "trace_view.json"
+    true = table.read_bytes()
+    (launches,) = (file for file in source.recorded() if file.suffix == ".txt")
+    changed = {"content": table, "source": launches}.get(what)
+    if changed is not None:
+        status, raw = changed.stat(), changed.read_bytes()
+        changed.write_bytes(raw.replace(b"Add-op0", b"Sub-op0") if what == "content" else raw[:-1] + b" ")
+        os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert changed.read_bytes() != raw and changed.stat().st_size == status.st_size
+    elif what == "seal":
+        (seal,) = (folder / ".steplens").glob("results_*.seal")
+        seal.write_bytes(bytes(len(seal.read_bytes())))
+    assert not mindspore_results.is_complete(source)
+    (again,) = offline.analyse(folder)
+    assert again.ok and not again.already_complete
+    assert table.read_bytes() == true
+    assert mindspore_results.is_complete(source)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from steplens.errors import SteplensError
 from steplens.readers.detect import Found, cache_of, find_traces, is_kept
 from steplens.readers.json_sample import Sample, write_sample
+from steplens.trace import seal
 from steplens.trace.trace import Trace
 
 
@@ -27,7 +28,7 @@ def draft(path: Path, is_laid_out: Callable[[Path], bool]) -> tuple[Found, Trace
     """
     try:
         found = find_traces(path)[0]
-        if found.format.timeline is None or (is_kept(found) and is_laid_out(cache_of(found))):
+        if found.format.timeline is None or (is_kept(found) and is_laid_out(seal.own_place(cache_of(found)))):
             return None
         file_of, read = found.format.timeline
         file = file_of(found.where)
