@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, partial, rundir
+from steplens import expansion, json_text, partial, rundir
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
 
@@ -71,6 +71,7 @@ def _key(sources: Sequence[Path]) -> dict[str, Any]:
         files.append([path.name, status.st_size, status.st_mtime_ns])
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
+    versions |= expansion.setting()
     return {**versions, "sources": sorted(files)}
 
 
