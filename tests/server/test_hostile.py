@@ -100,7 +100,15 @@ def test_hostile_words_in_questions(hostile: Client, name: str) -> None:
     assert hostile.ask("/api/runs/0/tables/operators", method="POST", body=body).status == 200
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"null", b"[[[[", b"\xff\xfe", b'{"limit": 1e400}', b'{"where":' + b"[" * 100_000])
+def nested(depth: int) -> bytes:
+    return b'{"where":' + b"[" * depth + b"]" * depth + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"null", b"[[[[", b"\xff\xfe", b'{"limit": 1e400}', b'{"where":' + b"[" * 100_000]
+    + [nested(depth) for depth in (150, 400, 900, 1_000, 100_000)],
+)
 def test_a_body_that_is_no_question(hostile: Client, body: bytes) -> None:
     answer = hostile.ask("/api/runs/0/tables/operators", method="POST", body=body)
     assert answer.status in (400, 422)

@@ -56,7 +56,17 @@ def test_nesting_equals_a_stack(raw: list[tuple[int, int, int]]) -> None:
         while current >= 0 and own[current] < 0:
             current = expected[current]
         nearest.append(current)
-    assert inherit(result.parent, result.depth, own).tolist() == nearest
+    assert inherit(result.parent, own).tolist() == nearest
+
+
+def test_calls_of_equal_times_nest_as_deep_as_there_are_any() -> None:
+    # what takes a step per level and call would not end within an hour
+    count = 300_000
+    result = nest(np.zeros(count, np.int64), np.zeros(count, np.int64), np.ones(count, np.int64))
+    assert np.array_equal(result.depth, np.arange(count))
+    assert np.array_equal(result.subtree_end, np.full(count, count))
+    own = np.where(np.arange(count) % 1000 == 0, np.arange(count), -1)
+    assert np.array_equal(inherit(result.parent, own), np.arange(count) // 1000 * 1000)
 
 
 def test_innermost_call_around_a_time() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
+from steplens.cli.opening import opened
 from steplens.cli.summary import verdict_row
 from steplens.cli.text import print_json
 
@@ -37,7 +38,6 @@ def advise(
     What holds a step up comes first, and which steps all figures are of. Every finding names the cause, the evidence, and about
     how much shorter a step becomes. What rests on data that the health check calls unsafe is not judged.
     """
-    import steplens
     from steplens.advice import advise as judge
     from steplens.advice.compare import compare
     from steplens.advice.table import RULES
@@ -50,9 +50,9 @@ def advise(
     words = Words(language.value, {**TEXTS, **own_texts})
     # a rule of the user's own replaces ours of the same name
     judged = tuple({rule.name: rule for rule in (*RULES, *own)}.values())
-    run = steplens.open(path)
+    run = opened(path)
     found = judge(run, judged)
-    change = compare(judge(steplens.open(since), judged), found) if since is not None else None
+    change = compare(judge(opened(since), judged), found) if since is not None else None
     if as_json:
         document: dict[str, Any] = {"verdict": verdict_row(run), "of": run.step_summary().sentence(), **_document(found, words)}
         if change is not None:

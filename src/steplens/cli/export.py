@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from steplens.cli.opening import opened
 from steplens.cli.text import console, plain, print_json
 from steplens.errors import SteplensError
 
@@ -64,11 +65,10 @@ def export(
 
     Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
-    import steplens
     from steplens.exports.export import export as export_traces
     from steplens.exports.formats import FORMATS
 
-    run = steplens.open(path)
+    run = opened(path)
     out = console()
     written: list[Path] = []
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
+from steplens.cli.opening import opened
 from steplens.cli.text import console, duration, plain, print_json
 from steplens.errors import SteplensError
 
@@ -58,10 +59,8 @@ def open_(
 
     Each trace is shown with how it is read and why, its rank, devices, steps and tables, and what is doubtful about it.
     """
-    import steplens
-
     try:
-        run = steplens.open(path)
+        run = opened(path)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})

@@ -12,6 +12,7 @@ import typer
 
 from steplens import rundir
 from steplens.cli.kept_timelines import keep_timelines
+from steplens.cli.opening import opened
 from steplens.cli.pipeline_text import pipeline_rows
 from steplens.cli.text import print_json
 from steplens.errors import InputError, SteplensError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from steplens.trace.run import Run
 
 TRUNCATED = "truncated"
+LIMITED = "expansion_limit"
 STEP_PREFIX = "ProfilerStep"
 #: findings of the advice that a summary has room for
 _ADVICE = 3
@@ -95,10 +97,8 @@ def summary(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
-    import steplens
-
     try:
-        run = steplens.open(path)
+        run = opened(path)
         found = collect(run, path, by.value, top)
     except SteplensError as error:
         if json:
@@ -210,6 +210,8 @@ def _is_recorded(run: Run, column: str) -> bool:
 
 def _problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
     for finding in health:
+        if finding["check"] == LIMITED:
+            return f"not all of it was read, what was read is shown: {finding['message']}"
         if TRUNCATED in str(finding["check"]):
             return f"the data is truncated, what precedes the cut is shown: {finding['message']}"
     if not steps and not operators and pipeline:

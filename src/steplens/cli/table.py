@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
+from steplens.cli.opening import opened
 from steplens.cli.text import console, plain, print_json
 from steplens.errors import InputError, SteplensError
 
@@ -47,10 +48,8 @@ def table(
     if path is None or name is None:
         _list(json=json)
         return
-    import steplens
-
     try:
-        run = steplens.open(path)
+        run = opened(path)
         found = rows(run, name, by=by, sort=sort, columns=columns, rank=rank)
         if csv is not None:
             _write_csv(found.head(top) if top else found, csv)

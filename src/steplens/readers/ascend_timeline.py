@@ -87,6 +87,7 @@ def read_timeline(
 
 
 def _report(columns: TimelineColumns, health: HealthLog) -> None:
+    health.extend(columns.stopped)
     if columns.truncated:
         health.add(
             "truncated_file",

@@ -11,6 +11,7 @@ mends what single events have wrong.
 from __future__ import annotations
 
 import operator
+import os
 from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,6 +42,8 @@ from steplens.readers.ascend_timeline_structs import (
 from steplens.readers.event_decoder import DAMAGED, one_by_one
 from steplens.readers.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile
 from steplens.readers.microseconds import float_ns, text_ns
+from steplens.reading import tell
+from steplens.trace.health import HealthFinding
 from steplens.trace.schema import NAME
 
 #: between two events of a file: msprof, Python's json module, Kineto
@@ -64,6 +67,7 @@ class TimelineColumns:
         damaged: events that are no valid JSON or no event.
         truncated: files that break off inside their events.
         lost_bytes: bytes behind their last complete events.
+        stopped: why reading compressed ones ended before they did.
     """
 
     def __init__(self) -> None:
@@ -80,6 +84,7 @@ class TimelineColumns:
         self.damaged = 0
         self.truncated = 0
         self.lost_bytes = 0
+        self.stopped: list[HealthFinding] = []
 
     @classmethod
     def read(cls, path: Path) -> TimelineColumns:
@@ -101,7 +106,10 @@ class TimelineColumns:
         file = JsonEventFile(path)
         for piece in file:
             exact._add(bytes(piece))
-        exact.truncated, exact.lost_bytes = int(file.truncated), file.lost_bytes
+        if file.stopped:
+            exact.stopped.append(file.stopped)
+        else:
+            exact.truncated, exact.lost_bytes = int(file.truncated), file.lost_bytes
         base = {**file.header, **file.footer}.get("baseTimeNanoseconds")
         if isinstance(base, int) and exact.base_ns is None:
             exact.base_ns = base
@@ -123,6 +131,7 @@ class TimelineColumns:
         self.damaged += other.damaged
         self.truncated += other.truncated
         self.lost_bytes += other.lost_bytes
+        self.stopped += other.stopped
 
     def frame(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
         """The frames of one kind of event as one, in file order; ``ts_ns`` and ``dur_ns`` in ns, null where unreadable."""
@@ -219,7 +228,9 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
             raise _UnknownLayoutError
         separator = max(_SEPARATORS, key=lambda text: first.count(text, 0, 1 << 16))
         buffer = bytearray(first)
+        size = os.fstat(handle.fileno()).st_size
         while more := handle.read(PIECE_BYTES):
+            tell(path, handle.tell(), size)
             # what has been searched once holds no separator, but may hold the beginning of one
             searched = max(len(buffer) - len(separator), 0)
             buffer += more

@@ -9,16 +9,14 @@ such as ``/`` ends in a sentence and not in an hour.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from steplens import rundir
+from steplens import expansion, rundir
 from steplens.errors import InputError, check_exists
 from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread
 
@@ -256,12 +254,8 @@ def is_trace_file(path: Path) -> bool:
 def head(path: Path) -> bytes:
     """The first 64 KiB of a file, decompressed; empty where it cannot be read."""
     try:
-        with path.open("rb") as handle:
-            raw = handle.read(_HEAD)
-            if raw[:2] != b"\x1f\x8b":
-                return raw
-        return zlib.decompressobj(wbits=31).decompress(raw, _HEAD)
-    except (OSError, zlib.error, gzip.BadGzipFile, EOFError):
+        return expansion.head(path, _HEAD)
+    except (OSError, ValueError):
         return b""
 
 

@@ -6,19 +6,21 @@ What follows the last complete event of a file that breaks off is dropped and re
 
 from __future__ import annotations
 
-import contextlib
 import io
+import os
 import re
-import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from steplens import json_decoder
 from steplens.errors import InputError
+from steplens.expansion import DamagedGzipError, ExpandingStream, is_compressed
+from steplens.reading import tell
+from steplens.trace.health import ERROR, EVERYTHING, HealthFinding, finding
 
 #: small enough that the allocator reuses the memory of one piece for the next: at 16 MiB a piece reads at half the speed
 PIECE_BYTES = 2 << 20
@@ -77,6 +79,7 @@ class JsonEventFile:
         damaged: places inside the events that could not be followed; each is a piece that cannot be decoded.
         header_damaged: ``header`` cannot be decoded and is empty.
         footer_cut: the file ends, or is damaged, behind its events; ``footer`` holds the members before that.
+        stopped: why reading a compressed file ended before the file did; None where it did not.
     """
 
     def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES, start: int = 0, end: int | None = None) -> None:
@@ -96,6 +99,7 @@ class JsonEventFile:
         self.damaged = 0
         self.header_damaged = False
         self.footer_cut = False
+        self.stopped: HealthFinding | None = None
         self._in_object = True
         self._piece_bytes = piece_bytes
         self._from = start
@@ -103,15 +107,28 @@ class JsonEventFile:
 
     def __iter__(self) -> Iterator[Piece]:
         try:
-            with _open(self.path) as handle:
-                source: Source = handle if self._to is None else _Limited(handle, self._to)
-                first = self._start(source)
+            with self.path.open("rb") as handle:
+                expanding = ExpandingStream(handle) if is_compressed(handle) else None
+                whole: Source = handle if expanding is None else expanding
+                source = whole if self._to is None else _Limited(whole, self._to)
+                try:
+                    first = self._start(source)
+                except InputError as error:
+                    if expanding is not None and expanding.stopped:
+                        raise InputError(self.path, f"{error.problem}, and {expanding.stopped}") from error
+                    raise
                 line_layout = KINETO_BOUNDARY in first[: 1 << 20]
                 if self._from:
-                    cast("IO[bytes]", handle).seek(self._from)
+                    handle.seek(self._from)
                     first = b""
-                yield from self._pieces(source, first, line_layout=line_layout, partial=self._to is not None)
-        except zlib.error as error:
+                size = os.fstat(handle.fileno()).st_size
+                for piece in self._pieces(source, first, line_layout=line_layout, partial=self._to is not None):
+                    tell(self.path, handle.tell() if expanding is None else expanding.taken, size)
+                    yield piece
+                if expanding is not None and expanding.stopped:
+                    check = "expansion_limit" if expanding.limited else "truncated_file"
+                    self.stopped = finding(check, ERROR, 1, f"{self.path.name} {expanding.stopped}", EVERYTHING)
+        except DamagedGzipError as error:
             raise InputError(self.path, f"is not a readable gzip file ({error})", "Copy or export it again") from error
         except OSError as error:
             raise InputError(self.path, f"cannot be read ({error.strerror or error})") from error
@@ -119,8 +136,9 @@ class JsonEventFile:
     def _start(self, handle: Source) -> bytes:
         """Read and decode the header; return what was read behind the opening bracket of the events."""
         # with a start offset only the header is wanted here, so a small first read does
-        data = handle.read(1 << 20 if self._from else self._piece_bytes)
-        text = data.lstrip(_BEFORE)
+        text = b""
+        while not text and (data := handle.read(1 << 20 if self._from else self._piece_bytes)):
+            text = data.lstrip(_BEFORE)
         if not text:
             raise InputError(self.path, "is empty", "Record the trace again")
         if text[:1] == b"[":
@@ -173,7 +191,7 @@ class JsonEventFile:
                     raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
                 break
             # an event that does not end yet is not looked through again for every piece that is added to it
-            scan_at = 2 * len(rest)
+            scan_at = min(2 * len(rest), EVENT_LIMIT_BYTES)
             buffer = bytearray(b"[") + rest
         data = bytes(buffer[1:])
         if partial:
@@ -201,6 +219,9 @@ class JsonEventFile:
             What is left of it, and what follows the list of events, or None while that is open.
         """
         while self.damaged < _DAMAGE_LIMIT:
+            data = data.lstrip(_BETWEEN)
+            if not data and not last:
+                return b"", None
             ends, closed, damaged = _followed(data)
             cut = closed if closed is not None else ends[-1] if ends else 0
             if data[:cut].strip(_BETWEEN):
@@ -409,46 +430,6 @@ def _first_members(text: bytes) -> dict[str, Any]:
         if found := _members(b"{" + text + b"}"):
             return found
     return {}
-
-
-class _GzipStream:
-    """Decompressed bytes of a gzip file; what precedes a cut or damage is still delivered, unlike with ``gzip.open``."""
-
-    def __init__(self, handle: IO[bytes]) -> None:
-        self._handle = handle
-        self._inflate = zlib.decompressobj(wbits=31)
-        self._input = b""
-
-    def read(self, size: int) -> bytes:
-        parts: list[bytes] = []
-        while size > 0:
-            if self._inflate.eof:
-                # another member may follow
-                self._input = self._inflate.unused_data or self._handle.read(1 << 16)
-                if not self._input.startswith(b"\x1f\x8b"):
-                    break
-                self._inflate = zlib.decompressobj(wbits=31)
-            self._input = self._input or self._handle.read(1 << 20)
-            if not self._input:
-                break
-            try:
-                part = self._inflate.decompress(self._input, size)
-            except zlib.error:
-                if not parts:
-                    raise
-                break
-            self._input = self._inflate.unconsumed_tail
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[Source]:
-    with path.open("rb") as handle:
-        compressed = handle.read(2) == b"\x1f\x8b"
-        handle.seek(0)
-        yield _GzipStream(handle) if compressed else handle
 
 
 def _rest(handle: Source) -> bytes:

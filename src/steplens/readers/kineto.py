@@ -88,7 +88,9 @@ def read(
 
 
 def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
-    if file.truncated:
+    if file.stopped:
+        log.extend([file.stopped])
+    elif file.truncated:
         log.add(
             "truncated_file",
             ERROR,

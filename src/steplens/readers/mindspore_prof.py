@@ -213,7 +213,9 @@ def _events(paths: list[Path], health: HealthLog) -> Iterator[tuple[Path, dict[s
         except InputError as error:
             health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", (STEP_TIMES, COMMUNICATION_TIMES))
             continue
-        if file.truncated or decoder.damaged:
+        if file.stopped:
+            health.extend([file.stopped])
+        elif file.truncated or decoder.damaged:
             message = f"{path.name} is damaged: {file.lost_bytes} bytes and {decoder.damaged} events of it were not read"
             health.add("truncated_file", ERROR, 1, message, (STEP_TIMES, COMMUNICATION_TIMES))
 

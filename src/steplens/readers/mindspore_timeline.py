@@ -68,7 +68,9 @@ def read_events(path: Path, health: HealthLog) -> pl.DataFrame:
             if event.ph == "X":
                 rows.append(_row(event))
     frame = pl.DataFrame([row for row in rows if row], schema=_COLUMNS, orient="row")
-    if file.truncated:
+    if file.stopped:
+        health.extend([file.stopped])
+    elif file.truncated:
         message = f"{path.name} breaks off inside its events; {file.lost_bytes} bytes were not read"
         health.add("truncated_file", ERROR, 1, message, EVERYTHING)
     frame = frame.with_columns(start_ns=float_ns(frame["ts"]), length=float_ns(frame["dur"].fill_null(0)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from steplens import expansion
 
 LINK = "a link, and links are not followed"
 CLOSED = "a folder that may not be listed"
@@ -74,10 +74,8 @@ def _reason_of(path: Path) -> str:
 
 def _first_bytes(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as handle:
-            raw = handle.read(_HEAD_BYTES)
-        return zlib.decompressobj(wbits=31).decompress(raw, _HEAD_BYTES) if raw[:2] == b"\x1f\x8b" else raw
-    except (zlib.error, gzip.BadGzipFile, EOFError):
+        return expansion.head(path, _HEAD_BYTES)
+    except ValueError:
         return b"\0"
     except OSError:
         return None

@@ -30,6 +30,9 @@ from steplens.trace.schema import (
 from steplens.trace.steps import find_steps, step_of
 from steplens.trace.trace import Trace
 
+#: calls that are nested deeper count as this deep
+_DEEPEST = (1 << 15) - 1
+
 
 def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog, *, cpu_is_device: bool = True) -> Trace:
     """Link raw tables into a ``Trace``.
@@ -116,7 +119,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     ops = ops.with_columns(
         id=pl.int_range(ops.height, dtype=pl.Int32),
         parent=_nullable(nesting.parent, pl.Int32),
-        depth=pl.Series(nesting.depth, dtype=pl.Int16),
+        depth=pl.Series(np.minimum(nesting.depth, _DEEPEST), dtype=pl.Int16),
         self_ns=pl.Series(self_ns),
         counted_as=pl.Series(_counted_as(ops["name"].to_physical().to_numpy(), nesting), dtype=pl.Int32),
         step=step_of(start, steps),
@@ -240,7 +243,7 @@ def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
     above = np.maximum(parent, 0)
     repeats = (parent >= 0) & (name == name[above]) & (children[above] == 1)
-    return inherit(parent, nesting.depth, np.where(repeats, -1, np.arange(len(parent))))
+    return inherit(parent, np.where(repeats, -1, np.arange(len(parent))))
 
 
 def _nullable(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:
@@ -265,7 +268,7 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
     unique, codes = np.unique(texts.to_numpy(), return_inverse=True)
     own = np.full(ops.height, -1, dtype=np.int64)
     own[modules["rows"].to_numpy()] = codes
-    forward = inherit(nesting.parent, nesting.depth, own)
+    forward = inherit(nesting.parent, own)
     if "sequence" in ops.columns:
         links = ops.select(
             "sequence",
@@ -277,7 +280,7 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
         source = links.filter(~pl.col("backward") & (pl.col("code") >= 0)).unique("sequence", keep="last")
         joined = links.filter("backward").join(source.select("sequence", forward_code="code"), on="sequence")
         own[joined["row"].to_numpy()] = joined["forward_code"].to_numpy()
-        forward = inherit(nesting.parent, nesting.depth, own)
+        forward = inherit(nesting.parent, own)
     lookup = pl.Series("module", [*unique.tolist(), None], dtype=pl.String)
     modules_of: pl.Series = lookup.gather(np.where(forward < 0, len(unique), forward)).cast(SCHEMA["ops"]["module"])
     return modules_of

@@ -84,18 +84,17 @@ def _depth(parent: Int64Array) -> Int64Array:
 
 
 def _subtree_end(parent: Int64Array) -> Int64Array:
-    """Index behind the last descendant; relies on descendants being contiguous in the input order."""
-    count = len(parent)
-    subtree_end = np.arange(1, count + 1, dtype=np.int64)
-    children = np.flatnonzero(parent >= 0)
-    # the last descendant of a call is the deepest chain of last children: propagate maxima until nothing moves
-    current = parent[children]
-    reach = subtree_end[children]
-    while len(children):
-        np.maximum.at(subtree_end, current, reach)
-        current = parent[current]
-        keep = current >= 0
-        children, current, reach = children[keep], current[keep], reach[keep]
+    """Index behind the last descendant, by doubling; relies on descendants being contiguous in the input order."""
+    subtree_end = np.arange(1, len(parent) + 1, dtype=np.int64)
+    ancestor = parent.copy()
+    active = np.flatnonzero(ancestor >= 0)
+    while len(active):
+        # every call knows of its descendants up to some distance, and tells the ancestor at that distance
+        above = ancestor[active]
+        # of several for one ancestor the last one counts, and reaches farthest
+        subtree_end[above] = np.maximum(subtree_end[above], subtree_end[active])
+        ancestor[active] = ancestor[above]
+        active = active[ancestor[active] >= 0]
     return subtree_end
 
 
@@ -141,14 +140,15 @@ def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int6
     return found
 
 
-def inherit(parent: Int64Array, depth: Int64Array, own: Int64Array) -> Int64Array:
+def inherit(parent: Int64Array, own: Int64Array) -> Int64Array:
     """Value of the nearest call at or above each call that has one (``own >= 0``); -1 where none has."""
     result: Int64Array = own.copy()
-    # parents come before their children in depth order, so one pass per level settles everything
-    order = np.argsort(depth, kind="stable")
-    level_end = np.cumsum(np.bincount(depth)) if len(depth) else np.empty(0, np.int64)
-    for low, high in itertools.pairwise(level_end):
-        rows = order[low:high]
-        rows = rows[result[rows] < 0]
-        result[rows] = result[parent[rows]]
+    above = parent.copy()
+    active = np.flatnonzero((result < 0) & (above >= 0))
+    while len(active):
+        # who has nothing to give hands on whom it would ask itself, so the distance doubles
+        asked = above[active]
+        result[active] = result[asked]
+        above[active] = above[asked]
+        active = active[(result[active] < 0) & (above[active] >= 0)]
     return result

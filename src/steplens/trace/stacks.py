@@ -38,7 +38,7 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
     nesting = nest(lane, joined["start_ns"].to_numpy(), joined["end_ns"].to_numpy())
     is_frame = code >= 0
     position = np.arange(len(code), dtype=np.int64)
-    nearest = inherit(nesting.parent, nesting.depth, np.where(is_frame, position, -1))
+    nearest = inherit(nesting.parent, np.where(is_frame, position, -1))
     above = np.where(nesting.parent >= 0, nearest[np.maximum(nesting.parent, 0)], -1)
 
     stack, parents, codes = _number_stacks(is_frame, above, code, nesting.depth)

@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, partial, rundir
+from steplens import expansion, json_text, partial, rundir
 from steplens.trace import seal
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
@@ -81,7 +81,7 @@ def _key(sources: Sequence[Path]) -> dict[str, Any] | None:
         return None
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
-    return {**versions, "columns": _COLUMNS, "sources": files}
+    return {**versions, **expansion.setting(), "columns": _COLUMNS, "sources": files}
 
 
 def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:

@@ -1,0 +1,84 @@
+"""Opens what a command is asked about, and shows on a terminal how far the reading of a large file is."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steplens import reading
+from steplens.cli.text import clean
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from steplens.trace.run import Run
+
+#: what takes no longer needs no word
+_QUIET_S = 0.5
+
+
+def opened(path: Path) -> Run:
+    """``steplens.open``, with a bar on a terminal while a large file is read."""
+    import steplens
+
+    with shown():
+        return steplens.open(path)
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[None]:
+    """While this lasts, how far reading is stands on stderr, if that is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    bar = _Bar()
+    try:
+        with reading.told_to(bar.show):
+            yield
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """A line that says which file is read, and how much of it was."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._progress: Progress | None = None
+        self._tasks: dict[Path, TaskID] = {}
+
+    def show(self, path: Path, done: int, total: int) -> None:
+        """A listener of ``reading``."""
+        if self._progress is None:
+            if time.monotonic() - self._began < _QUIET_S:
+                return
+            self._progress = _started()
+        if path not in self._tasks:
+            for task in self._tasks.values():
+                self._progress.remove_task(task)
+            self._tasks = {path: self._progress.add_task(f"reading {clean(path.name)}", total=total)}
+        self._progress.update(self._tasks[path], completed=done)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _started() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress.start()
+    return progress
