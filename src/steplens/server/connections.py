@@ -3,7 +3,7 @@
 Anybody who can reach the port can connect to it and say nothing. A connection that has not shown the token has a few seconds for
 its request, is closed with the answer that refuses it, and counts to a bound: when that is reached, the oldest such connection is
 dropped for the new one. So files for the owner's connections and for captures stay free, however many others connect. Until it
-sends something, a connection is a socket and a timer: whoever opens them as fast as possible has as much work with each as the server.
+sends something, a connection is a socket and a timer: whoever opens many has as much work with each as the server.
 """
 
 from __future__ import annotations
