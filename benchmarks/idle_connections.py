@@ -2,9 +2,9 @@
 
     python benchmarks/idle_connections.py [--connections 2000] [--seconds 60] [--files 1024] [CAPTURE]
 
-The server runs with so many file descriptors. A second process connects and sends nothing, or half a request (``--halves``), and
-opens again whatever the server drops. Meanwhile the owner asks, ten times a second, over a connection that is kept, as a browser
-does, and over a new one each time.
+The server runs with so many file descriptors. A second process connects and sends nothing, or half a request (``--halves``),
+and opens again, once a second (``--pause``, in seconds; 0 is a flood), whatever the server dropped. Meanwhile the owner
+asks, ten times a second, over a connection that is kept, as a browser does, and over a new one each time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pathlib import Path
 _PAUSE_S = 0.1
 
 
-def hold(port: int, count: int, halves: bool) -> None:
-    """Hold ``count`` connections until the end of input, opening again whatever was dropped; print how many were opened."""
+def hold(port: int, count: int, halves: bool, pause_s: float) -> None:
+    """Hold ``count`` connections until the end of input, opening again what was dropped; print how many were opened."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(count + 100, 1024), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     waiting = selectors.DefaultSelector()
     waiting.register(sys.stdin.fileno(), selectors.EVENT_READ)
-    opened, missing = 0, count
+    opened, missing, left, due = 0, count, count, time.monotonic()
     while True:
-        for key, _ in waiting.select(0 if missing else None):
+        for key, _ in waiting.select(max(due - time.monotonic(), 0) if missing else None):
             if key.fileobj == sys.stdin.fileno():
                 print(opened)
                 return
@@ -39,13 +39,17 @@ def hold(port: int, count: int, halves: bool) -> None:
             assert isinstance(key.fileobj, socket.socket)
             key.fileobj.close()
             missing += 1
+        if time.monotonic() < due:
+            continue
         # a few at a time, so that the end is noticed
-        for _ in range(min(missing, 50)):
+        for _ in range(min(left, 50)):
             one = socket.create_connection(("127.0.0.1", port), timeout=60)
             if halves:
                 one.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
             waiting.register(one, selectors.EVENT_READ)
-            opened, missing = opened + 1, missing - 1
+            opened, missing, left = opened + 1, missing - 1, left - 1
+        if not left:
+            left, due = missing, time.monotonic() + pause_s
 
 
 def ask(connection: http.client.HTTPConnection, headers: dict[str, str]) -> float:
@@ -89,11 +93,12 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--files", type=int, default=1024)
+    parser.add_argument("--pause", type=float, default=1.0)
     parser.add_argument("--halves", action="store_true")
     parser.add_argument("--hold", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.hold is not None:
-        hold(chosen.hold, chosen.connections, chosen.halves)
+        hold(chosen.hold, chosen.connections, chosen.halves, chosen.pause)
         return
     with tempfile.TemporaryDirectory() as nothing:
         server = subprocess.Popen(
@@ -111,6 +116,7 @@ def main() -> None:
             print("| --- | --- | --- | --- | --- | --- |")
             for count in (0, chosen.connections):
                 command = [sys.executable, __file__, "--hold", str(port), "--connections", str(count)]
+                command += ["--pause", str(chosen.pause)]
                 with subprocess.Popen(
                     command + ["--halves"] * chosen.halves, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
                 ) as strangers:

@@ -1,100 +1,101 @@
-"""Names of device kernels that vendors and frameworks bring: what in them is theirs, and what a user put into them."""
+"""C++ names of device kernels: what in them is a vendor's or a framework's, and what a user put into them."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
-from pathlib import Path
 
-from steplens.trace import classify
+from steplens.report import public
 
-_KERNEL = re.compile(
-    r"^(void |at::|cub::|thrust::|cudnn::|cutlass|flash_|fmha_|nccl(Dev)?Kernel|rccl|cublas|cudnn_|ampere_|sm\d\d_"
-    r"|volta_|turing_|hopper_"
-    r"|Memcpy |Memset |Cijk_|gemm|sgemm|hgemm|dgemm|splitK|nvjet_|multi_tensor_apply|elementwise|reduce_kernel|softmax_)"
-)
-#: a word in the name of a kernel: ``CUDAFunctor_add`` has three
+_TOKEN = re.compile(r"::|\(anonymous namespace\)|[^\W\d]\w*|\d\w*|.", re.DOTALL)
+_OPEN, _CLOSE = "<({[", ">)}]"
+#: a word in an identifier: ``CUDAFunctor_add`` has three
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9]+|[^\W\d_a-zA-Z]+")
 #: numbers with a letter or two, as names of kernels have them: ``128x64``, ``f32f32``, ``s16816``, ``2D``
-_CODE = re.compile(r"^(\d+[A-Za-z]{0,2}|(\d+x)+\d+|([A-Za-z]{1,2}\d+)+|r2c|c2r|[nd]2[sd])$")
+_CODE = re.compile(r"^(\d+[A-Za-z]{0,2}|\d+[A-Z]\d+|(\d+x)+\d+|([A-Za-z]{1,2}\d+)+|r2c|c2r|[nd]2[sd])$")
 _LONGEST_CODE = 40
-#: what the names are made of, besides words of ``trace.classify``: vendors', frameworks', and switches of generated kernels
-_WORDS = """
-    accessor accumulate activation adagrad adam adamw adaptive add addcdiv addcmul adjust afc afem affine agent ailk alg
-    algo algorithm alibi align alignc aligned alik all alpha ampere and anonymous any apply arange arch arg argmax argmin
-    args arr array asem asin assign async atan atomic attention auto average avg backward balance barrier base batch batched
-    bcast beta bias bicubic bilinear bin binary binomial bins bitonic bitwise bjlk bljk block blocked blocks bmm body bool
-    bound bounds broadcast bucket buffer bwd byte cache cadd cads calculator cask cast cat ceil channel channels char check
-    chunk cijk clamp clr cmp cnn codegen col cols column combination comm common compact compacted compare complex compute
-    concat condition configuration congruous const constant contig contiguous conv convert convolution convolve coop copy
-    core cos count cpy cross cta ctc cub cublas cuda cudnn cufft cumprod cumsum curand cusolver cusparse custom cute cutlass
-    data dconv ddim decltype decode default deg delta dense depth depthwise detail dev device dfprop dgemm dgrad diag dim
-    dims direct discard dispatch dist distance distribution div divide divisor dot double dropout dto dtod dtoh dtop dual
-    dynamic elem element elements elementwise elems elu embedding embeddings embs empty enable end engine entropy epilogue
-    eps equality erf even exclusive execute exp expand extract false fast fbgemm fft fill filter final find first fixed
-    flash flat flatten flip float floor fma fmha fmod fold for foreach forward fprop fractional fragment func function
-    functor fused fusion fwd gamma gather gcd gcgemm geglu gelu gemm gemmk gemv gemvx generate generator generic geometric
-    get glob global glu gpu grad gradient gradients grid group grouped grvwa grvwb gsu gsuamb half hardshrink hardsigmoid
-    hardswish hardtanh head height helper hfp hgemm histogram hmma hopper host hswish hto htod huber identity im2col image
-    imm impl implicit inclusive increment index indexed indexing indice indices infer info init inner input inputs insert
-    inst instance int integer interior interleaved internal interp into inverse isa item items iter iterator kernel kernels
-    key keys kind kreduce kurtosis lamb lambda large largek last launch launcher layer layernorm layout lbsppa lbsppb lbsppm
-    ldg lds ldsb leaky left len length lengths lerp less level limits line linear linearize linspace list load local log
-    logical logit logits logsoftmax long loop loss low lower lpa lpb lpm lrvw lstm lt lwp major map mask masked mat matmul
-    matrix max maximum maxpool mean medium mem memcpy memory memset merge meta metadata miav min minimum mish miwt mixed mma
-    mode modifier moment moments momentum mse mul multi multinomial multiplicand multiplies multiply multistage name
-    namespace nan native nccl nchw ndhwc neg negative nepbs nesterov new nhwc nhwckrsc nlca nlcb nll nocast node none
-    nonfused nonzero norm normal normalize not notify nsp nta ntb ntc ntd ntm null nullary nullptr num number numeric nvjet
-    object offset offsets one ones onesweep onll op opaque operation operator ops opt optimal optimized optimizer optional
-    ordered other out outer output pack packed pad padding pageable pair param parameter params part partial partition pass
-    patch per permute pgr philox pinned pitch pixel pka place plr plus point pointer pointwise poisson policy poly pool
-    pooled pooling pos position pow precision predicated prefix prelu prepare problem prod product proj projection ptod ptoh
-    ptr ptx put qkv qparam quant quantize query rad radix raked rand random randperm range rank rate ratio raw recip
-    reciprocal rectified recv reduce reduced reduction ref reflection regular relu remainder renorm repeat replace reset
-    reshape resize restrict result reverse rflip right ring rms rmsprop rng rnn roi roll root rope rot rotary round row rows
-    rowwise rsqrt rsub run runtime same sample sampling sav scal scalar scalars scale scaled scaling scan scatter scudnn
-    searchsorted seg segment segmented segments select selection self selu semaphore send seq sequence set sgd sgemm shape
-    shared shfl shift shuffle sia sigmoid sign signed silu simple simt sin single singleread sinh size sizes skip slice
-    sliced slope small smem smooth softmax softplus softshrink sort source space sparse split splitk spo sqrt square src
-    srvw sso stable stage stages start state static stats std step storage store stream stride strided strides string struct
-    style sub subtract sum svw swap swish swizzle sync tab table take tan tanh target tasks temp template templates tensor
-    tensorop tensors tfloat than thread threadblock threads threshold tile tiled tiles tilesize tlds topk trace train traits
-    transform transpose transposed tree tri tril triton triu trivial true trunc tuple turing two type types unary unfold
-    uniform unique unit unity unordered unroll unrolled unsigned unweighted upper upsample user usfgr val value values var
-    vec vector vectorized vectors view void volta volume vwa vwb warp warps warpsize weight weighted weights welford wgmma
-    wgrad where width window winograd with without word words work workspace wrap wrapper write wsgra wsgrb xent xmma xor
-    xregs zero zeros
-"""
+
+Name = Callable[[str, str], str]
 
 
 def is_kernel(text: str) -> bool:
-    """Whether a name has the form of a vendor's or a framework's kernel."""
-    return _KERNEL.match(text) is not None
+    """Whether a name begins as a vendor's or a framework's kernel does."""
+    if text.startswith(("Memcpy ", "Memset ")) or text.startswith("void (anonymous namespace)::"):
+        return True
+    text = text.removeprefix("void ")
+    begin = _TOKEN.match(text)
+    return begin is not None and _begins(begin[0], text.startswith("::", begin.end()))
 
 
-def replaced(text: str, name: Callable[[str, str], str]) -> str:
-    """A name of this form with pseudonyms for its words that are not known.
+def replaced(text: str, name: Name) -> str:
+    """A name of this form with pseudonyms for what is not public in it.
 
-    A template has types of the user between its brackets, and whoever writes a kernel may call it ``softmax_`` and more.
+    A qualified name (``at::native::FillFunctor``) is public if its first namespace is, and one without a namespace if it has the
+    form of a vendor's kernel; of both, the words stay that vendors make names of. All other names go whole, whatever their words:
+    a template has types of the user between its brackets, and whoever writes a kernel may give it any words.
 
     Args:
         text: the name.
         name: gives the pseudonym for a kind of name and a name.
     """
-    return _SEGMENT.sub(lambda found: found[0] if _is_known(found[0]) else name("word", found[0]), text)
+    tokens = _TOKEN.findall(text)
+    told: list[str] = []
+    #: whether the name that a "::" would continue is public; of each open bracket, the same
+    chain, outside, unnamed = False, list[bool](), False
+    for place, token in enumerate(tokens):
+        continues = place > 0 and tokens[place - 1] == "::"
+        if token == "(anonymous namespace)":
+            # without a namespace around it, what it holds is judged as what stands in none
+            unnamed, chain = not continues, continues and chain
+        elif token in _OPEN:
+            outside.append(chain)
+            chain = False
+        elif token in _CLOSE:
+            chain = outside.pop() if outside else False
+        elif token[0].isdigit():
+            token = token if public.NUMBER.match(token) or (continues and chain and _is_known(token)) else name("word", token)
+        elif token[0].isalnum() or token[0] == "_":
+            if token == "const" and not continues:
+                pass  # what follows the parameters of a function belongs to it
+            elif token in public.CXX_WORDS or (token in public.COPY_WORDS and text.startswith(("Memcpy ", "Memset "))):
+                chain = chain if continues else False
+            else:
+                if not continues or unnamed:
+                    chain = _begins(token, place + 1 < len(tokens) and tokens[place + 1] == "::")
+                unnamed = False
+                token = segments(token, name) if chain else name("word", token)
+        elif token not in ("::", " "):
+            chain = False
+        told.append(token)
+    return "".join(told)
+
+
+def segments(text: str, name: Name) -> str:
+    """An identifier with pseudonyms for its parts that no vendor makes names of."""
+    is_coded = public.CODED_KERNEL.match(text) is not None
+
+    def told(found: re.Match[str]) -> str:
+        part = found[0]
+        is_public = _is_known(part) or (is_coded and len(part) <= _LONGEST_CODE and public.KERNEL_CODE.match(part))
+        return part if is_public else name("word", part)
+
+    return _SEGMENT.sub(told, text)
+
+
+def is_made_of_words(text: str) -> bool:
+    """Whether vendors make names of all parts of an identifier."""
+    return all(map(_is_known, _SEGMENT.findall(text)))
+
+
+def _begins(token: str, is_namespace: bool) -> bool:
+    if is_namespace:
+        return public.KERNEL_NAMESPACE.match(token) is not None
+    return public.BARE_KERNEL.match(token) is not None or token in ("Memcpy", "Memset")
 
 
 def _is_known(segment: str) -> bool:
     found = _WORD.findall(segment)
     if any(len(word) > 2 for word in found):
-        return all(len(word) <= 2 or word.lower() in words() for word in found)
+        return all(len(word) <= 2 or word.lower() in public.KERNEL_WORDS for word in found)
     return segment.isalpha() or (len(segment) <= _LONGEST_CODE and _CODE.match(segment) is not None)
-
-
-@functools.cache
-def words() -> frozenset[str]:
-    """Words, in small letters, of which vendors and frameworks make names of kernels."""
-    told = Path(classify.__file__).read_text(encoding="utf-8")
-    return frozenset((*_WORDS.split(), *(word.lower() for word in _WORD.findall(told))))

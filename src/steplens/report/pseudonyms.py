@@ -1,12 +1,12 @@
 """Pseudonyms for what a user named: the same name has the same one everywhere in a report, and another in every other report.
 
-What is kept is known not to come from the user: names of frameworks by their form, frames of Python's and the frameworks' own
-files where the file and the name are really there, words that steplens itself uses. Everything else is replaced.
+What is kept is public by its form or by its words, which ``steplens.report.public`` lists. Everything else is replaced.
 """
 
 from __future__ import annotations
 
 import base64
+import builtins
 import hashlib
 import hmac
 import json
@@ -18,100 +18,33 @@ from typing import Any
 
 from steplens import json_text
 from steplens.analysis.lines import LIBRARY, UNCLEAR, USER, frame_owner
-from steplens.report import kernel_names, known
+from steplens.report import kernel_names, public
 from steplens.trace.classify import CATEGORIES, category_of
-from steplens.trace.schema import DATALOADER_PREFIX, MODULE_PREFIX, OPTIMIZER_STEP_PREFIX, STEP_PREFIX
+from steplens.trace.schema import MODULE_PREFIX
 
-_NAMESPACES = (
-    "aten|prim|prims|c10|c10d|_c10d_functional|_c10d_functional_autograd|autograd|torch|quantized|inductor|sparse|mkldnn|npu|hccl"
-)
-_OPERATOR = re.compile(
-    rf"^(({_NAMESPACES})::([a-z_]+::)*[A-Za-z_]\w*|acl(nn|rt|op)[A-Z]\w*|acl_\w+|torch(\.[a-z_]+)+::\w+|[A-Z]\w*Backward\d+"
-    r"|(torch::)?(autograd::)?(AccumulateGrad|CopyBackwards|CopySlices|GraphRoot)"
-    r"|detach_?|empty_tensor|wait_event|record_event|destroy_event|record_param_comms"
-    r"|Optimizer\.closure|DistributedDataParallel\.forward|PyTorch Profiler \(\d+\))$"
-)
-#: what frameworks put before a name
-_PREFIXES = (
-    "autograd::engine::evaluate_function: ", MODULE_PREFIX, DATALOADER_PREFIX, OPTIMIZER_STEP_PREFIX, "Optimizer.zero_grad#",
-)  # fmt: skip
 _BACKWARD = re.compile(r"^(.*?)(Backward)$", re.DOTALL)
-_STEP = re.compile(rf"^{re.escape(STEP_PREFIX)}\d+$")
-_LIBRARY_RANGE = re.compile(r"^(gloo|nccl|hccl|mpi|ucc|c10d|hcom|Hccl)(::|:|_|)([A-Za-z_]+)([\d_]*)$")
-_COLLECTIVE = frozenset(
-    (
-        "all", "reduce", "allreduce", "gather", "allgather", "scatter", "reducescatter", "alltoall", "broadcast", "send",
-        "recv", "receive", "barrier", "into", "tensor", "base", "coalesced", "to", "v", "object", "monitored", "batch",
-        "group", "start", "end", "single", "out",
-    )
-)  # fmt: skip
-_CUDA_CALL = re.compile(
-    r"^(AscendCL@|Node@|Model@|Runtime@)?((cuda|cu|hip|acl|aclrt|aclnn|aclop|hccl|nccl)[A-Z][A-Za-z0-9]*(_(v\d+|pt[ds]z?|spt))*"
-    r"|launch|node|runtime|model|communication)$"
-)
-#: calls that prepare operators of an NPU: those of the types that vendors and customers bring, which have the type's name
-_PREPARATION = re.compile(r"^([A-Z][A-Za-z0-9]*_(Tiling|InferShape)|opCompile|[Ii]nferShape)$")
 #: what an unknown call must still be known by
 _PREPARES = re.compile(r"(?i)_tiling$|infershape")
 _LONGEST_CALL = 200
 #: the folder below which a frame with a new name counts as its owner's code; the first that will do
 _FOLDERS = {USER: ("", "/"), UNCLEAR: ("", "/", "/torch/"), LIBRARY: ("", "lib/python3/")}
-#: words of which the names of a vendor's runtime consist: ``KernelLaunchWithHandle_Big``
-_RUNTIME_WORD = frozenset(
-    (
-        "Addr", "Async", "Big", "Compile", "Context", "Copy", "Create", "Ctx", "Current", "Destroy", "Device", "Event", "Ex",
-        "Ffts", "Finish", "Free", "Get", "Handle", "Huge", "Kernel", "Launch",
-        "Malloc", "Mem", "Memcpy", "Memset", "Model", "Notify",
-        "Overflow", "Plus", "Query", "Record", "Reset", "Set", "Stars", "Status", "Stream", "Sync", "Synchronize", "Task", "Wait",
-        "With",
-    )
-)  # fmt: skip
-_NPU_TASK = re.compile(
-    r"^((trans_)?[A-Z][A-Za-z0-9]*(_\d+)*(-op\d+)?|FusionOp(_[A-Z][A-Za-z0-9]*)+|[A-Z][A-Za-z0-9]*_MemSet"
-    r"|(EVENT|NOTIFY|MEMCPY|REDUCE|PROFILING|KERNEL|MODEL)(_(RECORD|WAIT|RESET|ASYNC|V2|ENABLE|DISABLE|AICORE|AICPU|EXECUTE))+)$"
-)
-#: columns of vendors' tables that hold names or types of tasks
-_NAMES_TASK = re.compile(
-    r"(?i)^((full_?)?(op|kernel|task|node|operator|subgraph|aicpu)?[_ ]?(full_?)?(name|type)|owner|op|operator)$"
-)
 #: words by which a name counts to a category
 _SAMPLES = (
     "mul", "mm", "convolution", "softmax", "layer_norm", "sum", "transpose", "embedding", "max_pool2d", "dropout", "empty",
     "copy_", "nll_loss", "scaled_dot_product_attention", "all_reduce", "synchronize", "index_select", "sort", "adam",
     "item", "lstm",
 )  # fmt: skip
-#: words that analyses look for in names: they are the frameworks', and stay beside a pseudonym so that answers are the same
-_TELLING = re.compile(
-    r"all_?reduce|reduce_?scatter|broadcast|get_?next|_foreach_|_fused_|fused|multi_tensor|tensorop|simt|sgemm|tf32|f16|half|s1688"
-    r"|h884|wgmma|ampere_|volta_|turing_|dataloader|syncbatchnorm",
-    re.IGNORECASE,
-)
-_DEVICE_TYPE = re.compile(r"^[A-Z][A-Za-z0-9]*$")
 _FRAME = re.compile(r"^(?P<file>[^<(]*\.py)(\((?P<line>\d+)\): |:(?P<line2>\d+)\()(?P<function>.*?)(?P<close>\)?)$", re.DOTALL)
-_BUILT_IN = re.compile(r"^<built-in (?P<kind>function|method) (?P<name>\w+)(?: of (?P<owner>[\w.]+) object)?>$")
-#: threads of PyTorch by their names, as the system cuts them to 15 characters
-_THREAD = re.compile(
-    r"^(python[\d.]*|([Tt]hread|stream|Device) \d+ ?|pt_(autograd_\d+|main_thread|data_(worker|pin)(_\d+)?|tcpstore_uv|kineto"
-    r"|(nccl|gloo)_(watchd\w?g|heartbt|runloop)|elastic))$"
-)
 #: paths of a system are no longer
 _LONGEST_FILE = 4096
 _WORD = re.compile(r"[^\W\d]\w*")
+#: the words of a vendor's term: "aic_mac_time", "StepTraceTime"
+_TERM_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 #: addresses of machines: of four numbers, with colons (IPv6, network cards)
 _ADDRESS = re.compile(r"(?<![\w.:])(\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){4,7})(?![\w.])")
 _PSEUDONYM = re.compile(r"^address_[a-z2-7]{8}$")
-#: types of data as frameworks and vendors write them, and units
-_TYPE_WORDS = frozenset(
-    (
-        "c10", "Half", "BFloat16", "Float", "Double", "Long", "Int", "Short", "Char", "Byte", "Bool", "float",
-        "double", "int", "long", "short", "signed", "unsigned", "char", "bool", "complex", "Scalar", "ScalarList",
-        "TensorList", "GenericList", "Tensor", "None", "True", "False", "FLOAT", "FLOAT16", "BF16", "BFLOAT16",
-        "DT_BF16", "DT_FLOAT16", "DT_FLOAT", "BOOL", "DOUBLE", "HALF", "INT8", "INT16", "INT32", "INT64", "UINT8",
-        "UINT16", "UINT32", "UINT64", "FP16", "FP32", "FP64", "COMPLEX64", "COMPLEX128", "UNDEFINED", "STRING",
-        "Float8_e4m3fn", "Float8_e5m2", "NULL", "NUMBER", "TENSOR", "B", "KB", "MB", "GB", "MHz", "s", "ms", "us",
-        "ns", "value", "batches",
-    )
-)  # fmt: skip
+#: a token of a sentence: what stands before it, itself, what ends it
+_TOKEN = re.compile(r"([(\[\"'`]*)([^\s]*?)('s|s')?([)\]\"'`,.;:!?%]*)(?=\s|$)")
 
 
 class Pseudonyms:
@@ -133,9 +66,9 @@ class Pseudonyms:
 
     def operator(self, text: str) -> str:
         """The name of a framework's call; ranges of users are ``range``."""
-        if _OPERATOR.match(text) or _STEP.match(text) or _is_collective(text):
+        if public.OPERATOR.match(text) or public.STEP.match(text) or _is_collective(text):
             return text
-        for prefix in _PREFIXES:
+        for prefix in (public.BACKWARD_PREFIX, MODULE_PREFIX, *public.CLASS_PREFIXES):
             if text.startswith(prefix):
                 rest = text.removeprefix(prefix)
                 if prefix == MODULE_PREFIX:
@@ -148,16 +81,17 @@ class Pseudonyms:
 
     def range(self, text: str) -> str:
         """The name of a range that the user or the framework opened."""
-        named = text.startswith((*_PREFIXES[1:], "DistributedDataParallel.forward")) or _STEP.match(text) or _is_collective(text)
+        opened = (MODULE_PREFIX, *public.CLASS_PREFIXES, "DistributedDataParallel.forward")
+        named = text.startswith(opened) or public.STEP.match(text) or _is_collective(text)
         return self.operator(text) if named else self._alike(text, self.name("region", text))
 
     def _rest(self, text: str, prefix: str) -> str:
-        if prefix == _PREFIXES[0]:
-            return self.name("operator", text) if text.startswith(_PREFIXES[0]) else self.operator(text)
+        if prefix == public.BACKWARD_PREFIX:
+            return self.name("operator", text) if text.startswith(public.BACKWARD_PREFIX) else self.operator(text)
         # Class.method: classes of PyTorch stay
         first, dot, last = text.rpartition(".")
-        methods = {"step", "zero_grad", "__next__"}
-        return f"{self.class_name(first)}{dot}{last if last in methods else self.name('function', last)}"
+        method = last if last in public.CLASS_METHODS else self.name("function", last)
+        return f"{self.class_name(first)}{dot}{method}"
 
     def _alike(self, text: str, pseudonym: str) -> str:
         """A pseudonym that counts to the same category as the name."""
@@ -167,26 +101,26 @@ class Pseudonyms:
         return next((one for one in candidates if category_of(one) == category), pseudonym)
 
     def npu_task(self, text: str) -> str:
-        """The name of a task of an NPU: types of the vendor, which may have a number, stay."""
-        return text if _NPU_TASK.match(text) else self.task(text)
+        """The name of a task of an NPU: types made of the vendor's words, which may have a number, stay."""
+        return text if public.NPU_TASK.match(text) and kernel_names.is_made_of_words(_type_of(text)) else self.task(text)
 
     def task(self, text: str) -> str:
         """The name of a device task."""
-        if _OPERATOR.match(text) or _is_collective(text):
+        if public.OPERATOR.match(text) or _is_collective(text) or public.COLLECTIVE_TASK.match(text):
             return text
         if kernel_names.is_kernel(text):
             return self._alike(text, kernel_names.replaced(text, self.name))
         if "/" in text:
             # scopes of MindSpore: Default/network-Net/conv1-Conv2d/Conv2d-op89
             *scopes, last = text.split("/")
-            return "/".join(
-                [*map(self.scope, scopes), last if re.match(r"^[A-Z][A-Za-z0-9]*-op\d+$", last) else self.scope(last)]
-            )
+            types = re.match(r"^[A-Z][A-Za-z0-9_]*-op\d+$", last) is not None and kernel_names.is_made_of_words(_type_of(last))
+            stays = types or public.COLLECTIVE_TASK.match(last)
+            return "/".join([*map(self.scope, scopes), last if stays else self.scope(last)])
         return self._alike(text, self.name("task", text))
 
     def scope(self, text: str) -> str:
         """A part of a path of scopes."""
-        if text in ("Default", "Gradients", "recompute_Default", ""):
+        if text in public.SCOPES:
             return text
         return _with_telling(text, self.name("scope", text))
 
@@ -204,22 +138,22 @@ class Pseudonyms:
 
     def class_name(self, text: str) -> str:
         """A class; those of PyTorch's modules, optimizers and loaders stay."""
-        return text if text in known.classes() else _with_telling(text, self.name("class", text))
+        return text if text in public.CLASSES else _with_telling(text, self.name("class", text))
 
     def frame(self, text: str) -> str:
         """A frame of Python, or a call of a module."""
         if text.startswith(MODULE_PREFIX):
             return MODULE_PREFIX + self.module_name(text.removeprefix(MODULE_PREFIX))
-        built_in = _BUILT_IN.match(text)
+        built_in = public.BUILT_IN.match(text)
         if built_in:
-            if known.is_built_in(built_in["owner"], built_in["name"]):
+            if _is_built_in(built_in["owner"], built_in["name"]):
                 return text
             return f"<built-in {built_in['kind']} {self.name('function', text)}>"
         found = _FRAME.match(text)
         if not found:
             return self.name("frame", text)
         file, function = self.file(found["file"]), found["function"]
-        if not known.has_word(file, function):
+        if file not in public.FILES or function not in public.FUNCTIONS:
             function = self.name("function", function)
         told = f"{file}({found['line']}): {function}{found['close']}" if found["line"] else f"{file}:{found['line2']}({function})"
         owner = frame_owner(text)
@@ -234,68 +168,121 @@ class Pseudonyms:
         path = text.replace("\\", "/")
         for place in range(len(parts := path.split("/")) if len(path) <= _LONGEST_FILE else 0):
             rest = "/".join(parts[place:])
-            if known.library_text(rest) is not None:
+            if rest in public.FILES:
                 # as it was, but for where it is installed
                 return rest
         package = re.search(r"(^|/)(site-packages|dist-packages)/", path)
-        library = re.match(rf"^({'|'.join(known.LIBRARIES)})/", path)
+        library = re.match(rf"^({'|'.join(public.LIBRARIES)})/", path)
         before = "site-packages/" if package else f"{library[1]}/" if library else ""
         return f"{before}{self.name('file', text)}.py"
 
     def words(self, text: str) -> str:
-        """Text in which the words of steplens stay, and all others are replaced."""
-        vocabulary = known.vocabulary()
+        """A sentence of steplens: its own words, numbers and vendors' terms stay, what else is in it is replaced."""
         text = _ADDRESS.sub(lambda found: self.name("address", found[0]), text)
+        begins = True
 
         def told(found: re.Match[str]) -> str:
-            word = found[0]
-            return word if len(word) == 1 or word in vocabulary or _PSEUDONYM.match(word) else self.name("word", word)
+            nonlocal begins
+            before, token, possessive, after = (found[place] or "" for place in range(1, 5))
+            if token and not self._is_prose(token, begins):
+                token = self.name("word", token)
+            begins = after.endswith((".", "!", "?", ":"))
+            return f"{before}{token}{possessive}{after}"
 
-        return _WORD.sub(told, text)
+        return _TOKEN.sub(told, text)
+
+    def _is_prose(self, token: str, begins: bool) -> bool:
+        """Whether a word of a sentence is no name; only its first one begins with a capital."""
+        if token in public.ACRONYMS or public.QUANTITY.match(token) or _PSEUDONYM.match(token) or not _WORD.search(token):
+            return True
+        plain = token[:1].lower() + token[1:] if begins else token
+        if all(part in public.PROSE for part in re.split(r"[-/]", plain)):
+            return True
+        is_vendors = re.search(r"[_\d]", token) or public.FILE.match(token) or (token != token.lower() and not token.istitle())
+        return public.OPERATOR.match(token) is not None or bool(is_vendors and _is_term(token))
 
     def types(self, text: str) -> str:
-        """Types of data and units; what is none of them goes as by ``words``."""
-        return text if set(_WORD.findall(text)) <= _TYPE_WORDS else self.words(text)
+        """Types of data and units; each word that is none of them is replaced."""
+        return _WORD.sub(lambda found: found[0] if found[0] in public.TYPE_WORDS else self.name("word", found[0]), text)
 
-    def measure(self, text: str) -> str:
-        """What a source measures: ``io_utilization`` is made of words that steplens knows."""
-        return text if set(_WORD.findall(text.replace("_", " "))) <= known.vocabulary() else self.words(text)
+    def term(self, text: str) -> str:
+        """What a vendor calls a counter, a table, a column, a setting or its value: all of it stays or goes."""
+        return text if _is_term(text) else self.name("word", text)
+
+    def group(self, text: str) -> str:
+        """A group of ranks, by its number or its name."""
+        return text if text.isdecimal() or text in public.GROUPS else self.name("group", text)
+
+    def domain(self, text: str) -> str:
+        """The domain of a mark."""
+        return text if text in public.DOMAINS else self.name("domain", text)
+
+    def collate(self, text: str) -> str:
+        """The function that puts samples together."""
+        return text if text in public.COLLATES else self.name("function", text)
+
+    def pipeline_operator(self, text: str) -> str:
+        """An operator of MindSpore's data pipeline."""
+        return text if public.PIPELINE_OPERATOR.match(text) else self.name("operator", text)
+
+    def setting(self, key: str, value: Any, *, vendors: bool = False) -> Any:
+        """A value of metadata or of a mark, by its key: numbers stay, and of texts those that are vendors' terms.
+
+        In a vendor's table (``vendors``) a number stays whatever the key: ``stream_id`` names no machine.
+        """
+        if isinstance(value, dict):
+            return {self.term(name): self.setting(name, one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.setting(key, one) for one in value]
+        if not isinstance(value, str) or not value:
+            return value
+        if not _WORD.search(value) and (vendors or not public.SECRET_KEY.search(key)) and not _ADDRESS.search(value):
+            return value
+        if public.SECRET_KEY.search(key):
+            return self.name("value", value)
+        if key in ("pg_name", "pg_desc", "groupName"):
+            return self.group(value)
+        if key in ("fp_start", "bp_end"):
+            return self.npu_task(value)
+        return value if _is_term(value) and not _ADDRESS.search(value) else self.name("value", value)
 
     def values(self, value: Any) -> Any:
-        """A JSON value with all of its texts replaced as by ``words``."""
+        """A JSON value of the user's with all of its texts replaced; numbers stay."""
         if isinstance(value, str):
-            return self.words(value)
+            return self.name("value", value)
         if isinstance(value, list):
             return [self.values(one) for one in value]
         if isinstance(value, dict):
-            return {self.words(name): self.values(one) for name, one in value.items()}
+            return {self.name("key", name): self.values(one) for name, one in value.items()}
         return value
 
     def record(self, text: str) -> str:
-        """A JSON document, as text, treated as by ``values``; what is no JSON as by ``words``."""
+        """The message of a mark: a range of the framework's, a JSON document with terms as keys, or the user's text."""
+        if not text.startswith(("{", "[")):
+            return self.range(text)
         try:
-            return json.dumps(self.values(json_text.own(text)))
-        except (ValueError, RecursionError):
-            return self.words(text)
+            return json.dumps(self.setting("", json_text.own(text)))
+        except ValueError:
+            return self.name("mark", text)
 
     def vendor_record(self, text: str) -> str:
-        """A row of a vendor's table: names and types of device tasks as by ``npu_task``, all else as by ``record``."""
+        """A row of a vendor's table: names and types of device tasks as by ``npu_task``, all else as by ``setting``."""
         try:
-            return json.dumps(self._vendor_values(json_text.own(text), names=False))
-        except (ValueError, RecursionError):
-            return self.words(text)
+            return json.dumps(self._vendor_values("", json_text.own(text)))
+        except ValueError:
+            return self.name("record", text)
 
-    def _vendor_values(self, value: Any, *, names: bool) -> Any:
+    def _vendor_values(self, key: str, value: Any) -> Any:
         if isinstance(value, str):
             if value.startswith(("{", "[")):
                 return self.vendor_record(value)
-            is_name = (names and _NPU_TASK.match(value)) or re.match(r"^(Default|Gradients|recompute_Default)/[\w./-]+$", value)
-            return self.npu_task(value) if is_name else self.words(value)
+            if public.NAMES_TASK.search(key) or re.match(r"^(Default|Gradients|recompute_Default)/[\w./-]+$", value):
+                return value if _is_term(value) else self.npu_task(value)
+            return self.setting(key, value, vendors=True)
         if isinstance(value, list):
-            return [self._vendor_values(one, names=names) for one in value]
+            return [self._vendor_values(key, one) for one in value]
         if isinstance(value, dict):
-            named = {name: bool(_NAMES_TASK.search(name)) for name in value}
-            return {self.words(name): self._vendor_values(one, names=named[name]) for name, one in value.items()}
+            return {self.term(name): self._vendor_values(name, one) for name, one in value.items()}
         return value
 
     def path(self, kind: str, path: Path) -> Path:
@@ -310,11 +297,11 @@ class Pseudonyms:
         return self._thread(text)
 
     def _thread(self, text: str) -> str:
-        return text if _THREAD.match(text) else self.name("thread", text)
+        return text if public.THREAD.match(text) else self.name("thread", text)
 
     def device_type(self, text: str) -> str:
         """The type of a device task, as the vendor names it: ``MatMulV2``."""
-        if _DEVICE_TYPE.match(text) or text in CATEGORIES or self.npu_task(text) == text:
+        if text in CATEGORIES or self.npu_task(text) == text:
             return text
         return self._alike(text, self.name("task", text))
 
@@ -324,26 +311,51 @@ class Pseudonyms:
 
     def call(self, text: str) -> str:
         """A call of a runtime or driver."""
-        if _CUDA_CALL.match(text) or _PREPARATION.match(text) or _is_collective(text) or _is_of_runtime(text):
+        prepared = public.PREPARATION.match(text)
+        is_known = public.CALL.match(text) or _is_collective(text) or _is_of_runtime(text)
+        if is_known or (prepared and kernel_names.is_made_of_words(prepared[2] or "")):
             return text
         prepares = _PREPARES.search(text)
-        return self.words(text) if prepares is None else f"{self.name('call', text)}{prepares[0]}"
+        return f"{self.name('call', text)}{prepares[0] if prepares else ''}"
 
 
 def _is_collective(text: str) -> bool:
-    found = _LIBRARY_RANGE.match(text)
-    return bool(found) and all(word.lower() in _COLLECTIVE for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", found[3]))  # type: ignore[index]
+    found = public.COLLECTIVE_RANGE.match(text)
+    return bool(found) and all(word.lower() in public.COLLECTIVES for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", found[3]))  # type: ignore[index]
 
 
 def _with_telling(text: str, pseudonym: str) -> str:
     """A pseudonym with the words of the name by which analyses know what it does."""
-    words = {word.lower(): word for word in _TELLING.findall(text)}
+    words = {word.lower(): word for word in public.TELLING.findall(text)}
     return "_".join([pseudonym, *(word for low, word in words.items() if low not in pseudonym.lower())])
 
 
 def _is_of_runtime(text: str) -> bool:
     words = re.findall(r"[A-Z][a-z]+", text)
-    return len(text) <= _LONGEST_CALL and set(words) <= _RUNTIME_WORD and "".join(words) == text.replace("_", "") != ""
+    return len(text) <= _LONGEST_CALL and set(words) <= public.RUNTIME_WORDS and "".join(words) == text.replace("_", "") != ""
+
+
+def _is_term(text: str) -> bool:
+    """Whether a text consists of vendors' terms, numbers and signs; one letter may stand alone, as in "l2" and "block x"."""
+    parts = [_TERM_WORD.findall(part) for part in re.findall(r"[^\W_]+", text)]
+    return text.lower() == "p2p" or all(
+        sum(len(word) == 1 for word in words) <= 1 and all(len(word) == 1 or word.lower() in public.TERMS for word in words)
+        for words in parts
+    )
+
+
+def _type_of(task: str) -> str:
+    """The type in the name of a task of an NPU, without its number."""
+    return re.sub(r"^trans_|-op\d+$|\d+$", "", task)
+
+
+def _is_built_in(owner: str | None, name: str) -> bool:
+    """Whether Python or PyTorch has such a function, or such a method of a type."""
+    is_torch = name.removesuffix("_") in public.TORCH_FUNCTIONS
+    if owner is None:
+        return is_torch or hasattr(builtins, name)
+    held = getattr(builtins, owner, None)
+    return (is_torch and owner in ("Tensor", "Parameter", "type")) or (isinstance(held, type) and hasattr(held, name))
 
 
 Replace = Callable[[str], str]

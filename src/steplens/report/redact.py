@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import polars as pl
 from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers import memory_categories
+from steplens.report import public
 from steplens.report.pseudonyms import Pseudonyms, Replace
 from steplens.server.runs import Opened, Shown
 from steplens.trace.devices import NPU, device_kind
@@ -24,25 +24,25 @@ from steplens.trace.trace import Trace
 REPLACED: Mapping[str, Mapping[str, str]] = {
     "ops": {"stack": "stack", "module": "module", "input_types": "types", "arguments": "types"},
     "python": {"name": "frame"},
-    "api": {"name": "call", "layer": "words"},
+    "api": {"name": "call", "layer": "term"},
     "task_queue": {"name": "task"},
     "kernels": {"name": "task", "type": "device_type"},
-    "kernel_metrics": {"name": "words"},
-    "communication": {"name": "task", "operation": "words", "group": "words", "algorithm": "words", "dtype": "types"},
-    "communication_times": {"name": "task", "group": "words"},
-    "communication_bandwidth": {"name": "task", "group": "words"},
-    "communication_matrix": {"name": "task", "op_name": "task", "group": "words"},
+    "kernel_metrics": {"name": "term"},
+    "communication": {"name": "task", "operation": "term", "group": "group", "algorithm": "term", "dtype": "types"},
+    "communication_times": {"name": "task", "group": "group"},
+    "communication_bandwidth": {"name": "task", "group": "group"},
+    "communication_matrix": {"name": "task", "op_name": "task", "group": "group"},
     "allocations": {"name": "task"},
     "step_collectives": {"name": "task"},
-    "pipeline_ops": {"type": "words"},
-    "pipeline_samples": {"scope": "words", "name": "measure", "unit": "types"},
+    "pipeline_ops": {"type": "pipeline_operator"},
+    "pipeline_samples": {"scope": "term", "name": "term", "unit": "types"},
     "pipeline_batches": {"name": "class_name"},
-    "pipeline_loaders": {"dataset": "class_name", "collate": "words"},
-    "marks": {"domain": "words", "message": "record"},
-    "counters": {"group": "words", "name": "words", "unit": "types"},
-    "flows": {"kind": "words"},
+    "pipeline_loaders": {"dataset": "class_name", "collate": "collate"},
+    "marks": {"domain": "domain", "message": "record"},
+    "counters": {"group": "term", "name": "term", "unit": "types"},
+    "flows": {"kind": "term"},
     "threads": {"name": "thread"},
-    "source_tables": {"table": "words", "record": "vendor_record"},
+    "source_tables": {"table": "term", "record": "vendor_record"},
     "health": {"message": "words"},
 }
 #: texts that a source takes from a list of its own: kinds, types of data, shapes, units
@@ -53,14 +53,7 @@ KEPT = frozenset(
         "component", "start_method", "check", "severity", "unsafe",
     )
 )  # fmt: skip
-#: what devices are, which analyses look up
-#: what names machines, people and places, whatever its words are
-_SECRET_META = re.compile(
-    r"host|user|path|dir(ectory)?$|file|command|argv|trace_?name|trace_id|machine|addr|uri|url|endpoint|(^|_)(id|ip|key|token)$",
-    re.IGNORECASE,
-)
-#: what builds add to a version: that of CUDA or ROCm stays, that of a company goes
-_BUILD = re.compile(r"\+(?!(cpu|cu\d+|rocm[\d.]+|xpu)\b)[^\"]*")
+#: what devices and versions are called, which analyses look up
 _KEPT_META = ("deviceProperties", "chip", "torch_version", "steplens_version", "cann_version", "source_format")
 
 
@@ -149,19 +142,17 @@ def _tasks(trace: Trace, frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame
 
 
 def _meta(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
-    rows = [
-        (names.words(key), _BUILD.sub("", value) if key in _KEPT_META else json.dumps(_value(key, _json(value), names)))
-        for key, value in frame.select("key", "value").iter_rows()
-    ]
+    rows = [_told_meta(key, value, names) for key, value in frame.select("key", "value").iter_rows()]
     return pl.DataFrame(rows, schema=SCHEMA["meta"], orient="row")
 
 
-def _value(key: str, value: Any, names: Pseudonyms) -> Any:
-    if isinstance(value, dict):
-        return {names.words(name): _value(name, one, names) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_value(key, one, names) for one in value]
-    return names.name("value", value) if isinstance(value, str) and _SECRET_META.search(key) else names.values(value)
+def _told_meta(key: str, value: str, names: Pseudonyms) -> tuple[str, str]:
+    if key in _KEPT_META:
+        return key, public.BUILD.sub("", value)
+    if key in public.META_KEYS:
+        return key, json.dumps(names.setting(key, _json(value)))
+    # added by the script
+    return names.name("key", key), json.dumps(names.values(_json(value)))
 
 
 def _json(text: str) -> Any:

@@ -2,12 +2,15 @@
 
 Anybody who can reach the port can connect to it and say nothing. A connection that has not shown the token has a few seconds for
 its request, is closed with the answer that refuses it, and counts to a bound: when that is reached, the oldest such connection is
-dropped for the new one. So files for the owner's connections and for captures stay free, however many others connect.
+dropped for the new one. So files for the owner's connections and for captures stay free, however many others connect. Until it
+sends something, a connection is a socket and a timer: whoever opens many has as much work with each as the server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import resource
 import socket
 from collections.abc import Callable
@@ -29,6 +32,8 @@ _PART_OF_FILES = 8
 _AT_ONCE = 16
 #: connections that wait in the kernel's queue: whoever finds it full tries again only after a second
 _QUEUE = 1024
+#: until connections are taken again when there are no files for them
+_RETRY_S = 0.2
 
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -64,7 +69,6 @@ def server(app: ASGIApp, limits: Limits | None = None, **settings: Any) -> uvico
         settings: further ones of ``uvicorn.Config``.
     """
     limits = limits or Limits()
-    kind = type("Connection", (_Connection,), {"limits": limits, "strangers": {}})
     config = uvicorn.Config(
         app,
         # what strangers send is nothing to tell the owner about
@@ -74,28 +78,138 @@ def server(app: ASGIApp, limits: Limits | None = None, **settings: Any) -> uvico
         lifespan="off",
         # what follows relies on these implementations, whatever else is installed
         loop="asyncio",
-        http=kind,
+        http=_Connection,
         ws="none",
         timeout_keep_alive=limits.idle_s,
-        backlog=_AT_ONCE,
         **settings,
     )
-    return _Server(config)
+    return _Server(config, limits)
 
 
 class _Server(uvicorn.Server):
+    """Takes connections itself, and makes HTTP connections of those that send something."""
+
+    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
+        super().__init__(config)
+        self.limits = limits
+        #: connections that have not shown the token, oldest first
+        self.strangers: dict[_Stranger, None] = {}
+        self.opening: set[asyncio.Task[Any]] = set()
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        loop = asyncio.get_running_loop()
         for one in sockets or ():
-            # asyncio has one number for the queue and for how many it takes at once
             one.listen(_QUEUE)
+            # instead of asyncio, which makes a transport of each
+            loop.add_reader(one.fileno(), self._take, loop, one)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for stranger in list(self.strangers):
+            stranger.drop()
+        await super().shutdown(sockets)
+
+    def _take(self, loop: asyncio.AbstractEventLoop, bound: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                taken, _address = bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    return
+                self._drop_oldest()
+                # the socket would be reported again at once, for as long as nothing is free
+                loop.remove_reader(bound.fileno())
+                loop.call_later(_RETRY_S, self._take_again, loop, bound)
+                return
+            taken.setblocking(False)
+            self.strangers[_Stranger(self, loop, taken)] = None
+            if len(self.strangers) > self.limits.strangers:
+                self._drop_oldest()
+
+    def _take_again(self, loop: asyncio.AbstractEventLoop, bound: socket.socket) -> None:
+        if bound.fileno() >= 0 and not self.should_exit:
+            loop.add_reader(bound.fileno(), self._take, loop, bound)
+
+    def _drop_oldest(self) -> None:
+        if self.strangers:
+            next(iter(self.strangers)).drop()
+
+    def open(self, stranger: _Stranger, taken: socket.socket) -> None:
+        """Make an HTTP connection of a socket that something has come from."""
+
+        def made() -> _Connection:
+            kept: _Connection = self.config.http_protocol_class(  # type: ignore[assignment, call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=stranger.loop
+            )
+            kept.stranger = stranger
+            return kept
+
+        task = stranger.loop.create_task(_opened(stranger.loop, made, taken))
+        self.opening.add(task)
+        task.add_done_callback(self.opening.discard)
+
+
+async def _opened(loop: asyncio.AbstractEventLoop, made: Callable[[], _Connection], taken: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        await loop.connect_accepted_socket(made, taken)
+
+
+class _Stranger:
+    """What has connected and not shown the token: first a socket, then an HTTP connection."""
+
+    def __init__(self, server: _Server, loop: asyncio.AbstractEventLoop, taken: socket.socket) -> None:
+        self.server = server
+        self.loop = loop
+        self.until = loop.time() + server.limits.head_s
+        self.dropped = False
+        self.connection: _Connection | None = None
+        self._taken: socket.socket | None = taken
+        self._timer = loop.call_at(self.until, self.drop)
+        loop.add_reader(taken.fileno(), self._something_came)
+
+    def _something_came(self) -> None:
+        taken = self._leave()
+        if taken is None:
+            return
+        try:
+            ended = not taken.recv(1, socket.MSG_PEEK)
+        except OSError:
+            ended = True
+        if ended:
+            taken.close()
+            self.forget()
+        else:
+            self.server.open(self, taken)
+
+    def _leave(self) -> socket.socket | None:
+        """The socket, if there is no HTTP connection of it; it is no longer watched here."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            self._timer.cancel()
+            self.loop.remove_reader(taken.fileno())
+        return taken
+
+    def forget(self) -> None:
+        """It has ended, or shown the token."""
+        self.server.strangers.pop(self, None)
+
+    def drop(self) -> None:
+        """End it at once, whatever it still has to send."""
+        self.dropped = True
+        self.forget()
+        taken = self._leave()
+        if taken is not None:
+            taken.close()
+        elif self.connection is not None:
+            self.connection.drop()
 
 
 class _Connection(H11Protocol):
-    """One connection. ``strangers`` are those of one server that have not shown the token, oldest first."""
+    """An HTTP connection with a time for what is to come next."""
 
-    limits: Limits
-    strangers: dict[_Connection, None]
+    stranger: _Stranger
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -105,11 +219,13 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.strangers[self] = None
-        if len(self.strangers) > self.limits.strangers:
-            oldest = next(iter(self.strangers))
-            oldest.drop()
-        self._watch()
+        self.stranger.connection = self
+        if self.stranger.dropped:
+            transport.abort()
+        else:
+            # the time of the first request began with the connection
+            self._waits_for = "head"
+            self._timer = self.loop.call_at(self.stranger.until, self._late)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -120,7 +236,7 @@ class _Connection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.strangers.pop(self, None)
+        self.stranger.forget()
         self._stop()
         # its own closes the timer of idle connections only where the other end said goodbye
         self._unset_keepalive_if_required()
@@ -128,23 +244,23 @@ class _Connection(H11Protocol):
 
     def drop(self) -> None:
         """End the connection at once, whatever it still has to send."""
-        self.strangers.pop(self, None)
         self._stop()
         self.transport.abort()
 
     def _known(self) -> None:
         """A request has brought the token."""
-        self.strangers.pop(self, None)
+        self.stranger.forget()
 
     def _watch(self) -> None:
         """Give what the connection has to send next its time; bytes that trickle in do not lengthen it."""
+        limits = self.stranger.server.limits
         if self.transport.is_closing():
             # what is left to send must find a reader, or a stranger's connection would never end
-            waits_for, limit_s = ("end", self.limits.head_s) if self in self.strangers else ("", 0.0)
+            waits_for, limit_s = ("end", limits.head_s) if self.stranger in self.stranger.server.strangers else ("", 0.0)
         elif self.conn.their_state is h11.SEND_BODY:
-            waits_for, limit_s = "body", self.limits.body_s
+            waits_for, limit_s = "body", limits.body_s
         elif self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
-            waits_for, limit_s = "head", self.limits.head_s
+            waits_for, limit_s = "head", limits.head_s
         else:
             waits_for, limit_s = "", 0.0
         if waits_for == self._waits_for:
