@@ -1,7 +1,7 @@
 """What a trace among many costs: many small run directories, and many ranks of one job.
 
 Usage: ``python benchmarks/many.py [--directories 300] [--ranks 64]``; a window and a job of two ranks are recorded on the CPU,
-the others are copies of them. Prints a table; a process that does nothing but start is taken off the cost per trace.
+the others are copies of them. Prints a table. The cost per trace is the processor time that every further one adds to one alone.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         window, ranks = record(folder / "window", 1), record(folder / "ranks", 2)
-        start = cpu_and_wall(["--help"])[0]
-        print("| of | command | wall | processor | processor per trace |\n| --- | --- | --- | --- | --- |")
+        of_one: dict[str, float] = {}
+        print("| of | command | wall | processor | each further trace |\n| --- | --- | --- | --- | --- |")
         for count in sorted({1, max(given.directories // 10, 1), given.directories}):
             place = folder / f"d{count}"
             copies(window, place, count, lambda *_: None)
-            table(f"{count} run directories", place, count, start, report=False)
+            table(f"{count} run director{'ies' if count > 1 else 'y'}", place, count, of_one, report=False)
         for count in sorted({1, min(8, given.ranks), given.ranks}):
             place = folder / f"r{count}"
             copies(ranks, place, count, of_rank)
-            table(f"{count} ranks", place, count, start, report=True)
+            table(f"{count} rank{'s' if count > 1 else ''}", place, count, of_one, report=True)
 
 
 def record(folder: Path, world: int) -> list[Path]:
@@ -120,14 +120,17 @@ def renumbered(value: Any, rank: int, world: int) -> Any:
     return {key: new[key] if key in new else renumbered(item, rank, world) for key, item in value.items()}
 
 
-def table(title: str, place: Path, count: int, start: float, *, report: bool) -> None:
-    """Run the commands over a folder and print a row for each."""
+def table(title: str, place: Path, count: int, of_one: dict[str, float], *, report: bool) -> None:
+    """Run the commands over a folder and print a row for each; ``of_one``: the processor time of each for one trace alone."""
     commands = [("open, first time", ["open", str(place)]), ("open, again", ["open", str(place)])]
     commands += [(name, [name, str(place)]) for name in ("summary", "advise")]
     commands += [("report", ["report", str(place), "--output", str(place.with_suffix(".html"))])] if report else []
     for name, command in commands:
         cpu, wall = cpu_and_wall(command)
-        print(f"| {title} | {name} | {wall:.1f} s | {cpu:.1f} s | {max(cpu - start, 0.0) / count * 1000:.0f} ms |", flush=True)
+        if count == 1:
+            of_one[name] = cpu
+        each = f"{(cpu - of_one[name]) / (count - 1) * 1000:.0f} ms" if count > 1 else ""
+        print(f"| {title} | {name} | {wall:.1f} s | {cpu:.1f} s | {each} |", flush=True)
 
 
 def cpu_and_wall(command: list[str]) -> tuple[float, float]:

@@ -46,7 +46,8 @@ def _codes(column: pl.Series) -> tuple[Int64Array, int]:
     if high - low > _SPARSE * len(column) + _SOME:
         numbers = numbers.rank("dense")
         low, high = 1, int(numbers.max() or 1)  # type: ignore[arg-type]
-    codes = numbers.cast(pl.Int64).fill_null(high + 1).to_numpy() - low
+    codes = numbers.cast(pl.Int64)
+    codes = (codes.fill_null(high + 1) if codes.null_count() else codes).to_numpy() - low
     seen = np.zeros(high - low + 2, dtype=bool)
     seen[codes] = True
     place = np.cumsum(seen) - 1

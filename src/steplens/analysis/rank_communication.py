@@ -152,7 +152,7 @@ def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, s
         "operation": pl.String(),
         **{name: dtype for name, dtype in EDGES.items() if name in _MOVED},
     }
-    frames = [link_transfers(trace) for trace in by_rank(traces).get(rank, [])]
+    frames = [link_transfers(trace) for trace in by_rank(traces).get(rank, []) if "communication_matrix" in trace]
     rows = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
     if rows.is_empty():
         return pl.DataFrame(schema=schema)

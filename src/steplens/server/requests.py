@@ -30,13 +30,13 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def library(request: Request) -> Library:
+async def library(request: Request) -> Library:
     """The runs of this server."""
     found: Library = request.app.state.library
     return found
 
 
-def shown(run: RunNumber, runs: Annotated[Library, Depends(library)]) -> Shown:
+async def shown(run: RunNumber, runs: Annotated[Library, Depends(library)]) -> Shown:
     """The run that an address names."""
     return runs.shown(run)
 

@@ -158,24 +158,30 @@ def host_phase_names(trace: Trace) -> pl.DataFrame:
     steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
     if phases is None or not steps.height:
         return pl.DataFrame(schema=NAMES)
-    operators = outermost_calls(trace).with_columns(pl.col("name").cast(pl.String))
-    runtime = synchronising_calls(trace).with_columns(pl.col("name").cast(pl.String))
+    operators, runtime = outermost_calls(trace), synchronising_calls(trace)
+    covered = merged(operators)
     frames = []
     for phase, intervals in ((DEVICE_WAIT, phases.device_wait), (BETWEEN, phases.between)):
-        covered = merged(operators)
         alone = subtract(intervals, covered)
         for calls, inside in ((operators, intervals), (runtime, alone)):
             start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-            times = pl.Series("time_ns", length_inside(inside, start, end))
-            rows = calls.select("name", phase=pl.lit(phase)).with_columns(times, step=step_of(start, steps))
-            frames.append(rows.filter(pl.col("time_ns") > 0))
+            times = length_inside(inside, start, end)
+            some = np.flatnonzero(times > 0)
+            if len(some):
+                columns = {"name": calls["name"][some].cast(pl.String), "time_ns": times[some]}
+                of_phase = pl.Series([phase]).new_from_index(0, len(some))
+                frames.append(pl.DataFrame({**columns, "phase": of_phase, "step": step_of(start[some], steps)}))
+    if not frames:
+        return pl.DataFrame(schema=NAMES)
     return (
         pl.concat(frames)
+        .lazy()
         .drop_nulls("step")
         .group_by("step", "phase", "name")
         .agg(calls=pl.len().cast(pl.Int64), time_ns=pl.col("time_ns").sum())
         .sort("step", "phase", "time_ns", "name", descending=[False, False, True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in NAMES.items())
+        .collect()
     )
 
 
