@@ -132,7 +132,7 @@ def test_choosing_steps_looks_at_each_trace_once(monkeypatch: pytest.MonkeyPatch
         traces = ranks(count)
         run = Run(Path("job"), [(_source(number), trace) for number, trace in enumerate(traces)], [])
         with monkeypatch.context() as patch:
-            looks = counted(patch, Trace, "meta_values")
+            looks = counted(patch, Trace, "once")
             assert run.step_summary().steps == 5 * count
             assert run.verdict().summary is run.step_summary()
         counts.append(len(looks))

@@ -13,6 +13,7 @@ from steplens.analysis.given_steps import given_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.trace.checks import parts_of_steps
 from steplens.trace.schema import PARTIAL_STEPS
+from steplens.trace.together import together
 from steplens.trace.trace import Trace
 
 #: why a step is left out
@@ -111,7 +112,7 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     own = [trace.once(_choose) for trace in traces]
     if len(traces) == 1:
         return (own[0],)
-    others = _left_out_by_step(traces, own)
+    others = together(_left_out_by_step, traces)
     return tuple(_with_others(trace, chosen, others) for trace, chosen in zip(traces, own, strict=True))
 
 
@@ -121,9 +122,7 @@ def chosen_steps(trace: Trace) -> ChosenSteps:
 
 
 def _of_run(trace: Trace) -> ChosenSteps:
-    together = [trace, *(other for other in trace.companions if other is not trace)]
-    own = [other.once(_choose) for other in together]
-    return _with_others(trace, own[0], _left_out_by_step(together, own))
+    return _with_others(trace, trace.once(_choose), together(_left_out_by_step, trace.companions))
 
 
 def incomplete_steps(trace: Trace) -> set[int]:
@@ -205,11 +204,11 @@ def _counts(trace: Trace, table: str) -> pl.DataFrame:
     return rows.rename({"step": "id"}).collect()
 
 
-def _left_out_by_step(traces: Sequence[Trace], own: Sequence[ChosenSteps]) -> dict[int, list[tuple[Trace, LeftOut]]]:
+def _left_out_by_step(traces: Sequence[Trace]) -> dict[int, list[tuple[Trace, LeftOut]]]:
     """What each trace alone leaves out, by number of the step: every trace is looked at once, not once for every other one."""
     found: dict[int, list[tuple[Trace, LeftOut]]] = {}
-    for trace, chosen in zip(traces, own, strict=True):
-        for entry in chosen.left_out:
+    for trace in traces:
+        for entry in trace.once(_choose).left_out:
             found.setdefault(entry.step, []).append((trace, entry))
     return found
 
@@ -217,17 +216,17 @@ def _left_out_by_step(traces: Sequence[Trace], own: Sequence[ChosenSteps]) -> di
 def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequence[tuple[Trace, LeftOut]]]) -> ChosenSteps:
     """The choice of one trace, without the steps that ranks beside it leave out."""
     spans = _spans(trace)
-    together: dict[int, LeftOut] = {}
+    beside: dict[int, LeftOut] = {}
     for step, (start, end) in spans.items():
         for other, entry in others.get(step, ()):
             theirs = _spans(other).get(step)
             if theirs is not None and start < theirs[1] and theirs[0] < end and other.rank != trace.rank:
-                together[step] = LeftOut(step, entry.reason)
+                beside[step] = LeftOut(step, entry.reason)
                 break
-    steps = tuple(step for step in chosen.steps if step not in together)
+    steps = tuple(step for step in chosen.steps if step not in beside)
     if len(steps) < LEAST_STEPS or len(steps) == len(chosen.steps):
         return chosen
-    left_out = {**together, **{entry.step: entry for entry in chosen.left_out}}
+    left_out = {**beside, **{entry.step: entry for entry in chosen.left_out}}
     return ChosenSteps(steps, tuple(left_out[step] for step in sorted(left_out, key=lambda step: spans[step][0])), chosen.few)
 
 
