@@ -49,7 +49,7 @@ class Limits:
         strangers: connections that have not shown it.
     """
 
-    head_s: float = 5.0
+    head_s: float = 10.0
     body_s: float = 30.0
     idle_s: int = 60
     strangers: int = field(default_factory=lambda: strangers_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
