@@ -153,6 +153,8 @@ def report(recorded: Recorded, needed: int, order: launched.Order, *, command: b
         say(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
     elif order.black_box is not None:
         say(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
+    elif recorded.steps >= needed:
+        say("nothing was recorded, because no window could be opened; an error of the profiler above says why")
     else:
         say(
             f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
