@@ -332,14 +332,14 @@ for _ in range(int(sys.argv[1])):
 @pytest.mark.slow
 def test_signals_from_outside(look, tmp_path):
     """The windows of a training follow each other without a pause, so that most of its time is saving."""
-    rounds = 12
+    rounds = 8
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
     command = [sys.executable, "-c", PROGRAM + ROUNDS, str(rounds)]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
         for number in range(rounds):
             assert program.stdout.readline() == b"go\n"
             seen = len(look.runs(tmp_path / "out"))
-            while len(look.runs(tmp_path / "out")) < seen + number % 4 and program.poll() is None:
+            while len(look.runs(tmp_path / "out")) < seen + number % 3 and program.poll() is None:
                 pass
             program.send_signal(signal.SIGINT)
             assert program.stdout.readline() == b"interrupted\n"
