@@ -26,21 +26,21 @@ def beside(path: Path) -> Path:
 
     What processes that are dead by now began in that folder and did not complete is removed on the way.
     """
-    machine = _machine()
-    _sweep(path.parent, machine)
-    return path.with_name(f".steplens-{machine}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
+    here = machine()
+    _sweep(path.parent, here)
+    return path.with_name(f".steplens-{here}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
 def sweep(folder: Path) -> None:
     """Remove what dead processes of this machine left unfinished in a folder; what cannot be removed stays."""
-    _sweep(folder, _machine())
+    _sweep(folder, machine())
 
 
-def _sweep(folder: Path, machine: str) -> None:
+def _sweep(folder: Path, here: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _NAME.fullmatch(entry.name)
-            if found is None or found[1] != machine or _lives(int(found[2])):
+            if found is None or found[1] != here or lives(int(found[2])):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -49,7 +49,7 @@ def _sweep(folder: Path, machine: str) -> None:
                     os.unlink(entry.path)
 
 
-def _machine() -> str:
+def machine() -> str:
     """Stands for what process ids mean here: the same for all processes that see each other, and after a restart another."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text()
@@ -61,7 +61,7 @@ def _machine() -> str:
     return hashlib.blake2b(f"{socket.gethostname()} {started} {numbers}".encode(), digest_size=6).hexdigest()
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     """Whether there is a process of this number, possibly another one that got it later."""
     try:
         os.kill(pid, 0)

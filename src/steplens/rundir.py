@@ -27,6 +27,7 @@ import os
 import shutil
 import socket
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,9 @@ FILE_MODE = 0o640
 #: a folder that nobody may write to was closed on purpose; that root could write all the same is no invitation
 ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _DEVICES = Path("/dev")
+
+#: what a file system gives away at once
+_BLOCK_BYTES = 4096
 
 RUN_SUFFIX = "_ascend_pt"
 RAW_DIRECTORY = "KINETO"
@@ -117,6 +121,15 @@ def create_run_directory(parent: Path, worker_name: str | None = None) -> Path:
         return path
 
 
+def remove_new(directory: Path) -> None:
+    """Remove the run directory of a window that could not open, without opening anything: there may be no file left for that."""
+    raw = directory / RAW_DIRECTORY
+    for remove in ((raw / STATE_FILE).unlink, raw.rmdir, directory.rmdir):
+        with contextlib.suppress(OSError):
+            remove()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; on success fsync it, set mode 0640 and rename it to ``path``.
@@ -133,13 +146,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = partial.beside(path)
     try:
         yield temporary
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
-        temporary.chmod(FILE_MODE)
-        temporary.replace(path)
+        publish(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Give a complete file its name: fsync it, set mode 0640 and rename it to ``path``."""
+    with temporary.open("rb") as handle:
+        os.fsync(handle.fileno())
+    temporary.chmod(FILE_MODE)
+    temporary.replace(path)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -151,6 +169,32 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
     """Write ``value`` as JSON to ``path`` atomically, mode 0640."""
     write_bytes(path, json.dumps(value, ensure_ascii=False, indent=indent).encode())
+
+
+def why_unusable(folder: Path) -> tuple[Path, str] | None:
+    """Why run directories cannot be written below ``folder``, which need not exist; nothing of the look stays there.
+
+    Returns:
+        what is in the way, and what is the matter with it; None where they can be written.
+    """
+    try:
+        there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+        if not there.is_dir():
+            return there, "is a file, and run directories need a folder"
+        longest = os.pathconf(there, "PC_NAME_MAX")
+        missing = folder.absolute().relative_to(there.absolute()).parts
+        if any(len(os.fsencode(name)) > longest for name in missing):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        try_to_write(there)
+    except OSError as error:
+        return folder, f"cannot hold what is recorded ({error.strerror or error})"
+    return None
+
+
+def try_to_write(folder: Path) -> None:
+    """Write something in a folder that does not stay, for the exception of a system that cannot."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(_BLOCK_BYTES))
 
 
 def free_bytes(path: Path) -> int:

@@ -1,5 +1,7 @@
 """Whatever fails in the profiler, the training goes on, one line says so and the run's health records it."""
 
+import errno
+import os
 import subprocess
 
 import pytest
@@ -22,9 +24,8 @@ def test_folder_that_cannot_be_made(train, capfd, tmp_path):
     (tmp_path / "out").write_text("a file")
     with profile(schedule=TWO_WINDOWS, on_trace_ready=handler()) as prof:
         train(5, prof)
-    lines = errors(capfd)
-    assert len(lines) == 2  # one for each window
-    assert all("Call init_trace failed. Exception: " in line for line in lines)
+    (line,) = errors(capfd)
+    assert "Nothing is recorded, the training goes on: " in line and "is a file" in line
 
 
 def test_handler_that_raises(train, look, capfd):
@@ -126,7 +127,7 @@ def test_full_disk(train, look, small_disk, capfd):
     err = capfd.readouterr().err
     lines = [line for line in err.splitlines() if "[ERROR]" in line]
     assert len(lines) == 1
-    assert "disk may be full" in lines[0]
+    assert os.strerror(errno.ENOSPC) in lines[0]
     assert "KiB are free" in err
 
 

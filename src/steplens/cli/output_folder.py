@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 from pathlib import Path
 
+from steplens import rundir
 from steplens.errors import InputError
-
-#: what a file system gives away at once
-_BLOCK_BYTES = 4096
-_REMEDY = "Name another folder with --out"
 
 
 def check_can_hold(folder: Path) -> None:
@@ -20,15 +14,6 @@ def check_can_hold(folder: Path) -> None:
     Raises:
         InputError: a part of it is a file, a name is too long, or nothing can be written there; the message says which.
     """
-    try:
-        there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-        if not there.is_dir():
-            raise InputError(there, "is a file, and run directories need a folder", _REMEDY)
-        longest = os.pathconf(there, "PC_NAME_MAX")
-        missing = folder.absolute().relative_to(there.absolute()).parts
-        if any(len(os.fsencode(name)) > longest for name in missing):
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        with tempfile.TemporaryFile(dir=there) as file:
-            file.write(bytes(_BLOCK_BYTES))
-    except OSError as error:
-        raise InputError(folder, f"cannot hold what is recorded ({error.strerror or error})", _REMEDY) from error
+    unusable = rundir.why_unusable(folder)
+    if unusable is not None:
+        raise InputError(*unusable, "Name another folder with --out")

@@ -152,11 +152,19 @@ def report(recorded: Recorded, needed: int, order: launched.Order, *, command: b
         say(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
     elif order.black_box is not None:
         say(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
+    elif recorded.steps >= _begins(needed, order):
+        say("nothing was recorded, because no window could be opened; an error of the profiler above says why")
     else:
         say(
             f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
             f"{needed}; let it run longer or lower --wait and --warmup"
         )
+
+
+def _begins(needed: int, order: launched.Order) -> int:
+    """After how many steps a window is open that stays; without a wait the schedule begins behind the first step."""
+    waits = order.schedule.get("skip_first", 0) + order.schedule.get("wait", 0)
+    return needed if waits else int(order.schedule.get("warmup", 0)) + 1
 
 
 def land(directories: list[Path], target: str) -> list[Path]:

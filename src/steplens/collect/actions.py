@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from steplens.collect import interrupts
+
 
 class ProfilerAction(Enum):
     """What a profiler does in a step."""
@@ -90,19 +92,43 @@ class ActionController:
         calls: what each call name of :data:`TRANSITIONS` does; ``warn`` takes the text, the others nothing.
         failed: gets the name and the exception of a call that raised; the calls after it still run,
             so that a failing start does not keep a window open.
+
+    An exception that is no ``Exception`` is an interrupt, and not the call's own: the call is made once more, which takes it up
+    where it was left. The interrupt is raised when the window is closed, before another one opens.
     """
 
     def __init__(self, calls: Mapping[str, Callable[..., None]], failed: Callable[[str, Exception], None]) -> None:
         self._calls = calls
         self._failed = failed
 
+    @staticmethod
+    def has_work(previous: ProfilerAction, current: ProfilerAction | None) -> bool:
+        """Whether the table has calls for a step with action ``previous`` followed by one with ``current``."""
+        return bool(TRANSITIONS[previous, current])
+
     def transit(self, previous: ProfilerAction, current: ProfilerAction | None) -> None:
         """Do what the table says for a step with action ``previous`` followed by one with ``current``."""
+        interrupt: BaseException | None = None
         for name in TRANSITIONS[previous, current]:
+            if name == INIT:
+                if interrupt is not None:
+                    break
+                interrupts.deliver()
+            arguments = (warning_text(previous, current),) if name == WARN else ()
             try:
-                if name == WARN:
-                    self._calls[name](warning_text(previous, current))
-                else:
-                    self._calls[name]()
-            except Exception as exception:
-                self._failed(name, exception)
+                self._call(name, arguments)
+            except BaseException as error:
+                if interrupts.abandoned():
+                    raise
+                interrupt = error
+                self._call(name, arguments)
+        if interrupt is not None:
+            raise interrupt
+
+    def _call(self, name: str, arguments: tuple[str, ...]) -> None:
+        try:
+            self._calls[name](*arguments)
+        except Exception as exception:
+            if interrupts.of_the_program(exception):
+                raise
+            self._failed(name, exception)

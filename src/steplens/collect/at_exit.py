@@ -6,7 +6,7 @@ import atexit
 import weakref
 from typing import TYPE_CHECKING
 
-from steplens.collect import handler
+from steplens.collect import handler, interrupts
 
 if TYPE_CHECKING:
     from steplens.collect.kineto_profile import _KinetoProfile
@@ -26,8 +26,11 @@ def finish_at_exit(profiler: _KinetoProfile) -> None:
 def _at_exit() -> None:
     """Close windows that are still open, then wait for the analyses, then remove data nobody asked to keep."""
     profilers = list(_started)
-    for profiler in profilers:
-        profiler._end_of_program()
-    handler.wait_for_analyses()
-    for profiler in profilers:
-        profiler._remove_temporary()
+    try:
+        with interrupts.held():
+            for profiler in profilers:
+                profiler._end_of_program()
+        handler.wait_for_analyses()
+    finally:
+        for profiler in profilers:
+            profiler._remove_temporary()

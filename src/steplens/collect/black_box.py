@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from steplens import options
-from steplens.collect import black_box_event, clock, handler, loader, log, metadata, support
+from steplens import options, rundir
+from steplens.collect import black_box_event, clock, handler, interrupts, loader, log, metadata, support
 from steplens.collect.activities import choose_activities
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.harmless import harmless
@@ -102,6 +102,8 @@ class BlackBox:
         self._process = os.getpid()
         self._running = False
         self._enabled = False
+        #: nothing is kept, because what happens could not be written; this was said at the start
+        self.off = False
         self._observes_loaders = False
         self._session: RingSession | None = None
         self.step_num = 0
@@ -180,6 +182,11 @@ class BlackBox:
         """Begin to keep steps."""
         if not self._enabled or self._running:
             return
+        unusable = rundir.why_unusable(self._directory)
+        self.off = unusable is not None
+        if unusable is not None:
+            log.error(f"The black box is off, the training goes on: {' '.join(map(str, unusable))}.")
+            return
         self._running = True
         self._owner = threading.get_ident()
         self.step_num = 0
@@ -244,6 +251,12 @@ class BlackBox:
         """End; what is kept is thrown away."""
         if not self._running or os.getpid() != self._process:
             return
+        # not among those that wait, which would be given back to it
+        self._remove_signal()
+        with interrupts.held():
+            self._stop()
+
+    def _stop(self) -> None:
         self._running = False
         atexit.unregister(self.stop)
         self._end_range()
@@ -252,7 +265,6 @@ class BlackBox:
             self._session.discard()
         if self._observes_loaders:
             loader.profiler_stops()
-        self._remove_signal()
         if self._previous_hook is not None and sys.excepthook == self._excepthook:
             sys.excepthook = self._previous_hook
 
@@ -316,8 +328,11 @@ class BlackBox:
         if self._session is None:
             return
         try:
-            self._session.rotate()
+            with interrupts.held():
+                self._session.rotate()
         except Exception as exception:
+            if interrupts.of_the_program(exception):
+                raise
             self._give_up_operators(exception)
 
     def _give_up_operators(self, reason: object) -> None:
@@ -337,17 +352,11 @@ class BlackBox:
         if left <= 0:
             return False
         begin = clock.monotonic_ns()
-        try:
-            folder = self._event_directory = black_box_event.new_directory(self._directory, self.step_num, kind)
-            self.captures.append(folder)
-            runs = self._session.save() if self._session is not None else []
-            median = int(self._history.median_ns)
-            black_box_event.write(folder, kind, message, self.step_num, median, runs, self._ring.rows())
-        except Exception as exception:
-            self._call_failed("black box", exception)
-            if self._session is not None:
-                self._session.discard()
+        with interrupts.held():
+            saved = self._save(kind, message)
+        if saved is None:
             return True
+        folder, runs = saved
         spent = (clock.monotonic_ns() - begin) / 1e6
         log.info(f"Black box: {message}; the last steps are in {folder}, the training waited {spent:.3g} ms.")
         if self._values["analyse_flag"]:
@@ -360,6 +369,21 @@ class BlackBox:
                 self._session.discard()
                 self._session = None
         return True
+
+    def _save(self, kind: str, message: str) -> tuple[Path, list[Path]] | None:
+        """Write what is kept; the folder of the event and its run directories, or None when that failed."""
+        try:
+            folder = self._event_directory = black_box_event.new_directory(self._directory, self.step_num, kind)
+            self.captures.append(folder)
+            runs = self._session.save() if self._session is not None else []
+            median = int(self._history.median_ns)
+            black_box_event.write(folder, kind, message, self.step_num, median, runs, self._ring.rows())
+        except Exception as exception:
+            self._call_failed("black box", exception)
+            if self._session is not None:
+                self._session.discard()
+            return None
+        return folder, runs
 
     def _in_the_middle(self, kind: str, message: str) -> bool:
         """Write what is kept in the middle of a step."""

@@ -42,7 +42,7 @@ class ProfilerInterface:
         """
         run_directory = self._profiler._collected_run() if self._profiler._enabled else None
         if run_directory is None:
-            log.error("analyse: there is no recorded window; call stop() first.")
+            self._profiler._say_no_window("analyse")
         elif async_mode:
             handler.analyse_beside(run_directory)
         else:
@@ -53,6 +53,7 @@ class Exporting:
     """Methods that write the last window in formats of other tools; a part of the profiler object."""
 
     _enabled: bool
+    _running: bool
     _session: KinetoSession
 
     def _collected_run(self) -> Path | None:
@@ -159,7 +160,7 @@ class Exporting:
         window = self._session.closed if self._enabled else None
         run_directory = self._collected_run() if window is not None else None
         if window is None or run_directory is None:
-            log.error("events: there is no recorded window; call stop() first.")
+            self._say_no_window("events")
             return torch_events.no_events()
         if window.events is None:
             try:
@@ -196,8 +197,11 @@ class Exporting:
         paths.warn_if_unusual(output_path, f"output_path of {method}")
         run_directory = self._collected_run() if self._enabled else None
         if run_directory is None:
-            log.error(f"{method}: there is no recorded window; call stop() first.")
+            self._say_no_window(method)
         return run_directory
+
+    def _say_no_window(self, method: str) -> None:
+        log.error(f"{method}: there is no recorded window{'; call stop() first' if self._running else ''}.")
 
     def _categorise(self, run_directory: Path) -> None:
         """Write the categories of the last window, once; without them the timeline has none."""
@@ -236,7 +240,15 @@ def _export(to: str, run_directory: Path, target: Path, *options: str) -> str:
         what went wrong, in one sentence; empty when nothing did.
     """
     command = [sys.executable, "-m", "steplens.exports", to, str(run_directory), str(target), *options]
-    done = subprocess.run(command, env=handler.offline_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(
+        command,
+        env=handler.offline_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        # Ctrl-C is meant for the training, which waits for this where it hands a window over.
+        start_new_session=True,
+    )
     if not done.returncode:
         return ""
     lines = done.stderr.decode(errors="replace").strip().splitlines()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steplens import options, parent, rundir
-from steplens.collect import landing, log, paths
+from steplens.collect import interrupts, landing, log, paths
 
 if TYPE_CHECKING:
     from steplens.collect.profiler import profile
@@ -51,9 +51,11 @@ class TraceHandler:
         if self.analyse_flag and self.async_mode:
             analyse_beside(run_directory, then)
             return
-        if self.analyse_flag:
-            analyse_and_wait(run_directory)
-        then()
+        try:
+            if self.analyse_flag:
+                analyse_and_wait(run_directory)
+        finally:
+            then()
 
     def _landing(self, profiler: profile, run_directory: Path) -> Callable[[], None]:
         """What is left to do with a run directory when its analysis is done."""
@@ -165,9 +167,22 @@ def _report(run_directory: Path, code: int, path: Path) -> None:
 
 def analyse_and_wait(run_directory: Path) -> None:
     """Analyse a run directory in another process and wait for it."""
-    log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
-    process, path = _start(run_directory, beside=False)
-    _report(run_directory, process.wait(), path)
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        # What was recorded is safe: whoever has interrupted the program does not wait for this.
+        interrupts.deliver()
+        log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
+        process, path = _start(run_directory, beside=False)
+        with interrupts.allowed():
+            code = process.wait()
+    except BaseException as error:
+        if isinstance(error, Exception) and not interrupts.of_the_program(error):
+            raise
+        if process is not None:
+            process.terminate()
+        log.warning(f"{run_directory} is not analysed, because the program was interrupted: steplens analyse does it later.")
+        raise
+    _report(run_directory, code, path)
 
 
 class _Analyses:

@@ -6,9 +6,9 @@ many times the recording itself.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-import inspect
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text, rundir
+from steplens import json_text, partial, rundir
 from steplens.collect import backward, child_threads, clock, log, metadata, other_profilers, saving
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
@@ -28,6 +28,8 @@ from steplens.collect.modules import ModuleHooks
 from steplens.collect.plan import size_text
 from steplens.collect.probe import Probe
 from steplens.collect.size import TraceSize
+from steplens.collect.spare_files import SpareFiles
+from steplens.collect.torch_options import TorchOptions
 from steplens.collect.window import Recording, Window
 from steplens.options import ProfilerActivity
 
@@ -42,7 +44,7 @@ _LEAST_FREE_BYTES = 16 << 20
 _KEPT_TRACE_BYTES = 64 << 20
 
 
-class KinetoSession:
+class KinetoSession(TorchOptions):
     """Opens and closes windows. Its methods are the calls of the action table; they raise, the caller reports.
 
     Args:
@@ -99,8 +101,18 @@ class KinetoSession:
         (now, monotonic), parent = clock.both_ns(), self._parent()
         if not self._has_room(parent):
             return
+        directory = self._new_directory(parent)
+        try:
+            self._open(directory, now, monotonic)
+        except BaseException:
+            # what it would say of itself is that the window is open
+            self.window = None
+            rundir.remove_new(directory)
+            raise
+
+    def _open(self, directory: Path, now: int, monotonic: int) -> None:
         window = Window(
-            run_directory=self._new_directory(parent),
+            run_directory=directory,
             first_step=self.step,
             start_ns=now,
             start_monotonic_ns=monotonic,
@@ -111,6 +123,7 @@ class KinetoSession:
             thread=threading.current_thread(),
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
+        window.spare = self._spare_files()
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
         window.beside = Beside(self._recording.experimental, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
@@ -158,7 +171,9 @@ class KinetoSession:
             self._prepare(window)
         if self.step != window.first_step:
             window.first_step = self.step
-            self._write_state(window, rundir.STATE_RECORDING, [])
+            # it is written again in the end
+            with contextlib.suppress(OSError):
+                self._write_state(window, rundir.STATE_RECORDING, [])
         # The NPU first: it records when this returns, so that no kernel of the first step is missed.
         if self._device is not None:
             begin = clock.monotonic_ns()
@@ -200,7 +215,15 @@ class KinetoSession:
         window = self.window
         if window is None or not window.recording:
             return
+        try:
+            self._stop_trace(window)
+        except Exception:
+            window.recording = False
+            raise
+        # not before: what an interrupt cuts off here is begun again
         window.recording = False
+
+    def _stop_trace(self, window: Window) -> None:
         window.last_step = self.ended_step
         window.whole_steps &= self.between_steps
         if window.modules is not None:
@@ -212,14 +235,7 @@ class KinetoSession:
         if self._device is not None:
             self._device.wait()
         window.end_ns, window.end_monotonic_ns = clock.both_ns()
-        kineto, window.kineto = window.kineto, None
-        held = _holds(window)
-        child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
-        # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
-        if held:
-            window.kineto = kineto
-        else:
-            self._not_held(window)
+        self._end_recording(window)
         window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns
         if self._device is not None:
@@ -227,12 +243,39 @@ class KinetoSession:
             self._device.stop()
             window.counters["device_stop_ns"] = clock.monotonic_ns() - begin
 
+    def _end_recording(self, window: Window) -> None:
+        """Take the result from Kineto."""
+        kineto = window.kineto
+        if window.held is None:
+            window.held = _holds(window)
+        try:
+            if kineto.kineto_results is None:
+                child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
+        except Exception as exception:
+            window.kineto, window.reason = None, f": {saving.text_of(exception)}"
+            raise
+        # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
+        if not window.held:
+            window.kineto = None
+            self._not_held(window)
+
     def finalize_trace(self) -> None:
         """Write everything to the run directory and close the window."""
-        window, self.window = self.window, None
+        window = self.window
         if window is None:
             return
         self.closed = window
+        if window.spare is not None:
+            window.spare.give_back()
+        try:
+            self._finalize(window)
+        except Exception:
+            self.window = None
+            raise
+        # not before: what an interrupt cuts off here is begun again
+        self.window = None
+
+    def _finalize(self, window: Window) -> None:
         self.end_probe()
         if self._device is not None:
             begin = clock.monotonic_ns()
@@ -242,23 +285,57 @@ class KinetoSession:
             if window.beside is not None:
                 window.beside.cancel()
             self._cancel_warmup(window)
-            self._write_state(window, STATE_FAILED, self._health.take())
+            self._close(window, STATE_FAILED)
             return
-        state = STATE_FAILED
+        if not window.outcome:
+            try:
+                if window.kineto is None:
+                    raise RuntimeError(f"it was given up when the window ended{window.reason}")
+                self._save(window)
+                window.outcome = rundir.STATE_COLLECTED
+            except Exception as exception:
+                message = f"The raw data of {window.run_directory.name} could not be saved: {saving.text_of(exception)}"
+                self._health.add("save_failed", ERROR, message, unsafe="everything")
+                log.error(message)
+                window.outcome = STATE_FAILED
+                # and with it the file that Kineto keeps open, which may be what fills the disk
+                window.kineto = None
         try:
-            if window.kineto is None:
-                raise RuntimeError("it was given up when the window ended")
-            self._save(window)
-            state = rundir.STATE_COLLECTED
+            device = self._device.summary() if self._device is not None else None
+            saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
         except Exception as exception:
-            message = f"The raw data of {window.run_directory.name} could not be saved: {exception}"
-            self._health.add("save_failed", ERROR, message, unsafe="everything")
+            message = f"What belongs to the trace of {window.run_directory.name} was not saved: {saving.text_of(exception)}"
+            self._health.add("save_failed", ERROR, message)
             log.error(message)
-        device = self._device.summary() if self._device is not None else None
-        saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
-        self._write_state(window, state, self._health.take())
+        self._close(window, window.outcome)
         # Kineto's result is as large as the trace itself.
         window.kineto = None
+
+    def _close(self, window: Window, state: str) -> None:
+        """Say what became of a window, with everything that was found in it."""
+        if window.findings is None:
+            window.findings = self._health.take()
+        self._write_state(window, state, window.findings)
+
+    def give_up(self) -> None:
+        """Close the window that is open without its data, because an interrupt that came twice broke that off."""
+        window, self.window = self.window, None
+        if window is None:
+            return
+        self.closed = window
+        saved = (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+        what = "is on disk, but perhaps not all of what belongs to it" if saved else "is given up"
+        message = f"The window that began at step {window.first_step} {what}: the program was interrupted twice meanwhile."
+        log.error(message)
+        self._health.add("save_failed", WARNING if saved else ERROR, message, unsafe="" if saved else "everything")
+        if window.kineto is not None and window.recording:
+            with contextlib.suppress(Exception):
+                child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
+        window.recording = False
+        window.kineto = None
+        if window.beside is not None:
+            window.beside.cancel()
+        self._close(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
 
     def delete_prof_dir(self) -> None:
         """Remove the run directory of a window in which nothing was recorded."""
@@ -309,95 +386,14 @@ class KinetoSession:
 
     # --- inside
 
+    def _spare_files(self) -> SpareFiles | None:
+        return SpareFiles()
+
     def _new_directory(self, parent: Path) -> Path:
         """The run directory of a window that opens."""
         path = rundir.create_run_directory(parent, self._worker_name)
         rundir.make_directory(path / rundir.RAW_DIRECTORY)
         return path
-
-    def _new_kineto(self, window: Window) -> Any:
-        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows."""
-        profiler: Any = importlib.import_module("torch.autograd.profiler")
-        config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
-        known = str(config_type.__init__.__doc__)
-        config: dict[str, Any] = {}
-        # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
-        if "trace_only" in known and not self._recording.with_stack and not self._recording.categorises_memory:
-            config["trace_only"] = True
-        all_threads = child_threads.needs_all_threads(self._recording.with_stack)
-        if all_threads:
-            if "profile_all_threads" in known:
-                config["profile_all_threads"] = True
-                if self._recording.profile_memory:
-                    message = "Kineto cannot record memory while it records all threads."
-                    log.warning(message)
-                    self._health.add("not_collected", WARNING, message, unsafe="memory")
-            else:
-                self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
-        window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
-        arguments: dict[str, Any] = {
-            **self._arguments(),
-            "experimental_config": config_type(**config),
-            "custom_trace_id_callback": lambda: window.trace_id,
-        }
-        accepted = inspect.signature(profiler.profile.__init__).parameters
-        kineto = profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
-        other_profilers.is_ours(kineto)
-        other_profilers.add(self)
-        return kineto
-
-    def _arguments(self) -> dict[str, Any]:
-        """What is recorded, in the words of PyTorch's object."""
-        return {
-            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
-            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
-            "use_kineto": True,
-            "record_shapes": self._recording.record_shapes,
-            "profile_memory": self._recording.profile_memory,
-            "with_stack": self._recording.with_stack,
-            "with_flops": self._recording.with_flops,
-            "with_modules": self._recording.with_modules,
-        }
-
-    def _thread_options(self) -> dict[str, bool]:
-        options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-        chosen = {name: bool(getattr(self._recording, name)) for name in options}
-        return {**chosen, "cpu": ProfilerActivity.CPU in self._recording.activities}
-
-    def _describe_in_trace(self) -> None:
-        """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
-        autograd: Any = importlib.import_module("torch.autograd")
-        for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
-            if getattr(self._recording, name):
-                autograd._add_metadata_json(name, "1")
-        for key, value in self.preset.items():
-            autograd._add_metadata_json(key, json.dumps(value))
-        info = metadata.distributed_info()
-        if info:
-            autograd._add_metadata_json("distributedInfo", json.dumps(info, default=str))
-
-    def torch_options(self) -> dict[str, Any]:
-        """Arguments of ``torch.autograd.profiler.profile`` for reading a saved trace, as far as this release takes them."""
-        profiler: Any = importlib.import_module("torch.autograd.profiler")
-        options = self._arguments()
-        return {name: options[name] for name in inspect.signature(profiler.profile.__init__).parameters if name in options}
-
-    def toggle(self, enable: bool, names: list[str]) -> None:
-        """Begin or cease to collect activities in the window that records.
-
-        Args:
-            enable: whether they are collected from here on.
-            names: members of PyTorch's ``ProfilerActivity``.
-        """
-        window = self.window
-        if window is None or not window.recording or window.kineto is None:
-            log.warning("toggle_collection_dynamic has no effect, no window is recording.")
-            return
-        known: Any = importlib.import_module("torch.profiler").ProfilerActivity
-        window.kineto.toggle_collection_dynamic(enable, [getattr(known, name) for name in names])
-        state = "on" if enable else "off"
-        message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
-        self._health.add("not_collected", WARNING, message, unsafe="averages over steps")
 
     def give_way(self) -> None:
         """End or cancel the window that is open, because another profiler begins."""
@@ -450,8 +446,10 @@ class KinetoSession:
         """
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         begin = clock.monotonic_ns()
-        results, window.kineto = window.kineto.kineto_results, None
-        size = saving.save_trace(results, target)
+        results = window.kineto.kineto_results
+        if window.unfinished is None:
+            window.unfinished = partial.beside(target)
+        size = saving.save_trace(results, window.unfinished, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
@@ -486,6 +484,7 @@ class KinetoSession:
         value = {
             "state": state,
             "pid": window.process,
+            "machine": partial.machine(),
             "rank": window.rank,
             "first_step": window.first_step,
             "last_step": window.last_step,
@@ -493,7 +492,7 @@ class KinetoSession:
             "start_ns": window.start_ns,
             "health": health,
         }
-        rundir.write_json(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
+        saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
 
 
 def _holds(window: Window) -> bool:

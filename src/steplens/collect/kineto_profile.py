@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from steplens import options, rundir
-from steplens.collect import at_exit, backward, child_threads, loader, log, metadata, support
+from steplens.collect import at_exit, backward, child_threads, interrupts, loader, log, metadata, support
 from steplens.collect.actions import (
     DELETE,
     FINALIZE,
     INIT,
     READY,
+    RECORDING,
     START,
     STOP,
     STOPPED_INSIDE,
@@ -61,6 +62,8 @@ class _KinetoProfile(Exporting):
     """
 
     _budget: Budget | None = None
+    #: nothing is recorded, because there is no folder for it; this was said at the start
+    off = False
 
     def __init__(
         self,
@@ -200,27 +203,50 @@ class _KinetoProfile(Exporting):
             if self._running:
                 log.warning("start() has no effect, the profiler is already running.")
                 return
+            self.off = self._say_unusable_folder()
+            if self.off:
+                return
             at_exit.finish_at_exit(self)
-            self._running = True
-            child_threads.profiler_starts()
-            backward.watch()
-            if self._session.recording.experimental.data_loader:
-                self._guarded("data_loader", loader.profiler_starts)
-            self._stop_requested = False
-            self.step_num = 0
-            self._session.step = self._step_offset
-            self._session.ended_step = self._step_offset - 1
-            self._action = self._next_action(0)
-            if self._observer is not None:
-                self._guarded("execution_trace_observer.start", self._observer.start)
-            self._cut_short = False
-            if self._show_plan:
-                log.info(f"The profiler {describe(self._schedule, self._step_offset, self._session.size.bytes_per_step)}.")
-            self._asked = self._action
-            self._controller.transit(ProfilerAction.NONE, self._action)
-            self._open_step()
-            if self._budget is not None:
-                self._budget.step_begins()
+            try:
+                with interrupts.held():
+                    self._start()
+            except BaseException as error:
+                if not isinstance(error, Exception) or interrupts.of_the_program(error):
+                    # a with block that was not entered is not left either
+                    self._stop()
+                raise
+
+    def _say_unusable_folder(self) -> bool:
+        """Say why nothing can be written where run directories go; whether that is so."""
+        try:
+            unusable = rundir.why_unusable(self._parent())
+            reason = " ".join(map(str, unusable)) if unusable is not None else ""
+        except OSError as error:
+            reason = f"no folder can be made for what is recorded ({error.strerror or error})"
+        if reason:
+            log.error(f"Nothing is recorded, the training goes on: {reason}.")
+        return bool(reason)
+
+    def _start(self) -> None:
+        self._running = True
+        child_threads.profiler_starts()
+        backward.watch()
+        if self._session.recording.experimental.data_loader:
+            self._guarded("data_loader", loader.profiler_starts)
+        self._stop_requested = False
+        self.step_num = 0
+        self._session.step = self._step_offset
+        self._session.ended_step = self._step_offset - 1
+        action = self._asked = self._next_action(0)
+        if self._observer is not None:
+            self._guarded("execution_trace_observer.start", self._observer.start)
+        self._cut_short = False
+        if self._show_plan:
+            log.info(f"The profiler {describe(self._schedule, self._step_offset, self._session.size.bytes_per_step)}.")
+        self._transit(ProfilerAction.NONE, action)
+        self._open_step()
+        if self._budget is not None:
+            self._budget.step_begins()
 
     @harmless
     def stop(self) -> None:
@@ -248,17 +274,42 @@ class _KinetoProfile(Exporting):
     def _stop(self) -> None:
         if not self._running:
             return
-        self._running = False
-        self._stop_requested = False
+        with interrupts.held():
+            self._running = False
+            self._stop_requested = False
+            try:
+                self._end()
+            except BaseException:
+                # what an interrupt has left to do is done at the end of the program
+                self._running = self._session.window is not None
+                raise
+
+    def _end(self) -> None:
         child_threads.profiler_stops()
         self._close_step()
         self._session.ended_step = self.step_num + self._step_offset
-        self._controller.transit(self._action, None)
-        self._action = ProfilerAction.NONE
-        if self._session.recording.experimental.data_loader:
-            self._guarded("data_loader", loader.profiler_stops)
-        if self._observer is not None:
-            self._guarded("execution_trace_observer.stop", self._observer.stop)
+        try:
+            self._transit(self._action, None)
+        finally:
+            if self._session.recording.experimental.data_loader:
+                self._guarded("data_loader", loader.profiler_stops)
+            if self._observer is not None:
+                self._guarded("execution_trace_observer.stop", self._observer.stop)
+
+    def _transit(self, previous: ProfilerAction, following: ProfilerAction | None) -> None:
+        """Do what has to be done between two steps; None: behind the last one."""
+        window, action = self._session.window, ProfilerAction.NONE if following is None else following
+        try:
+            self._controller.transit(previous, following)
+        except BaseException:
+            if interrupts.abandoned():
+                self._session.give_up()
+            if window is not None and window is self._session.window and following not in RECORDING:
+                # stop() closes what an interrupt has left open
+                action = previous
+            raise
+        finally:
+            self._action = action
 
     @harmless
     def add_metadata(self, key: str, value: str) -> None:
@@ -368,11 +419,15 @@ class _KinetoProfile(Exporting):
         self._session.stop_trace()
 
     def _trace_ready(self) -> None:
-        if self._on_trace_ready is None or self._session.closed is None:
+        window = self._session.closed
+        if self._on_trace_ready is None or window is None or window.handed_over:
             return
+        window.handed_over = True
         try:
             self._on_trace_ready(self)
         except Exception as exception:
+            if interrupts.of_the_program(exception):
+                raise
             self._call_failed("on_trace_ready", exception)
             self._session.add_late_findings()
 

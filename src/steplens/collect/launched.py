@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, rundir
-from steplens.collect import log
+from steplens.collect import interrupts, log
 
 #: holds the order, as JSON
 VARIABLE = "STEPLENS_RUN"
@@ -119,6 +119,8 @@ class StepRecording:
             else:
                 self._profiler.step()
         except Exception as error:  # the boundary to somebody's training: it goes on, whatever happens to the profile
+            if interrupts.of_the_program(error):
+                raise
             self.failed = True
             self._complain(f"recording failed, the training goes on: {type(error).__name__}: {error}")
 
@@ -141,6 +143,7 @@ class StepRecording:
             experimental_config=_ExperimentalConfig(**order.experimental),
         )
         self._profiler.start()
+        self.failed = self._profiler.off
         if chosen(0) is ProfilerAction.NONE:
             self._profiler.step()
 
@@ -151,6 +154,7 @@ class StepRecording:
         options = {name: value for name, value in self._order.profile.items() if name in recorded}
         self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **options)
         self._profiler.start()
+        self.failed = self._profiler.off
 
     def stop(self, exception: BaseException | None = None) -> None:
         """Close the window that is open, if any.
@@ -166,6 +170,8 @@ class StepRecording:
                 self._profiler.on_exception(exception)
             self._profiler.stop()
         except Exception as error:  # as above: the exit code of the program is not ours to change
+            if interrupts.of_the_program(error):
+                raise
             self.failed = True
             self._complain(f"the recording could not be closed: {type(error).__name__}: {error}")
 

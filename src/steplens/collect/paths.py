@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -37,7 +38,7 @@ def warn_if_unusual(path: str | os.PathLike[str], what: str) -> None:
 def _link_on(text: str) -> str:
     """The first part of a path that is a link; empty where there is none."""
     path = Path(text).expanduser()
-    for part in (*reversed(path.parents), path):
-        if part.is_symlink():
-            return str(part)
+    # what is no path at all is said when something is to be written there
+    with contextlib.suppress(OSError, ValueError):
+        return next((str(part) for part in (*reversed(path.parents), path) if part.is_symlink()), "")
     return ""

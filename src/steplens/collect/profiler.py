@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from steplens.collect import backward, child_threads, log
+from steplens.collect import backward, child_threads, interrupts, log
 from steplens.collect.actions import RECORDING, ProfilerAction
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.harmless import harmless
@@ -92,14 +93,16 @@ class profile(_KinetoProfile):
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
-        if self._enabled and self._observer is not None and hasattr(self._observer, "cleanup"):
-            self._guarded("execution_trace_observer.cleanup", self._observer.cleanup)
+        try:
+            self.stop()
+        finally:
+            if self._enabled and self._observer is not None and hasattr(self._observer, "cleanup"):
+                self._guarded("execution_trace_observer.cleanup", self._observer.cleanup)
 
     @harmless
     def step(self) -> None:
         """Say that a training step has ended and the next one begins; inside of backward, when that is over."""
-        if not self._enabled or os.getpid() != self._process:
+        if not self._enabled or self.off or os.getpid() != self._process:
             return
         if not self._running:
             log.warning("step() has no effect, the profiler is not running.")
@@ -117,21 +120,25 @@ class profile(_KinetoProfile):
             self._close_step()
             budget, previous = self._budget, self._action
             reason = budget.step_ends(recorded=previous in RECORDING) if budget is not None else ""
-            self._session.ended_step = self.step_num + self._step_offset
-            self._session.step = self._session.ended_step + 1
             try:
                 planned = self._next_action(self.step_num + 1)
             except Exception as exception:
+                if interrupts.of_the_program(exception):
+                    raise
                 # A schedule that fails must not leave a window open for the rest of the training.
                 planned = ProfilerAction.NONE
                 self._call_failed("schedule", exception)
-            self.step_num += 1
-            if budget is not None:
-                asked, self._asked = self._asked, planned
-                previous, planned = self._within_budget(reason, previous, planned, asked)
-            self._action = planned
-            self._controller.transit(previous, planned)
-            self._open_step()
+            # An interrupt before this leaves the step that has ended as one that goes on, and the window open.
+            has_work = reason or self._controller.has_work(previous, planned)
+            with interrupts.held() if has_work else contextlib.nullcontext():
+                self._session.ended_step = self.step_num + self._step_offset
+                self._session.step = self._session.ended_step + 1
+                self.step_num += 1
+                if budget is not None:
+                    asked, self._asked = self._asked, planned
+                    previous, planned = self._within_budget(reason, previous, planned, asked)
+                self._transit(previous, planned)
+                self._open_step()
             if budget is not None:
                 budget.step_begins()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.kineto import KinetoSession
+from steplens.collect.spare_files import SpareFiles
 from steplens.collect.window import Window
 
 
@@ -93,6 +94,10 @@ class RingSession(KinetoSession):
     def _not_held(self, window: Window) -> None:
         # most windows are thrown away; one that was to be kept is missed when it is saved
         pass
+
+    def _spare_files(self) -> SpareFiles | None:
+        # most windows are thrown away
+        return None
 
     def _has_room(self, parent: Path) -> bool:
         # asked when a window opens, which takes no room yet

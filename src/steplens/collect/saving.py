@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,23 @@ from typing import Any
 from steplens import rundir
 from steplens.collect import clock, log, metadata
 from steplens.collect.health import ERROR, INFO, Health
+from steplens.collect.plan import size_text
 from steplens.collect.window import Recording, Window
 
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
 _TRACE_END = b'"traceName"'
 _TRACE_END_BYTES = 16 << 10
 
+#: findings that a state file keeps when there is no room for all of them
+_LEAST_FINDINGS = 4
 
-def save_trace(results: Any, target: Path) -> int:
-    """Let Kineto write its file, and check that it did.
+
+def save_trace(results: Any, unfinished: Path, target: Path) -> int:
+    """Let Kineto write its file, which it does once, and check that it did. Cut off by an interrupt, it can be called again.
 
     Args:
         results: what Kineto recorded.
+        unfinished: where Kineto writes, beside the file.
         target: the file.
 
     Returns:
@@ -29,15 +35,17 @@ def save_trace(results: Any, target: Path) -> int:
     Raises:
         OSError: the file could not be written completely; no part of it is left.
     """
-    with rundir.atomic_path(target) as temporary:
-        try:
-            results.save(str(temporary))
-            _check_complete(temporary)
-        except BaseException:
-            # Kineto has a temporary file of its own, named after this one, which it leaves when the disk is full.
-            for leftover in target.parent.glob(f"{temporary.name}*"):
-                leftover.unlink(missing_ok=True)
-            raise
+    try:
+        if not target.exists():
+            if not unfinished.exists():
+                results.save(str(unfinished))
+            _check_complete(unfinished)
+            rundir.publish(unfinished, target)
+    except Exception:
+        # Kineto has a temporary file of its own, named after this one, which it leaves when the disk is full.
+        for leftover in target.parent.glob(f"{unfinished.name}*"):
+            leftover.unlink(missing_ok=True)
+        raise
     return target.stat().st_size
 
 
@@ -46,12 +54,21 @@ def _check_complete(path: Path) -> None:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise OSError("Kineto wrote no file; the disk may be full") from None
+        raise OSError(f"Kineto wrote no file{_why(path.parent)}") from None
     with path.open("rb") as handle:
         handle.seek(max(0, size - _TRACE_END_BYTES))
         end = handle.read().rstrip()
     if not end.endswith(b"}") or _TRACE_END not in end:
-        raise OSError("Kineto's file is not complete; the disk may be full")
+        raise OSError(f"Kineto's file is not complete{_why(path.parent)}")
+
+
+def _why(folder: Path) -> str:
+    """Why Kineto could not write, which does not say it: what happens to a file of ours."""
+    try:
+        rundir.try_to_write(folder)
+    except OSError as error:
+        return f": {error.strerror or error}"
+    return f"; {size_text(rundir.free_bytes(folder))} are free now, and Kineto does not say why"
 
 
 def write_side_files(
@@ -100,10 +117,32 @@ def write_side_files(
     ):
         try:
             rundir.write_json(path, value, indent=indent)
-        except OSError as exception:
-            message = f"{path.name} could not be written: {exception}"
+        except Exception as exception:  # without them the trace is still worth having
+            message = f"{path.name} could not be written: {text_of(exception)}"
             log.error(message)
             health.add("save_failed", ERROR, message)
+
+
+def write_state(path: Path, value: dict[str, Any]) -> None:
+    """Write what became of a window; in the place of what is there when there is room for nothing else.
+
+    Raises:
+        OSError: not even that is possible. What was there is removed then: it says that the window is open.
+    """
+    try:
+        rundir.write_json(path, value)
+        return
+    except (OSError, MemoryError):
+        pass
+    short = {**value, "health": [item for item in value["health"] if item["severity"] == ERROR][:_LEAST_FINDINGS]}
+    content = json.dumps(short).encode()
+    try:
+        with path.open("r+b") as handle:
+            handle.write(content)
+            handle.truncate()
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def save_collectives(target: Path, health: Health) -> bool:
@@ -135,3 +174,8 @@ def save_collectives(target: Path, health: Health) -> bool:
         health.add("not_collected", INFO, message, unsafe="communication volume")
         return False
     return True
+
+
+def text_of(exception: BaseException) -> str:
+    """An exception in words; one without any by its name."""
+    return str(exception) or type(exception).__name__

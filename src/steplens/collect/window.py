@@ -12,6 +12,7 @@ from steplens.collect.beside import Beside
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.gc_detector import GcDetector
 from steplens.collect.modules import ModuleHooks
+from steplens.collect.spare_files import SpareFiles
 from steplens.options import ProfilerActivity
 
 
@@ -79,6 +80,20 @@ class Window:
     results: Any = None
     #: its events as PyTorch lists them, once somebody has asked (``collect.torch_events``)
     events: Any = None
+    #: whether the thread that ended it held its recording; None before it ends
+    held: bool | None = None
+    #: what saving it needs
+    spare: SpareFiles | None = None
+    #: why its recording could not be ended, behind a colon
+    reason: str = ""
+    #: where its trace is written until it is complete
+    unfinished: Path | None = None
+    #: what became of it, a value of ``state`` in its state file; empty until that is known
+    outcome: str = ""
+    #: the findings for its state file, once they are complete
+    findings: list[dict[str, Any]] | None = None
+    #: the program's handler was called with it
+    handed_over: bool = False
     recording: bool = False
     started: bool = False
     failed: bool = False

@@ -7,14 +7,17 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, rundir
+from steplens import json_text, partial, rundir
 from steplens.errors import InputError
 from steplens.readers import flight_recorder, host_events, kineto
-from steplens.trace.health import GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
+from steplens.trace.health import ERROR, GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
 
 _SIDE_FILE_LIMIT = 64 << 20
+
+#: errors of a window without data that are told
+_MOST_REASONS = 3
 
 #: in the list of activities in profiler_info.json
 _NPU = '"ProfilerActivity.NPU"'
@@ -54,7 +57,7 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
             health.add(text["check"], text["severity"], count if isinstance(count, int) else 1, text["message"], text["unsafe"])
     raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
     if not raw_trace.is_file():
-        raise InputError(path, lost_window(state), "Other windows of the same process are complete; record this one again")
+        raise InputError(path, *lost_window(path, state))
     meta = _meta(path, state, health)
     extra = dict(device or {})
     extra["meta"] = pl.concat([extra["meta"], meta]).unique("key", keep="last") if "meta" in extra else meta
@@ -83,13 +86,39 @@ def _is_collection(row: Any) -> bool:
     return isinstance(row, list) and len(row) == 5 and all(type(value) is int and abs(value) < 1 << 63 for value in row)
 
 
-def lost_window(state: dict[str, Any]) -> str:
-    """What to say of a window without raw data."""
+def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
+    """What to say of a window without raw data, and what to do.
+
+    Args:
+        path: the run directory.
+        state: what its state file holds.
+    """
+    again = _again(path, state.get("pid"))
     if state.get("state") == rundir.STATE_RECORDING:
-        first = state.get("first_step")
+        first, pid = state.get("first_step"), state.get("pid")
         window = f"the window that began at step {first}" if isinstance(first, int) else "its window"
-        return f"holds no trace: {window} was still open when the process ended (pid {state.get('pid')}), so its data is lost"
-    return "holds no trace: saving it failed (see its state.json and the log of the run)"
+        if state.get("machine") == partial.machine() and isinstance(pid, int) and partial.lives(pid):
+            return f"holds no trace yet: {window} is open, or is being saved (process {pid} runs)", "Wait until it is closed"
+        return f"holds no trace: {window} was still open when the process ended (pid {pid}), so its data is lost", again
+    if not state:
+        return "holds no trace, and no state file that says why", again
+    reasons = [
+        finding for finding in _list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
+    ]
+    text = "; ".join(str(finding.get("message", "")).rstrip(".") for finding in reasons[:_MOST_REASONS])
+    return f"holds no trace: {text or 'saving it failed (see the log of the run)'}", again
+
+
+def _again(path: Path, pid: Any) -> str:
+    """The remedy for a window that is lost, with what else there is of the same process."""
+    complete = 0
+    if isinstance(pid, int):
+        others = path.absolute().parent.glob(f"*_{pid}_*{rundir.RUN_SUFFIX}")
+        complete = sum((other / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file() for other in others)
+    if not complete:
+        return "Record it again"
+    there = "1 other window of the same process is" if complete == 1 else f"{complete} other windows of the same process are"
+    return f"{there} complete; record this one again"
 
 
 def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:

@@ -1,0 +1,289 @@
+"""Out of open files, of memory, of disk, at each stage of a window: it is kept, or the true reason is said."""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+from types import SimpleNamespace
+
+import pytest
+
+from steplens import BlackBox, partial, profile, rundir, schedule, tensorboard_trace_handler
+from steplens.collect import kineto, saving, spare_files
+from steplens.errors import InputError
+from steplens.readers import run_directory
+
+ONE_WINDOW = schedule(wait=0, warmup=1, active=1, repeat=1)
+TWO_WINDOWS = schedule(wait=0, warmup=0, active=1, repeat=2)
+
+
+def handler(folder="out"):
+    return tensorboard_trace_handler(str(folder), analyse_flag=False)
+
+
+def errors(capfd):
+    return [line.partition("profiler.py: ")[2] for line in capfd.readouterr().err.splitlines() if "[ERROR]" in line]
+
+
+@contextlib.contextmanager
+def no_more_files():
+    """A program that has opened as many files as it may."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_no_files_at_the_start(train, look, capfd):
+    with no_more_files():
+        prof = profile(schedule=ONE_WINDOW, on_trace_ready=handler())
+        prof.start()
+    train(3, prof)
+    prof.stop()
+    (line,) = errors(capfd)
+    assert line.startswith("Nothing is recorded, the training goes on: ") and os.strerror(errno.EMFILE) in line
+    assert look.runs("out") == []
+
+
+def test_no_files_when_a_window_opens(train, look, capfd):
+    with profile(schedule=schedule(wait=1, warmup=0, active=1, repeat=2), on_trace_ready=handler()) as prof:
+        with no_more_files():
+            prof.step()
+        train(4, prof)
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "collected" and look.state(run)["first_step"] == 3
+    (line,) = errors(capfd)
+    assert line.startswith("Call init_trace failed. ") and os.strerror(errno.EMFILE) in line
+
+
+def test_no_files_when_a_window_is_saved(train, look, capfd):
+    with profile(schedule=ONE_WINDOW, on_trace_ready=handler()) as prof:
+        train(2)
+        prof.step()
+        with no_more_files():
+            prof.step()
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "collected" and look.state(run)["health"] == []
+    assert "aten::linear" not in look.names(run)  # the steps were empty
+    assert run_directory.read(run) is not None
+    assert errors(capfd) == []
+
+
+def test_no_files_and_none_kept(train, look, capfd, monkeypatch):
+    monkeypatch.setattr(spare_files, "_COUNT", 0)
+    monkeypatch.setattr(kineto.KinetoSession, "_spare_files", lambda self: None)
+    with profile(schedule=ONE_WINDOW, on_trace_ready=handler()) as prof:
+        train(1, prof)
+        train(1)
+        with no_more_files():
+            prof.step()
+    (run,) = look.runs("out")
+    lines = errors(capfd)
+    assert any("could not be saved" in line and os.strerror(errno.EMFILE) in line for line in lines)
+    with pytest.raises(InputError) as raised:
+        run_directory.read(run)
+    assert "still open" not in str(raised.value) and "Record it again" in str(raised.value)
+
+
+STAGES = {
+    "the trace": (saving, "save_trace", "failed"),
+    "what is beside it": (saving, "write_side_files", "collected"),
+    "a small file": (saving.metadata, "versions", "collected"),
+    "the name": (saving.rundir, "publish", "failed"),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))], ids=["memory", "disk"])
+def test_nothing_left_while_saving(stage, error, train, look, monkeypatch, capfd):
+    module, name, state = STAGES[stage]
+    original, left = getattr(module, name), [error]
+
+    def fail_once(*arguments, **named):
+        if left:
+            raise left.pop()
+        return original(*arguments, **named)
+
+    with profile(schedule=ONE_WINDOW, on_trace_ready=handler()) as prof:
+        train(1, prof)
+        train(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, fail_once)
+            prof.step()
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == state
+    (line,) = errors(capfd)
+    assert (os.strerror(errno.ENOSPC) if isinstance(error, OSError) else "MemoryError") in line
+    assert look.state(run)["health"][0]["message"] == line
+    if state == "failed":
+        with pytest.raises(InputError) as raised:
+            run_directory.read(run)
+        assert line.rstrip(".") in str(raised.value)
+        assert "still open" not in str(raised.value) and "Record it again" in str(raised.value)
+    else:
+        assert run_directory.read(run) is not None
+
+
+def test_no_memory_when_the_recording_ends(train, look, monkeypatch, capfd):
+    def fail(window, stop):
+        stop()
+        raise MemoryError
+
+    with profile(schedule=ONE_WINDOW, on_trace_ready=handler()) as prof:
+        train(1, prof)
+        train(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(kineto.child_threads, "close_window", fail)
+            prof.step()
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "failed"
+    assert any("given up when the window ended: MemoryError" in line for line in errors(capfd))
+
+
+def test_a_state_file_is_written_in_its_place(tmp_path, monkeypatch):
+    """A full disk has no room for a second file, but for the first one."""
+    path = tmp_path / "state.json"
+    rundir.write_json(path, {"state": "recording", "health": [], "padding": "x" * 500})
+    monkeypatch.setattr(rundir, "publish", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    findings = [{"severity": severity, "message": severity} for severity in ("info", "error")]
+    saving.write_state(path, {"state": "failed", "health": findings})
+    assert json.loads(path.read_bytes()) == {"state": "failed", "health": findings[1:]}
+
+
+def test_a_state_file_that_cannot_be_written_says_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "run" / "KINETO" / "state.json"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "missing" / "file")
+    monkeypatch.setattr(rundir, "publish", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(OSError, match="No such file"):
+        saving.write_state(path, {"state": "failed", "health": []})
+    assert not path.is_symlink()
+    with pytest.raises(InputError, match="no state file that says why"):
+        run_directory.read(tmp_path / "run")
+
+
+def lost_run(folder, name="host_7_20260101000000000_ascend_pt", **state):
+    raw = folder / name / "KINETO"
+    raw.mkdir(parents=True)
+    (raw / "state.json").write_text(json.dumps({"state": "recording", "pid": 7, "first_step": 3, "health": [], **state}))
+    return folder / name
+
+
+def said(run):
+    with pytest.raises(InputError) as raised:
+        run_directory.read(run)
+    return str(raised.value)
+
+
+def test_a_window_of_a_killed_process(tmp_path):
+    run = lost_run(tmp_path)
+    assert "the window that began at step 3 was still open when the process ended (pid 7)" in said(run)
+    assert "Record it again" in said(run) and "other" not in said(run)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 other window of the same process is"), (2, "2 other windows of the same process are")]
+)
+def test_other_windows_are_counted(tmp_path, count, words):
+    run = lost_run(tmp_path)
+    lost_run(tmp_path, "host_7_20260101000000001_ascend_pt", state="failed")
+    lost_run(tmp_path, "host_8_20260101000000002_ascend_pt", pid=8).joinpath("KINETO", "trace.json").write_text("{}")
+    for number in range(count):
+        lost_run(tmp_path, f"host_7_2026010100000001{number}_ascend_pt").joinpath("KINETO", "trace.json").write_text("{}")
+    assert f"{words}" in said(run) and said(run).rstrip(".").endswith("complete; record this one again")
+
+
+def test_a_window_that_is_open(train, look):
+    with profile(on_trace_ready=handler()):
+        train(1)
+        text = said(look.runs("out")[0])
+    assert f"is open, or is being saved (process {os.getpid()} runs)" in text and "Wait" in text
+
+
+def test_a_process_of_another_machine_may_have_the_same_number(tmp_path):
+    run = lost_run(tmp_path, pid=os.getpid(), machine="000000000000")
+    assert partial.machine() != "000000000000"
+    assert "was still open when the process ended" in said(run)
+
+
+UNUSABLE = {
+    "a file": (lambda folder: folder / "file", "is a file"),
+    "below a file": (lambda folder: folder / "file" / "below", "is a file"),
+    "a long name": (lambda folder: folder / ("n" * 300), os.strerror(errno.ENAMETOOLONG)),
+    "a file system for nobody": (lambda folder: "/proc/new", "cannot hold what is recorded"),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+@pytest.mark.parametrize("plan", [None, TWO_WINDOWS], ids=["without steps", "with steps"])
+def test_a_folder_that_cannot_be_used_is_said_once(kind, plan, train, capfd, tmp_path):
+    place, why = UNUSABLE[kind]
+    (tmp_path / "file").write_text("x")
+    with profile(schedule=plan, on_trace_ready=handler(place(tmp_path))) as prof:
+        train(4, prof)
+    assert prof.run_directory is None
+    lines = [
+        line
+        for line in capfd.readouterr().err.splitlines()
+        if "[ERROR]" in line or ("[WARNING]" in line and "warmup" not in line)
+    ]
+    (line,) = lines
+    assert "Nothing is recorded, the training goes on: " in line and why in line
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_no_space_is_said_once(train, capfd, monkeypatch):
+    def full(folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(rundir, "try_to_write", full)
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=handler()) as prof:
+        train(4, prof)
+    (line,) = errors(capfd)
+    assert os.strerror(errno.ENOSPC) in line
+
+
+def test_a_folder_that_is_mended_is_used(train, look, capfd, tmp_path):
+    (tmp_path / "out").write_text("x")
+    prof = profile(on_trace_ready=handler())
+    prof.start()
+    prof.stop()
+    (tmp_path / "out").unlink()
+    prof.start()
+    train(1)
+    prof.stop()
+    assert look.state(look.runs("out")[0])["state"] == "collected"
+    assert len(errors(capfd)) == 1
+
+
+def test_an_export_of_nothing_does_not_ask_for_stop(train, capfd, tmp_path):
+    (tmp_path / "out").write_text("x")
+    with profile(on_trace_ready=handler()) as prof:
+        train(1)
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert errors(capfd)[1:] == ["export_chrome_trace: there is no recorded window."]
+
+
+def test_a_black_box_without_a_folder_is_off(train, capfd, tmp_path):
+    (tmp_path / "box").write_text("x")
+    with BlackBox(tmp_path / "box", keep_steps=1) as box:
+        train(3, box)
+        box.capture()
+    (line,) = errors(capfd)
+    assert line == f"The black box is off, the training goes on: {tmp_path / 'box'} is a file, and run directories need a folder."
+    assert box.captures == []
+
+
+def test_kineto_that_does_not_say_why(tmp_path, monkeypatch):
+    results = SimpleNamespace(save=lambda path: None)
+    with pytest.raises(OSError, match="are free now, and Kineto does not say why"):
+        saving.save_trace(results, tmp_path / "x.partial", tmp_path / "trace.json")
