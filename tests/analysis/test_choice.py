@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,7 @@ from steplens.analysis.steps.choice import (
 )
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
+from steplens.trace.run import Run, Source
 from steplens.trace.schema import PARTIAL_STEPS, SCOPE_USER
 from steplens.trace.trace import Trace
 
@@ -117,6 +119,13 @@ def test_a_step_that_one_rank_leaves_out_is_left_out_on_all() -> None:
     # every table that says which steps count says the same ones
     for trace in (usual, slow):
         assert step_times(trace).filter("chosen")["step"].to_list() == [2, 3, 4, 5]
+
+
+def test_a_question_about_one_rank_of_a_run_is_of_the_steps_of_the_run() -> None:
+    traces = [run([50] * 5, rank=0), run([300, 10, 10, 10, 10], rank=1)]
+    both = Run(Path(), [(Source(trace.source), trace) for trace in traces], [])
+    alone = Run(Path(), [(Source(traces[0].source), traces[0])], [])
+    assert chosen_steps(alone.traces[0]).steps == chosen_steps(both.traces[0]).steps == (2, 3, 4, 5)
 
 
 def test_steps_of_another_time_are_other_steps() -> None:

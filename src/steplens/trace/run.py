@@ -63,7 +63,9 @@ class Run:
         self.traces = [trace for _, trace in traces]
         self.unreadable = unreadable
         for trace in self.traces:
-            trace.companions = tuple(self.traces)
+            # a run of some traces of another one, to ask something about them alone, leaves them their one choice of steps
+            if not set(self.traces) <= set(trace.companions):
+                trace.companions = tuple(self.traces)
 
     def trace(self, rank: int | None = None) -> Trace:
         """The tables of one rank.

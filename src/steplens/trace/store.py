@@ -212,5 +212,7 @@ def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     if mark is None:
         raise OSError("there is no secret any more")
     manifest = _sealed_text(mark.hex().encode(), content)
-    rundir.write_bytes(place / _MANIFEST, manifest)
+    # not waiting until it is on the disk: of a manifest that a crash tore the seal is wrong, and all is made anew
+    (place / _MANIFEST).write_bytes(manifest)
+    (place / _MANIFEST).chmod(rundir.FILE_MODE)
     return manifest
