@@ -534,7 +534,7 @@ def test_operators_of_a_parallel_strategy() -> None:
 def test_a_damaged_parallel_strategy(tmp_path: Path) -> None:
     """What is no operator is left out and counted; values that JSON cannot hold, long and deep ones do no harm."""
     deep: object = {"dtype": "DT_INT64", "intVal": "1"}
-    for _ in range(50):
+    for _ in range(40):
         deep = {"dtype": "DT_TUPLE", "values": [deep]}
     attributes = [
         {"name": "in_strategy", "value": {"dtype": "DT_TUPLE", "values": [{"dtype": "DT_FLOAT32", "floatVal": "nan"}]}},
