@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.step_choice import step_parts
-from steplens.analysis.step_trace import StepAverages, averages, points_of, step_collectives, step_trace
+from steplens.analysis.step_trace import NamedPoints, StepAverages, averages, points_of, step_collectives, step_trace
 from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE
 from steplens.trace.trace import Trace
 
@@ -88,7 +88,7 @@ def step_figure(
     Raises:
         ValueError: the run has no such step; the message says which it has.
     """
-    if forward_point is None and backward_point is None:
+    if forward_point is None and backward_point is None and points_of(trace) == NamedPoints():
         table, collectives, mean = trace.once(_unnamed)
     else:
         collectives = collectives_of_steps(trace)
@@ -117,7 +117,7 @@ def step_figure(
 
 
 def _unnamed(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, StepAverages]:
-    """What the figures of all steps rest on, without points of the user's."""
+    """What the figures of all steps rest on, where nobody names points: the environment may name others later."""
     table, collectives = step_trace(trace), collectives_of_steps(trace)
     return table, collectives, averages(trace, steps=table, collectives=collectives)
 
