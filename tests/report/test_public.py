@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,57 @@ def test_what_stays_depends_on_nothing_that_is_installed(monkeypatch: pytest.Mon
     assert names.frame("torch/nn/functional.py(3): relu") == "torch/nn/functional.py(3): relu"
     assert names.class_name("Linear") == "Linear" and names.class_name("Trainer") != "Trainer"
     assert names.words("Record this one again") != "" and names.task("void at::native::reduce_kernel<512, 1>(int)")
+
+
+def looked_up() -> set[str]:
+    """The keys of metadata that the code of steplens asks for, by their text or by a constant."""
+    texts = [file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")]
+    constants: dict[str, set[str]] = {}
+    for text in texts:
+        for name, value in re.findall(r'^([A-Z_]+) = "(\w+)"', text, re.MULTILINE):
+            constants.setdefault(name, set()).add(value)
+    asked = r'(?:meta(?:_values\(\))?(?:\.get\(|\[)|pl\.col\("key"\) == )\s*(?:"(\w+)"|([A-Z_]{4,}))'
+    found = set()
+    for text in texts:
+        for key, constant in re.findall(asked, text):
+            found |= {key} if key else constants[constant]
+    return found
+
+
+def test_metadata_that_answers_depend_on_stays() -> None:
+    keys = looked_up()
+    assert {"partial_steps", "whole_steps", "processor", "world_size"} <= keys
+    assert keys - public.META_KEYS - {"tables"} == set(), "a key that analyses ask for must stay"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("whole_steps", True),
+        ("partial_steps", [3, 4]),
+        ("processor", {"count": 8, "features": ["avx512_bf16", "amx_bf16"]}),
+        ("allocator", {"preloaded": "jemalloc,tcmalloc", "mmap_threshold": "65536"}),
+        ("distributedInfo", {"backend": "nccl", "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1]}]}),
+        ("config", {
+            "common_config": {"activities": ["ProfilerActivity.CPU"], "schedule": {"skip_first": 0, "skip_first_wait": 0}},
+            "experimental_config": {"_aic_metrics": "ACL_AICORE_NONE", "_gc_detect_threshold": None, "_mstx_domain_include": []},
+        }),
+        ("accelerator", "MTIA"),
+    ],
+)  # fmt: skip
+def test_values_of_metadata_that_answers_depend_on_stay(key: str, value: Any) -> None:
+    meta = pl.DataFrame([(key, json.dumps(value))], schema=SCHEMA["meta"], orient="row")
+    told = trace_of(Trace(Path("run"), {"meta": meta}), Pseudonyms(), Path("run_x")).meta_values()
+    assert told == {key: value}
+
+
+def test_a_group_has_one_pseudonym_in_metadata_and_tables() -> None:
+    names = Pseudonyms()
+    described = {"mine": {"group_name": "mine", "group_rank": 1, "global_ranks": [0, 1]}}
+    group = names.group("mine")
+    told = names.setting("parallel_group_info", described)
+    assert told == {group: {"group_name": group, "group_rank": 1, "global_ranks": [0, 1]}}
+    assert names.setting("distributedInfo", {"pg_name": "mine"}) == {"pg_name": group}
 
 
 def sentences() -> list[str]:

@@ -51,6 +51,12 @@ def test_no_place_or_machine_is_left(secret_run: Path, plain: Held, redacted: He
     assert f"/{getpass.getuser()}/".encode() not in whole
 
 
+def test_only_metadata_of_the_script_has_other_keys(plain: Held, redacted: Held) -> None:
+    before, after = ([row[0] for row in held.json("table/0/recorded_meta/all")["rows"]] for held in (plain, redacted))
+    assert set(before) - set(after) == {SECRETS["key"]}
+    assert len(before) == len(after)
+
+
 #: sums of doubles differ in their last digits by the order of their terms, which follows names
 SAME = 1e-9
 

@@ -231,7 +231,9 @@ class Pseudonyms:
         In a vendor's table (``vendors``) a number stays whatever the key: ``stream_id`` names no machine.
         """
         if isinstance(value, dict):
-            return {self.term(name): self.setting(name, one) for name, one in value.items()}
+            # the communication names of groups, as tables have them
+            told = self.group if key == "parallel_group_info" else self.term
+            return {told(name): self.setting(name, one) for name, one in value.items()}
         if isinstance(value, list):
             return [self.setting(key, one) for one in value]
         if not isinstance(value, str) or not value:
@@ -240,8 +242,10 @@ class Pseudonyms:
             return value
         if public.SECRET_KEY.search(key):
             return self.name("value", value)
-        if key in ("pg_name", "pg_desc", "groupName"):
+        if key in ("pg_name", "pg_desc", "groupName", "group_name"):
             return self.group(value)
+        if key.lstrip("_").startswith("mstx_domain"):
+            return self.domain(value)
         if key in ("fp_start", "bp_end"):
             return self.npu_task(value)
         return value if _is_term(value) and not _ADDRESS.search(value) else self.name("value", value)

@@ -328,13 +328,14 @@ THREAD = re.compile(
 #: keys of metadata that profilers and steplens write; what a script adds has a key of its own
 META_KEYS = _words(
     """
-    ENV_VARIABLES INFO baseTimeNanoseconds base_time_ns bp_end chip config context_mode cpu_processor_num cuda_driver_version
-    cuda_runtime_version cupti_version deviceProperties device_ids device_info displayTimeUnit distributedInfo end_info
-    fp_start graph_ids hip_driver_version hip_runtime_version host_name host_uid hostname metadata model_ids
-    monotonic_offset_ns ms_version parallel_group_info parallel_mode parallel_strategy pid pipeline_sampling_interval_ms
-    profile_memory profiling_options profiling_stop_time rank rank_id rank_size record_shapes roctracer_version schemaVersion
-    schema_version session_end_ns session_start_ns source_format stage_num start_info steplens_version torch_version
-    torch_npu_version cann_version traceName trace_id with_flops with_modules with_stack world_size
+    ENV_VARIABLES INFO accelerator allocator baseTimeNanoseconds base_time_ns bp_end cann_version checkpoint_bytes chip config
+    context_mode cpu_processor_num cuda_driver_version cuda_runtime_version cupti_version deviceProperties device_ids
+    device_info displayTimeUnit distributedInfo end_info fp_start graph_ids hip_driver_version hip_runtime_version host_name
+    host_sampler_cost host_uid hostname metadata model_ids monotonic_offset_ns ms_version parallel_group_info parallel_mode
+    parallel_strategy partial_steps pid pipeline_sampling_interval_ms processor profile_memory profiling_options
+    profiling_stop_time python_version rank rank_id rank_size record_shapes results_only roctracer_version schemaVersion
+    schema_version session_end_ns session_start_ns source_format stage_num start_info steplens_version torch_npu_version
+    torch_version traceName trace_id whole_steps with_flops with_modules with_stack world_size
     """
 )
 #: keys of metadata, and their parts, whose value says what machines, people and places are called
@@ -364,42 +365,44 @@ TYPE_WORDS = _words(
 TERMS = _words(
     """
     ac ac2g acc achieved acl aclnn active activities activity addr adetect ai aic aicore aicpu aiv aivector alg algo algorithm
-    all allgather alloc allocated allocation allocations allocator allreduce alltoall alltoallv alone aml amp analyse analysis
-    and any api app args arithmetic ascend ascendckernel ascendcl ascenddk ascendkernel async asys atrace attr attributes
-    audio auto average avg away backend band bandwidth barrier base batch batches bbox beta bf bfloat bin block blocking
-    blocks bool bound bp broadcast bubble buffer buffers buffsize bw byte bytes cache callchain callchains calls camera cann
-    capacity cce ccecpu chains char chip chn chrome chunk clk clock cluster cnt code collection collective collnet combine
-    combined comm common communication complex computation compute computing conf config connect context copy core cores cost
-    count counters cpu csv ctrl cu cube cuda cupti current cycles data dataset db ddr debug debugsubsys default degree delay
-    depth dequeue desc detail determinism device devices devmm dim dimension direct direction disable disabled disk dispatch
-    dispatcher display distributed domain double dp driver drop drv dss dst dt duration dvpp dynamic ecc efficiency eligible
-    enable end energy engine enhance enqueue epoch error errors est event exclude exec execution expandable experimental
-    export false fe fence ffts field file fill fixpipe flag flat flo float flops flow fmk fop format forward fp frac framework
-    free freq frequency fridge full fv fwdbwd gather gb gc ge gflops gid global gloo gpu gradient gradients graph graphs grid
-    group groups half hbm hca hccl hccp hccs hd hdc heartbeat height hf hiaiengine hicaid hip hit home host hostname hour hp
-    hsm hss html hwc hwts hybrid hz ib icache id idedd idedh idle ids idx ifname imp imu index infer inference info init input
-    inputs int intermediate interval invalid io is isp iter iteration iterations job jobs json kb kernel key kind kineto
-    kinetojson lane last latency launch launcher ld legacy length level levelnone libmedia library limit link list ll llc ln
-    load local log long lookup loop lp mac main major malloc mask master mata max mb mbuff mccl md mdcbswp mdccommon
-    mdcdefault mdcfsm mdcfusa mdcfusion mdclocation mdcmap mdcmonitor mdcperception mdcpnc mdcsc me mean mem memcpy memories
-    memory memset merged mesh mflo mhz mib microseconds milliseconds min minor miss mix mixed mkl mll mlp mode model modes
-    module modules monotonic move mpi ms msprof mstx mte multi name nano nanoseconds nc nccl nchw nd ndim network nhr nhwc nic
-    nnodes no node none normal not notify nproc npu ns nthreads null num number nvidia nvls occupancy of off offset omp on op
-    operation operator operators ops optimizer order ost others out output outputs overlap overlapped p2p pad page pair
-    pairwise paral parallel parallelism part path payload pcie peak pending per percent percentage pg phase pipe pipeline
-    pipeutilization pkt plane pmu point policy pool port power precision preload preparing process processes processor procmgr
-    prof profile profiler profiling proto proxy ps python pytorch qo qos quantized queue queues rank ranks rate ratio raw rdma
-    read receive record recv reduce reducescatter registers repeat report request res reserved resource response restart
-    result retry ring ro roce rocm role ros route rows rpc rtc rts run runnable running runs runtime sampled sampling scalar
-    scale scatter schedule schema scope sdma second seconds segment segments self semi send sequence serial server session set
-    shape shapes shared shm short side simple simplification sio sis size sizes skip sl slice slog slurm sm sms soc socket
-    socketsnthreads sort sq sqe src stack stacks stage stages stand star stars start state static statistic statistics stats
-    status step steps stop storage strategy stream streams stride string sub subgraph sum summary switch sync sys sysmonitor
-    system ta tail task tasks tbe tc tcp tdt teeos tefusion tensor text thread threads throughput ti time timeline timelines
-    timeout times timestamp tolerance toolkit top torch torchelastic total tprt trace training trans transfer transit
-    transport tree true ts tsch tsdump tsync ttl tune tx type types ub ucc udf uid uint undefined unit units unix unknown us
-    usage use used user utilization val value vec vector version victim visible vmm wait waiting wall warmup warning warp
-    warps width window with without work workspace world write writes xccl yes zero
+    all allgather alloc allocated allocation allocations allocator allreduce alltoall alltoallv alone aml amp amx analyse
+    analysis and any api app args arithmetic ascend ascendckernel ascendcl ascenddk ascendkernel async asys atrace attr
+    attributes audio auto average avg avx away backend band bandwidth barrier base batch batches bbox beta bf bfloat bin block
+    blocking blocks bool bound bp broadcast bubble budget buffer buffers buffsize bw byte bytes cache callchain callchains
+    calls camera cann capacity cce ccecpu chains char chip chn chrome chunk clk clock cluster cnt code collection collective
+    collnet combine combined comm common communication complex computation compute computing conf config connect context copy
+    core cores cost count counters cpu csv ctrl cu cube cuda cupti current cycles data dataset db ddr deal debug debugsubsys
+    default degree delay depth dequeue desc detail detect determinism device devices devmm dim dimension direct direction
+    disable disabled disk dispatch dispatcher display distributed domain double dp driver drop drv dss dst dt duration dvpp
+    dynamic ecc efficiency eligible enable end energy engine enhance enqueue epoch error errors est event exclude exec
+    execution expandable experimental export false fe features fence ffts field file fill first fixpipe flag flat flo float
+    flops flow fmk fop format forward fp frac framework free freq frequency fridge full fv fwdbwd gather gb gc ge gflops gid
+    global gloo gpu gradient gradients graph graphs grid group groups half hbm hca hccl hccp hccs hd hdc heartbeat height hf
+    hiaiengine hicaid hip hit home host hostname hour hp hsm hss html hwc hwts hybrid hz ib icache id idedd idedh idle ids idx
+    ifname imp imu include index infer inference info init initialized input inputs int interconnection intermediate interval
+    invalid io is isp iter iteration iterations jemalloc job jobs json kb kernel kernels key kind kineto kinetojson lane last
+    late latency launch launcher ld legacy length level levelnone libmedia library limit link list ll llc ln load loader local
+    log long lookup loop lp mac main major malloc mask master mata matrix max mb mbuff mccl md mdcbswp mdccommon mdcdefault
+    mdcfsm mdcfusa mdcfusion mdclocation mdcmap mdcmonitor mdcperception mdcpnc mdcsc me mean mem memcpy memories memory
+    memset merged mesh metrics mflo mhz mib microseconds milliseconds mimalloc min minor miss mix mixed mkl mll mlp mmap mode
+    model modes module modules monotonic move mpi ms msprof mstx mte multi name nano nanoseconds nc nccl nchw nd ndim network
+    nhr nhwc nic nnodes no node none normal not notify nproc npu ns nthreads null num number nvidia nvls occupancy of off
+    offset omp on only op operation operator operators ops optimizer optypes order osrt ost others out output outputs overhead
+    overlap overlapped p2p pad page pair pairwise paral parallel parallelism part path payload pcie peak pending per percent
+    percentage pg phase pipe pipeline pipeutilization pkt plan plane pmu point policy pool port power precision preload
+    preloaded preparing process processes processor procmgr prof profile profiler profiling proto proxy ps pynative python
+    pytorch qo qos quantized queue queues rank ranks rate ratio raw rdma read receive record recv reduce reducescatter
+    registers repeat report request res reserved resource response restart result retry ring ro roce rocm role ros route rows
+    rpc rtc rts run runnable running runs runtime sampled sampling scalar scale scatter schedule schema scope sdma second
+    seconds segment segments self semi send sequence serial server session set shape shapes shared shm short show side simple
+    simplification sio sis size sizes skip sl slice slog slurm sm sms soc socket socketsnthreads sort sq sqe src stack stacks
+    stage stages stand star stars start state static statistic statistics stats status step steps stop storage strategy stream
+    streams stride string sub subgraph sum summary switch sync sys syscnt sysmonitor system ta tail target task tasks tbe tc
+    tcmalloc tcp tdt teeos tefusion tensor text thread threads threshold throughput ti time timeline timelines timeout times
+    timestamp tolerance toolkit top torch torchelastic total tprt trace training trans transfer transit transport tree true ts
+    tsch tsdump tsync ttl tune tx type types ub ucc udf uid uint undefined unit units unix unknown us usage use used user
+    utilization val value vec vector version victim visible vmm wait waiting wall warmup warning warp warps width window with
+    without work workspace world write writes xccl yes zero
     """
 )
 

@@ -54,7 +54,7 @@ KEPT = frozenset(
     )
 )  # fmt: skip
 #: what devices and versions are called, which analyses look up
-_KEPT_META = ("deviceProperties", "chip", "torch_version", "steplens_version", "cann_version", "source_format")
+_KEPT_META = ("accelerator", "deviceProperties", "chip", "torch_version", "steplens_version", "cann_version", "source_format")
 
 
 def redact(runs: Sequence[Shown]) -> None:
