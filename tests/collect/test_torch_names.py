@@ -74,7 +74,7 @@ def test_key_averages_agree_with_pytorch(tmp_path, monkeypatch, with_stack):
     monkeypatch.setattr(configuration, "_ExperimentalConfig", WithEvents)
     results = []
     save = saving.save_trace
-    monkeypatch.setattr(saving, "save_trace", lambda result, target: (results.append(result), save(result, target))[1])
+    monkeypatch.setattr(saving, "save_trace", lambda result, *where: (results.append(result), save(result, *where))[1])
     network = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     options = {"record_shapes": True, "profile_memory": True, "with_stack": with_stack}
