@@ -93,6 +93,30 @@ def interrupt():
 NEVER = AtLine(0, interrupt)
 
 
+def test_an_interrupt_inside_of_holding_gives_all_signals_back():
+    """At every line between the first signal that is held and the last that is given back."""
+
+    def hold():
+        with interrupts.held():
+            interrupts.deliver()
+            with interrupts.allowed():
+                pass
+
+    before = signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)}
+        counted = AtLine(0, interrupt)
+        counted.run(hold)
+        assert counted.lines > 100
+        for line in range(1, counted.lines + 1):
+            with pytest.raises(KeyboardInterrupt):
+                AtLine(line, interrupt).run(hold)
+            assert {number: signal.getsignal(number) for number in handlers} == handlers, line
+            assert interrupts._active is None, line
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("save", "points"), [(save_in_step, 200), (save_in_stop, 40), (save_and_open_the_next, 40)])
 def test_ctrl_c_at_any_point_of_saving(save, points, train, look, tmp_path):

@@ -53,8 +53,8 @@ class _Hold:
 
     def begin(self) -> None:
         global _active
-        _active = self
         try:
+            _active = self
             for number in _NUMBERS:
                 handler = signal.getsignal(number)
                 if callable(handler) or (number in _ENDING and handler is signal.SIG_DFL):
@@ -67,21 +67,23 @@ class _Hold:
     def end(self) -> None:
         """Give the signals back to the program; those that came meanwhile now take effect, in their order."""
         global _active
-        if _active is self:
-            _active = None
         raised: list[BaseException] = []
-        while self._replaced:
-            try:
-                while self._replaced:
-                    self._give_back(next(iter(self._replaced)))
-            except BaseException as error:  # of a handler that is back already
-                raised.append(error)
-        noted, self._noted, self._asked_s = self._noted, [], None
         try:
-            _take_effect(noted)
+            while self._replaced:
+                try:
+                    while self._replaced:
+                        self._give_back(next(iter(self._replaced)))
+                except BaseException as error:  # of a handler that is back already
+                    raised.append(error)
         finally:
-            if raised:
-                raise raised[-1]
+            if _active is self:
+                _active = None
+            noted, self._noted, self._asked_s = self._noted, [], None
+            try:
+                _take_effect(noted)
+            finally:
+                if raised:
+                    raise raised[-1]
 
     def deliver(self) -> None:
         """Let what has come take effect now, and go on."""
@@ -99,6 +101,10 @@ class _Hold:
         return list(self._replaced.values())
 
     def _give_back(self, number: int) -> None:
+        global _active
+        if _active is self and len(self._replaced) == 1:
+            # not later: what the last one interrupts would leave a hold behind that nobody ends
+            _active = None
         if signal.getsignal(number) == self._note:
             signal.signal(number, self._replaced[number])
         del self._replaced[number]
@@ -170,18 +176,24 @@ def held() -> Iterator[None]:
         hold.end()
 
 
-@contextlib.contextmanager
-def allowed() -> Iterator[None]:
+class _Allowed:
+    """Not a generator: one that is interrupted while it is left goes on when it is thrown away, and would hold signals then."""
+
+    def __init__(self) -> None:
+        self._hold = _mine()
+
+    def __enter__(self) -> None:
+        if self._hold is not None:
+            self._hold.end()
+
+    def __exit__(self, *_: object) -> None:
+        if self._hold is not None:
+            self._hold.begin()
+
+
+def allowed() -> contextlib.AbstractContextManager[None]:
     """Let signals take effect inside of :func:`held`, also those that are waiting: for what can be broken off without a loss."""
-    hold = _mine()
-    if hold is None:
-        yield
-        return
-    hold.end()
-    try:
-        yield
-    finally:
-        hold.begin()
+    return _Allowed()
 
 
 def deliver() -> None:
