@@ -300,8 +300,8 @@ def test_gradients_exchanged_after_backward() -> None:
         assert values_of(finding) == {
             "exchange_alone": 3 * MS, "backward_beside": 4 * MS, "exchanged": 16 << 20, "exchanges": 1,
         }  # fmt: skip
-        # one of eight buckets has nothing to run beside; three quarters of the rest on a CPU
-        assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(0.75 * 3 * MS * 7 / 8)
+        # one of eight buckets has nothing to run beside; nine tenths of the rest on a CPU
+        assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(0.9 * 3 * MS * 7 / 8)
         assert finding.values["bucket"] == 2
     # beside backward, or too little to cut
     assert exposed(exchange(3000)) == []
