@@ -26,6 +26,7 @@ from steplens.timeline import kept
 from steplens.timeline.layout import build
 from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
+from steplens.trace import store
 
 from .trace import forged
 
@@ -67,19 +68,23 @@ def cache_of(path: Path) -> Path:
     return path.parent / rundir.CACHE_DIRECTORY / path.name
 
 
-@pytest.fixture
-def capture(tmp_path: Path) -> Path:
-    """A capture that was opened here, so that there is a cache of ours beside it."""
+@pytest.fixture(params=["small", "large"])
+def capture(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A capture whose tables are kept as small ones, or as large ones."""
+    if request.param == "large":
+        monkeypatch.setattr(store, "_SMALL_BYTES", 0)
     return write(tmp_path / "shared" / "t.json")
+
+
+def slower(ops: pl.DataFrame) -> pl.DataFrame:
+    names = ops["name"].cast(pl.String).replace("aten::op_0", "aten::FORGED").cast(ops.schema["name"])
+    return ops.with_columns(pl.col("self_ns") * 10, name=names)
 
 
 def change_tables(cache: Path) -> None:
     """Steps of five seconds, self times ten times as long, an operator that never ran."""
-    steps = pl.read_parquet(cache / "steps.parquet")
-    steps.with_columns(pl.col("end_ns") + 5_000_000_000).write_parquet(cache / "steps.parquet")
-    ops = pl.read_parquet(cache / "ops.parquet")
-    names = ops["name"].cast(pl.String).replace("aten::op_0", "aten::FORGED").cast(ops.schema["name"])
-    ops.with_columns(pl.col("self_ns") * 10, name=names).write_parquet(cache / "ops.parquet")
+    forged.change_table(cache, "steps", lambda steps: steps.with_columns(pl.col("end_ns") + 5_000_000_000))
+    forged.change_table(cache, "ops", slower)
 
 
 def with_digests(cache: Path, secret: bytes | None) -> None:
@@ -95,14 +100,14 @@ def with_digests(cache: Path, secret: bytes | None) -> None:
 def as_before_seals(cache: Path) -> None:
     """A manifest as it was when a checksum that anybody can make was enough."""
     change_tables(cache)
-    raw = {file.stem: file.read_bytes() for file in cache.glob("*.parquet")}
+    raw = {file.name: file.read_bytes() for file in forged.table_files(cache)}
     tables = {name: [len(data), zlib.crc32(data)] for name, data in raw.items()}
     (cache / forged.MANIFEST).write_text(json.dumps({**forged.manifest_of(cache), "tables": tables}))
 
 
 def other_manifest(cache: Path) -> None:
     manifest = forged.manifest_of(cache)
-    del manifest["tables"]["steps"]
+    del manifest["tables"][forged.table_file(cache, "steps").name]
     forged.write_manifest(cache, manifest, json.loads((cache / forged.MANIFEST).read_bytes())["seal"])
 
 
@@ -133,7 +138,7 @@ def of_another_capture(cache: Path) -> None:
 def table_of_another_capture(cache: Path) -> None:
     other = write(cache.parent.parent / "other" / cache.name, length=99)
     steplens.open(other)
-    shutil.copy(cache_of(other) / "ops.parquet", cache)
+    shutil.copy(forged.table_file(cache_of(other), "ops"), cache)
 
 
 FORGERIES: dict[str, Callable[[Path], Any]] = {
@@ -154,6 +159,8 @@ FORGERIES: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_cache_changes_no_figure(forgery: str, capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     true = figures(capture)
+    written = ".parquet" if store._SMALL_BYTES == 0 else ".arrow"
+    assert {file.suffix for file in forged.table_files(cache_of(capture))} == {written}
     assert true["steps"] and {row["name"] for row in true["operators"]} >= {"aten::op_0", "aten::op_1"}
     assert detect.is_kept(detect.find_one(capture))
     FORGERIES[forgery](cache_of(capture))
@@ -166,7 +173,7 @@ def test_a_forged_cache_changes_no_figure(forgery: str, capture: Path, monkeypat
 
 
 def link_tables(capture: Path, elsewhere: Path) -> None:
-    for file in list(cache_of(capture).glob("*.parquet")):
+    for file in forged.table_files(cache_of(capture)):
         file.rename(elsewhere / file.name)
         file.symlink_to(elsewhere / file.name)
 
@@ -206,7 +213,12 @@ def test_what_belongs_to_somebody_else_is_not_believed(what: str, capture: Path)
     true = figures(capture)
     cache = cache_of(capture)
     read: list[Path] = []
-    names = {"folder": ["."], "table": ["ops.parquet"], "manifest": [forged.MANIFEST], "all": [".", *os.listdir(cache)]}[what]
+    names = {
+        "folder": ["."],
+        "table": [forged.table_file(cache, "ops").name],
+        "manifest": [forged.MANIFEST],
+        "all": [".", *os.listdir(cache)],
+    }[what]
     for name in names:
         os.chown(cache / name, NOBODY, NOBODY)
     with pytest.MonkeyPatch.context() as patch:

@@ -255,7 +255,7 @@ def test_files_do_not_pile_up(path: Path) -> None:
     for shift in range(4):
         assert kept.save(Pyramid(build(trace, origin - shift)), place) is not None
         os.utime(place.folder / f"timeline_{origin - shift}.bin", ns=(shift, shift))
-    names = {file.name for file in place.folder.iterdir() if not file.name.endswith(".parquet")}
+    names = {file.name for file in place.folder.iterdir() if file.suffix not in (".arrow", ".parquet")}
     assert names == {"manifest.json", f"timeline_{origin - 2}.bin", f"timeline_{origin - 3}.bin"}
 
 

@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from steplens.trace import seal
 
 MANIFEST = "manifest.json"
+#: endings of the files of tables: of small ones, and of large ones
+TABLES = (".arrow", ".parquet")
 
 
 def manifest_of(cache: Path) -> dict[str, Any]:
@@ -34,7 +38,27 @@ def reseal(cache: Path, change: Callable[[dict[str, Any]], Any], secret: bytes |
     write_manifest(cache, manifest, mark.hex())
 
 
+def table_file(cache: Path, name: str) -> Path:
+    """The file of a table, which is small or large."""
+    (file,) = (file for file in cache.glob(f"{name}.*") if file.suffix in TABLES)
+    return file
+
+
+def change_table(cache: Path, name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Write a table anew, in the form that it has."""
+    file = table_file(cache, name)
+    if file.suffix == ".arrow":
+        change(pl.read_ipc_stream(file.read_bytes())).write_ipc_stream(file, compression="zstd")
+    else:
+        change(pl.read_parquet(file)).write_parquet(file)
+
+
+def table_files(cache: Path) -> list[Path]:
+    """The files of all tables."""
+    return sorted(file for file in cache.iterdir() if file.suffix in TABLES)
+
+
 def digests(cache: Path) -> dict[str, list[Any]]:
     """What a manifest has to say of the tables as they are now."""
-    raw = {file.stem: file.read_bytes() for file in sorted(cache.glob("*.parquet"))}
+    raw = {file.name: file.read_bytes() for file in table_files(cache)}
     return {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in raw.items()}

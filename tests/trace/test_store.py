@@ -12,6 +12,7 @@ import pytest
 
 from steplens import rundir
 from steplens.readers import detect
+from steplens.trace import store
 from steplens.trace.run import open_run
 
 from . import forged
@@ -90,24 +91,31 @@ def test_a_changed_file_is_read_again(trace_file: Path) -> None:
     assert names(trace_file) == ["aten::c"]
 
 
+@pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
 @pytest.mark.parametrize("damage", ["manifest", "table", "columns", "link", "missing", "foreign_table"])
-def test_a_damaged_cache_is_rebuilt(trace_file: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_cache_is_rebuilt(
+    trace_file: Path, tmp_path: Path, damage: str, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not small:
+        monkeypatch.setattr(store, "_SMALL_BYTES", 0)
     names(trace_file)
     cache = cache_of(trace_file)
+    ops = cache / ("ops.arrow" if small else "ops.parquet")
+    assert ops.exists()
     if damage == "manifest":
         (cache / "manifest.json").write_text("[1")
     elif damage == "table":
-        (cache / "ops.parquet").write_bytes(b"PAR1")
+        ops.write_bytes(b"PAR1")
     elif damage == "columns":
-        pl.DataFrame({"x": [1]}).write_parquet(cache / "ops.parquet")
+        forged.change_table(cache, "ops", lambda _: pl.DataFrame({"x": [1]}))
         forged.reseal(
             cache, lambda manifest: (manifest["key"].update(columns="other"), manifest.update(tables=forged.digests(cache)))
         )
     elif damage == "link":
-        (cache / "ops.parquet").rename(tmp_path / "elsewhere.parquet")
-        (cache / "ops.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+        ops.rename(tmp_path / "elsewhere")
+        ops.symlink_to(tmp_path / "elsewhere")
     elif damage == "missing":
-        (cache / "ops.parquet").unlink()
+        ops.unlink()
     else:
         forged.reseal(cache, lambda manifest: manifest["tables"].update({"../../x": 1}))
     assert names(trace_file) == ["aten::a"]

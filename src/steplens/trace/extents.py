@@ -29,7 +29,6 @@ def extents(trace: Trace) -> dict[str, Extent]:
 def _extents(trace: Trace) -> dict[str, Extent]:
     found: dict[str, Extent] = {}
     asked: dict[str, pl.LazyFrame] = {}
-    trace.read_small()
     for name in trace:
         start, end = _times(name)
         frame = trace.in_memory(name)

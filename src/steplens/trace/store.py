@@ -1,7 +1,8 @@
 """The Parquet cache of a trace: opening a run a second time costs milliseconds.
 
-It lies beside the data, in ``.steplens/``, one zstd file per table and a manifest with the schema version, what every raw file
-is known by, and a digest of every table. The manifest bears the seal of this user (``steplens.trace.seal``). A cache that does
+It lies beside the data, in ``.steplens/``, one zstd file per table (Arrow where it is small and read whole at once, Parquet where
+only the columns that somebody asks for are read) and a manifest with the schema version, what every raw file is known by, and a
+digest of every table. The manifest bears the seal of this user (``steplens.trace.seal``). A cache that does
 not match all of them, or that somebody else made, is rebuilt, never trusted.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -25,6 +27,7 @@ from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
 
 _MANIFEST = "manifest.json"
+_ARROW, _PARQUET = "arrow", "parquet"
 #: ``{"seal":"<hexadecimal>","manifest":{...}}``: nobody decodes what is sealed before the seal is known to be ours
 _BEFORE_SEAL, _AFTER_SEAL, _END = b'{"seal":"', b'","manifest":', b"}"
 _MANIFEST_BYTES = 64 << 20
@@ -32,6 +35,10 @@ _SEALED = "tables"
 #: of the columns of all tables: a cache of others is stale, whether or not somebody changed the version for them
 _COLUMNS = hashlib.sha256(repr([(name, [*columns.items()]) for name, columns in SCHEMA.items()]).encode()).hexdigest()[:16]
 _COMPRESSION_LEVEL = 1
+#: of a table in memory: Parquet takes several times as long as Arrow for so few rows, whatever is asked of them.
+#: A thousand of them take a few hundred MB at most
+_SMALL_BYTES = 256 << 10
+_SMALL_FILE_BYTES = 64 << 20
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
 
@@ -97,14 +104,30 @@ def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> T
             if not _is_of(manifest, key, sources):
                 return None
             tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
-            for name, digest in manifest["tables"].items():
-                if name not in SCHEMA or seal.digest(f"{name}.parquet", inside) != digest:
+            for file, digest in manifest["tables"].items():
+                name, _, kind = file.partition(".")
+                if name not in SCHEMA or kind not in (_ARROW, _PARQUET):
                     return None
                 # its columns are those of the key, since it is what was written then; looking at them would take most of the time
-                tables[name] = pl.scan_parquet(cache / f"{name}.parquet")
+                table = _small(file, inside, digest) if kind == _ARROW else _large(cache / file, inside, digest)
+                if table is None:
+                    return None
+                tables[name] = table
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+
+
+def _small(file: str, inside: int, digest: list[str | int]) -> pl.DataFrame | None:
+    content = seal.read(file, inside, _SMALL_FILE_BYTES)
+    # the very bytes that are decoded are the ones that were looked at
+    if [len(content), hashlib.sha256(content).hexdigest()] != digest:
+        return None
+    return pl.read_ipc_stream(io.BytesIO(content))
+
+
+def _large(file: Path, inside: int, digest: list[str | int]) -> pl.LazyFrame | None:
+    return pl.scan_parquet(file) if seal.digest(file.name, inside) == digest else None
 
 
 def _checked_manifest(raw: bytes) -> dict[str, Any]:
@@ -203,10 +226,14 @@ def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     for name in trace:
         frame = trace.table(name)
         assert frame is not None
-        file = place / f"{name}.parquet"
-        frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
+        small = frame.estimated_size() <= _SMALL_BYTES
+        file = place / f"{name}.{_ARROW if small else _PARQUET}"
+        if small:
+            frame.write_ipc_stream(file, compression="zstd")
+        else:
+            frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
         file.chmod(rundir.FILE_MODE)
-        digests[name] = seal.digest(file.name, inside)
+        digests[file.name] = seal.digest(file.name, inside)
     content = json.dumps({**made_of, "tables": digests}).encode()
     mark = seal.seal(_SEALED, content)
     if mark is None:

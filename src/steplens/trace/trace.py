@@ -14,9 +14,6 @@ from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
 
-#: a table whose file is not larger is read whole: a thousand of them take a few hundred MB at most
-_SMALL_BYTES = 64 << 10
-
 
 @dataclass(frozen=True)
 class Kept:
@@ -29,10 +26,6 @@ class Kept:
 
     folder: Path
     fingerprint: str
-
-    def table(self, name: str) -> Path:
-        """The file of a table."""
-        return self.folder / f"{name}.parquet"
 
 
 class Trace:
@@ -84,28 +77,9 @@ class Trace:
         return frame if isinstance(frame, pl.DataFrame) else None
 
     def lazy(self, name: str) -> pl.LazyFrame | None:
-        """The table as a lazy frame, so that a query reads only the columns it needs; None where absent.
-
-        A small table is read whole at its first query, with all other small ones: a query of a file takes several times as long
-        as one of memory.
-        """
+        """The table as a lazy frame, so that a query reads only the columns it needs; None where absent."""
         frame = self._tables.get(name)
-        if isinstance(frame, pl.LazyFrame) and self._is_small(name):
-            self.read_small()
-            frame = self._tables[name]
         return frame.lazy() if frame is not None else None
-
-    def read_small(self) -> None:
-        """Read all small tables that are not in memory, at once: each alone takes longer."""
-        small = {name: frame for name, frame in self._tables.items() if isinstance(frame, pl.LazyFrame) and self._is_small(name)}
-        if small:
-            self._tables.update(zip(small, pl.collect_all(list(small.values())), strict=True))
-
-    def _is_small(self, name: str) -> bool:
-        try:
-            return self.kept is not None and self.kept.table(name).stat().st_size <= _SMALL_BYTES
-        except OSError:
-            return False
 
     def required(self, name: str) -> pl.LazyFrame:
         """Like ``lazy``, but an absent table is an empty one with the right columns."""
