@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -81,7 +83,7 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
 
 
 def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
-    frames = [_of_trace(trace) for trace in traces]
+    frames = [_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
     if not frames:
         return pl.DataFrame(schema=OPERATIONS)
     rows = pl.concat(frames).sort("rank", "start_ns")
@@ -102,6 +104,11 @@ def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     return rows.with_columns(bytes_per_second=rate("bytes", "transfer_ns")).select(
         pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items()
     )
+
+
+@functools.cache
+def _of_nothing() -> pl.DataFrame:
+    return _of_trace(Trace(Path(), {}))
 
 
 def _of_trace(trace: Trace) -> pl.DataFrame:

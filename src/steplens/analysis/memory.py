@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -229,6 +231,17 @@ def memory_summary(trace: Trace) -> pl.DataFrame:
         allocations, allocated_bytes (sum over all allocations), open_allocations and open_bytes (not released within
         the window), sorted by device type and device.
     """
+    if "memory" not in trace and "allocations" not in trace:
+        return _summary_of_nothing()
+    return _memory_summary(trace)
+
+
+@functools.cache
+def _summary_of_nothing() -> pl.DataFrame:
+    return _memory_summary(Trace(Path(), {}))
+
+
+def _memory_summary(trace: Trace) -> pl.DataFrame:
     keys = ["device_type", "device"]
     peaks = (
         trace.required("memory")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,12 @@ class Kept:
 
     folder: Path
     fingerprint: str
+
+
+@functools.cache
+def _without_rows(name: str) -> pl.LazyFrame:
+    """A table that a source does not have."""
+    return pl.LazyFrame(schema=SCHEMA[name])
 
 
 class Trace:
@@ -84,7 +91,7 @@ class Trace:
     def required(self, name: str) -> pl.LazyFrame:
         """Like ``lazy``, but an absent table is an empty one with the right columns."""
         frame = self.lazy(name)
-        return pl.LazyFrame(schema=SCHEMA[name]) if frame is None else frame
+        return _without_rows(name) if frame is None else frame
 
     def once(self, make: Callable[[Trace], Made]) -> Made:
         """``make(self)``, worked out once: small answers that several analyses rest on. Nobody may change what this returns."""
