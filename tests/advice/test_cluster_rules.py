@@ -160,6 +160,8 @@ def test_waiting_for_a_late_rank_is_no_communication() -> None:
     closer = [rank_trace(0, 2, *spans), rank_trace(1, 2, *spans, shift_ms=1)]
     finding = only(data_parallel_communication, closer)
     assert figures(finding)["moving_share"] == pytest.approx(100 * 6 / 7)
+    # the title names the part that moves data, as the threshold does
+    assert finding.values["percent"] == f"{figures(finding)['communication_rate'] * 6 / 7:.2f}"
 
 
 def test_waits_that_the_library_measured() -> None:

@@ -52,7 +52,7 @@ def rule(name: str, mode: str) -> Rule:
             saving=saving,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
+            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
