@@ -69,6 +69,17 @@ def test_calls_of_equal_times_nest_as_deep_as_there_are_any() -> None:
     assert np.array_equal(inherit(result.parent, own), np.arange(count) // 1000 * 1000)
 
 
+def test_innermost_call_of_a_very_deep_lane() -> None:
+    """Far more calls in each other than any program has: as looking at one after the other would find."""
+    depth = 5_000
+    start, end, parent = np.arange(depth), 2 * depth - np.arange(depth), np.arange(-1, depth - 1)
+    time = np.arange(-2, 2 * depth + 3)
+    found = innermost(start, end, parent, time)
+    running = [max((call for call in range(depth) if start[call] <= at <= end[call]), default=-1) for at in time[:: depth // 40]]
+    assert found[:: depth // 40].tolist() == running
+    assert found.max() == depth - 1 and found[0] == found[-1] == -1
+
+
 def test_innermost_call_around_a_time() -> None:
     start, end = np.array([0, 10, 12, 40]), np.array([100, 30, 20, 50])
     parent = nest(np.zeros(4, np.int64), start, end).parent

@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
 
+#: rounds in which each looks one call farther out; leaps take a table of all calls for each doubling of the distance
+_DEEP = 256
+
 
 @dataclass(frozen=True)
 class Nesting:
@@ -133,10 +136,22 @@ def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int6
     """
     found = np.searchsorted(start, time, side="right").astype(np.int64) - 1
     active = np.flatnonzero(found >= 0)
-    while len(active):
+    for _ in range(_DEEP):
         active = active[end[found[active]] < time[active]]
         found[active] = parent[found[active]]
         active = active[found[active] >= 0]
+        if not len(active):
+            return found
+    # deeper than any program: from here on by leaps, the farthest first. A call ends no later than the one around it
+    active = active[end[found[active]] < time[active]]
+    leaps = [parent]
+    while (leaps[-1] >= 0).any():
+        leaps.append(np.where(leaps[-1] >= 0, leaps[-1][leaps[-1]], -1))
+    for leap in reversed(leaps):
+        above = leap[found[active]]
+        ended = (above >= 0) & (end[above] < time[active])
+        found[active[ended]] = above[ended]
+    found[active] = parent[found[active]]
     return found
 
 
