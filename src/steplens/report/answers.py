@@ -51,8 +51,10 @@ _MOST_ROWS = 1000
 #: answers to one address, over all values of its parameters
 _MOST = 1500
 _MOST_STEPS = 200
-#: moments at which a report knows what was allocated, besides the peaks
+#: moments at which a report knows what was allocated, besides the peaks: of one trace, and of all together but for a few of each
 _MOMENTS = 48
+_MOMENTS_OF_ALL = 768
+_LEAST_MOMENTS = 6
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Values:
         if not told.ok:
             return []
         start, end = told.json["start_ns"], told.json["end_ns"] + 1
+        wanted = min(max(_MOMENTS_OF_ALL // self._traces, _LEAST_MOMENTS), _MOMENTS)
         found = set()
         for series in told.json["series"]:
             if not series["label"].startswith("memory "):
@@ -153,7 +156,7 @@ class Values:
             curve = self._asker.get(f"{self._run}/timeline/series/{series['series']}", query).json
             if curve["max"]:
                 found.add(curve["time_ns"][curve["max"].index(max(curve["max"]))])
-                found.update(curve["time_ns"][:: max(len(curve["time_ns"]) // _MOMENTS, 1)])
+                found.update(curve["time_ns"][:: max(len(curve["time_ns"]) // wanted, 1)])
         return sorted(found)
 
 
