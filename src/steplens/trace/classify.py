@@ -277,12 +277,12 @@ def _matcher(patterns: list[tuple[str, str]]) -> _Matcher:
     return match
 
 
-def _matcher_of(texts: set[str], patterns: list[tuple[str, str]]) -> _Matcher:
-    """The same for texts that are known, all at once: networks may name every operator differently."""
+def _matcher_of(texts: set[str], patterns: list[tuple[str, str]], rest: _Matcher) -> _Matcher:
+    """The same as ``rest`` for texts that are known, all at once: networks may name every operator differently."""
     # the end of a line is not the end of a text for both kinds of patterns
     left = pl.Series(sorted(text for text in texts if text and "\n" not in text), dtype=pl.String)
-    rest = _matcher(patterns)
     if len(left) < _MANY:
+        # which knows what other traces of the run have named
         return rest
     found: dict[str, str | None] = {}
     for category, pattern in patterns:
@@ -329,9 +329,10 @@ def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
     keys = keys.with_columns(operator)
     distinct = keys.unique()
     rows = [_cut(name, type_, kind, launcher) for name, type_, kind, launcher in distinct.cast(pl.String).iter_rows()]
-    kernel = _matcher_of({name for name, *_ in rows}, _KERNELS)
+    kernel = _matcher_of({name for name, *_ in rows}, _KERNELS, _by_kernel)
     operators = {text for name, type_, _, launcher in rows for text in (_bare(name), type_, launcher)}
-    matchers = kernel, _matcher_of(operators, _OPERATORS), _matcher_of({row[3] for row in rows}, _OWNERS)
+    owner = _matcher_of({row[3] for row in rows}, _OWNERS, _by_owner)
+    matchers = kernel, _matcher_of(operators, _OPERATORS, _by_operator), owner
     categories = [_category(*row, *matchers) for row in rows]
     distinct = distinct.with_columns(category=pl.Series(categories, dtype=NAME))
     joined = keys.join(distinct, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
