@@ -155,3 +155,15 @@ def test_run_questions_over_a_folder_of_windows(tmp_path: Path) -> None:
     lost = opened.health().filter(check="unreadable").row(0, named=True)
     assert "step 6" in lost["message"]
     assert "lost" in lost["message"]
+
+
+def test_a_small_table_with_long_texts_is_kept_as_a_large_one(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a frame does not count the texts of its categories."""
+    monkeypatch.setattr(store, "_SMALL_FILE_BYTES", 4096)
+    # random, so that it stays as long when it is compressed
+    write(trace_file, "aten::" + os.urandom(8192).hex())
+    long = names(trace_file)
+    assert (cache_of(trace_file) / "ops.parquet").exists()
+    assert detect.is_kept(detect.find_one(trace_file)) and names(trace_file) == long
+    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
+    assert names(trace_file) == long

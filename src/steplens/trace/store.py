@@ -216,6 +216,16 @@ def _is_own_folder(name: str, inside: int) -> bool:
         return False
 
 
+def _as_arrow(frame: pl.DataFrame) -> bytes | None:
+    """A small table as it is kept; None for a larger one."""
+    if frame.estimated_size() > _SMALL_BYTES:
+        return None
+    content = io.BytesIO()
+    frame.write_ipc_stream(content, compression="zstd")
+    # the texts of categories are not in the size of a frame
+    return content.getvalue() if content.tell() <= _SMALL_FILE_BYTES else None
+
+
 def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     """Write tables and manifest into an empty folder; the manifest.
 
@@ -226,12 +236,12 @@ def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     for name in trace:
         frame = trace.table(name)
         assert frame is not None
-        small = frame.estimated_size() <= _SMALL_BYTES
-        file = place / f"{name}.{_ARROW if small else _PARQUET}"
-        if small:
-            frame.write_ipc_stream(file, compression="zstd")
-        else:
+        arrow = _as_arrow(frame)
+        file = place / f"{name}.{_PARQUET if arrow is None else _ARROW}"
+        if arrow is None:
             frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
+        else:
+            file.write_bytes(arrow)
         file.chmod(rundir.FILE_MODE)
         digests[file.name] = seal.digest(file.name, inside)
     content = json.dumps({**made_of, "tables": digests}).encode()
