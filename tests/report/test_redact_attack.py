@@ -96,6 +96,39 @@ def test_names_and_addresses_of_machines_go_wherever_they_stand() -> None:
     assert names.words(ADDRESSES[0]) == names.words(ADDRESSES[0]), "one address has one pseudonym"
 
 
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_addresses_go_as_keys_terms_and_beside_other_signs(address: str) -> None:
+    names = Pseudonyms(b"k")
+    assert address not in json.dumps(names.setting("distributedInfo", {"nodes": {address: "x"}, f"addr {address}": 2}))
+    assert address not in names.record(json.dumps({address: "x"}))
+    assert address not in names.term(address) and address not in names.term(f"rank {address}")
+    for method in (names.words, names.term, names.module, names.record):
+        assert address not in method(address)
+    # the end of a sentence, and what is no part of four numbers
+    for text in ("{}.", "{}_60000", "gloo:{}", "rank{}", "({})"):
+        if "." in address:
+            assert address not in names.words(text.format(address)), text
+            assert address not in names.setting("note", text.format(address)), text
+
+
+def test_short_words_and_other_scripts_are_no_vendors() -> None:
+    names = Pseudonyms(b"k")
+    for text in ("FusionOp_LiYu", "LiYu", "ZoRbV2"):
+        assert text.split("_")[-1] not in names.npu_task(text)
+    for text in ("void at::native::张伟<int>", "triton_poi_fused_张伟_0", "cutlass::Ünïcø::Kernel"):
+        told = names.task(text)
+        assert "张伟" not in told and "Ünïcø" not in told
+
+
+def test_of_a_device_only_what_is_looked_up_stays() -> None:
+    told = {"id": 0, "name": "NVIDIA H100", "numSms": 132, "host": f"{SECRET}.example", SECRET: 1, "warpSize": SECRET}
+    rows = pl.DataFrame({"key": ["deviceProperties"], "value": [json.dumps([told])]}, schema=SCHEMA["meta"])
+    made = trace_of(Trace(Path("x"), {"meta": rows}), Pseudonyms(b"k"), Path("y"))
+    (device,) = made.meta_values()["deviceProperties"]
+    assert device["name"] == "NVIDIA H100" and (device["id"], device["numSms"]) == (0, 132)
+    assert SECRET not in json.dumps(device)
+
+
 def test_values_of_metadata_and_environments_go() -> None:
     told = {
         "MASTER_ADDR": "10.213.77.9", "HOSTNAME": SECRET, "LD_LIBRARY_PATH": f"/opt/{SECRET}/lib", "PYTORCH_CUDA_ALLOC_CONF":

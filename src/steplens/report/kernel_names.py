@@ -95,7 +95,13 @@ def _begins(token: str, is_namespace: bool) -> bool:
 
 
 def _is_known(segment: str) -> bool:
+    # no vendor's word has letters of another script
+    if not segment.isascii():
+        return False
     found = _WORD.findall(segment)
     if any(len(word) > 2 for word in found):
         return all(len(word) <= 2 or word.lower() in public.KERNEL_WORDS for word in found)
+    if len(found) > 1 and segment.isalpha():
+        # short words together may be a name; beside one that vendors use they are none
+        return any(word.lower() in public.KERNEL_WORDS for word in found)
     return segment.isalpha() or (len(segment) <= _LONGEST_CODE and _CODE.match(segment) is not None)

@@ -41,7 +41,9 @@ _WORD = re.compile(r"[^\W\d]\w*")
 #: the words of a vendor's term: "aic_mac_time", "StepTraceTime"
 _TERM_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 #: addresses of machines: of four numbers, with colons (IPv6, network cards)
-_ADDRESS = re.compile(r"(?<![\w.:])(\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){4,7})(?![\w.])")
+_ADDRESS = re.compile(
+    r"(?<!\d)(?<!\d\.)\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)|(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){4,7}(?![\w.])"
+)
 _PSEUDONYM = re.compile(r"^address_[a-z2-7]{8}$")
 #: a token of a sentence: what stands before it, itself, what ends it
 _TOKEN = re.compile(r"([(\[\"'`]*)([^\s]*?)('s|s')?([)\]\"'`,.;:!?%]*)(?=\s|$)")
@@ -126,6 +128,8 @@ class Pseudonyms:
 
     def module(self, text: str) -> str:
         """A path of modules, part by part, so that what lies inside what stays."""
+        if _ADDRESS.search(text):
+            return self.name("module", text)
         return ".".join(one if one.isdecimal() or one in ("DistributedDataParallel", "module") else self.name("module", one)
                         for one in text.split("."))  # fmt: skip
 
@@ -205,6 +209,14 @@ class Pseudonyms:
         """Types of data and units; each word that is none of them is replaced."""
         return _WORD.sub(lambda found: found[0] if found[0] in public.TYPE_WORDS else self.name("word", found[0]), text)
 
+    def device(self, told: dict[str, Any]) -> dict[str, Any]:
+        """What a source says of a device: its product's name and the numbers that analyses look up; the rest like any setting."""
+        kept = {
+            key: one for key, one in told.items() if key in public.DEVICE_KEYS and (key == "name" or not isinstance(one, str))
+        }
+        rest = {key: one for key, one in told.items() if key not in kept}
+        return {**kept, **self.setting("device", rest)}
+
     def term(self, text: str) -> str:
         """What a vendor calls a counter, a table, a column, a setting or its value: all of it stays or goes."""
         return text if _is_term(text) else self.name("word", text)
@@ -248,7 +260,7 @@ class Pseudonyms:
             return self.domain(value)
         if key in ("fp_start", "bp_end"):
             return self.npu_task(value)
-        return value if _is_term(value) and not _ADDRESS.search(value) else self.name("value", value)
+        return value if _is_term(value) else self.name("value", value)
 
     def values(self, value: Any) -> Any:
         """A JSON value of the user's with all of its texts replaced; numbers stay."""
@@ -341,6 +353,8 @@ def _is_of_runtime(text: str) -> bool:
 
 def _is_term(text: str) -> bool:
     """Whether a text consists of vendors' terms, numbers and signs; one letter may stand alone, as in "l2" and "block x"."""
+    if _ADDRESS.search(text):
+        return False
     parts = [_TERM_WORD.findall(part) for part in re.findall(r"[^\W_]+", text)]
     return text.lower() == "p2p" or all(
         sum(len(word) == 1 for word in words) <= 1 and all(len(word) == 1 or word.lower() in public.TERMS for word in words)

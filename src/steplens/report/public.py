@@ -361,6 +361,14 @@ TYPE_WORDS = _words(
     Float8_e4m3fn Float8_e5m2 NULL NUMBER TENSOR B KB MB GB MHz s ms us ns value batches
     """
 )
+#: what Kineto says of a device
+DEVICE_KEYS = _words(
+    """
+    id name computeMajor computeMinor maxSharedMemoryPerMultiProcessor maxThreadsPerBlock maxThreadsPerMultiprocessor numSms
+    regsPerBlock regsPerMultiprocessor sharedMemPerBlock sharedMemPerBlockOptin sharedMemPerMultiprocessor totalGlobalMem warpSize
+    clockRate
+    """
+)
 #: words in small letters of which vendors make names of counters, tables, columns, settings and their values
 TERMS = _words(
     """

@@ -22,11 +22,11 @@ from steplens.trace.trace import Trace
 
 #: table -> column -> what its texts are, a method of ``Pseudonyms``
 REPLACED: Mapping[str, Mapping[str, str]] = {
-    "ops": {"stack": "stack", "module": "module", "input_types": "types", "arguments": "types"},
+    "ops": {"stack": "stack", "module": "module", "input_shapes": "types", "input_types": "types", "arguments": "types"},
     "python": {"name": "frame"},
     "api": {"name": "call", "layer": "term"},
     "task_queue": {"name": "task"},
-    "kernels": {"name": "task", "type": "device_type"},
+    "kernels": {"name": "task", "type": "device_type", "input_shapes": "types", "output_shapes": "types"},
     "kernel_metrics": {"name": "term"},
     "communication": {"name": "task", "operation": "term", "group": "group", "algorithm": "term", "dtype": "types"},
     "communication_times": {"name": "task", "group": "group"},
@@ -45,11 +45,11 @@ REPLACED: Mapping[str, Mapping[str, str]] = {
     "source_tables": {"table": "term", "record": "vendor_record"},
     "health": {"message": "words"},
 }
-#: texts that a source takes from a list of its own: kinds, types of data, shapes, units
+#: texts that a source takes from a list of its own: kinds, types of data, units
 KEPT = frozenset(
     (
-        "kind", "category", "core", "task_type", "state", "hf32", "input_shapes", "input_types", "input_formats",
-        "output_shapes", "output_types", "output_formats", "transport", "selection", "event", "device_type",
+        "kind", "category", "core", "task_type", "state", "hf32", "input_types", "input_formats", "output_types",
+        "output_formats", "transport", "selection", "event", "device_type",
         "component", "start_method", "check", "severity", "unsafe",
     )
 )  # fmt: skip
@@ -147,6 +147,8 @@ def _meta(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
 
 
 def _told_meta(key: str, value: str, names: Pseudonyms) -> tuple[str, str]:
+    if key == "deviceProperties" and isinstance(devices := _json(value), list):
+        return key, json.dumps([names.device(one) if isinstance(one, dict) else names.setting(key, one) for one in devices])
     if key in _KEPT_META:
         return key, public.BUILD.sub("", value)
     if key in public.META_KEYS:
