@@ -85,7 +85,7 @@ def test_nothing_is_imported_into_processes_without_pytorch(cli: Any) -> None:
     code = "import sys; print([name for name in sys.modules if name.startswith(('steplens', 'torch', 'json'))])"
     done = cli.run("run", "--", sys.executable, "-c", code)
     assert done.stdout == "[]\n"
-    assert "no process of the command imported PyTorch" in done.stderr
+    assert "no process of the command left word that it imported PyTorch" in done.stderr
 
 
 def test_processes_that_a_script_starts(cli: Any) -> None:

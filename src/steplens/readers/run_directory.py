@@ -97,7 +97,11 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
     if state.get("state") == rundir.STATE_RECORDING:
         first, pid = state.get("first_step"), state.get("pid")
         window = f"the window that began at step {first}" if isinstance(first, int) else "its window"
-        if state.get("machine") == partial.machine() and isinstance(pid, int) and partial.lives(pid):
+        if state.get("machine") != partial.machine() or not isinstance(pid, int):
+            # the process ids of another machine mean nothing here
+            unknown = f"whether process {pid} still runs cannot be told here (it is of another machine, or of before a restart)"
+            return f"holds no trace: {window} was open when this was written; {unknown}", f"If it has ended: {again}"
+        if partial.lives(pid):
             return f"holds no trace yet: {window} is open, or is being saved (process {pid} runs)", "Wait until it is closed"
         return f"holds no trace: {window} was still open when the process ended (pid {pid}), so its data is lost", again
     if not state:
