@@ -26,7 +26,7 @@ PLACES = (
 VALUE = "…"
 
 #: fewer words are a name, a title or a piece that says nothing alone
-_LEAST_WORDS = 4
+_LEAST_WORDS = 3
 _WORD = re.compile(r"[A-Za-z'()]*[a-z][A-Za-z'()]*")
 #: descriptions of options say what they do, and are no messages
 _DESCRIBING = ("Option", "Argument")

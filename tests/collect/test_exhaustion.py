@@ -216,6 +216,16 @@ def test_a_window_that_is_open(train, look):
     assert f"is open, or is being saved (process {os.getpid()} runs)" in text and "Wait" in text
 
 
+def test_a_trace_that_was_saved_and_taken_away_is_not_said_to_have_failed(tmp_path):
+    run = lost_run(tmp_path, state="collected")
+    assert "holds no trace: it was saved, and is not there any more" in said(run)
+
+
+def test_a_failure_without_a_reason_is_said_without_one(tmp_path):
+    run = lost_run(tmp_path, state="failed")
+    assert "holds no trace: saving it failed (see the log of the run)" in said(run)
+
+
 def test_a_process_of_another_machine_may_have_the_same_number(tmp_path):
     assert partial.machine() != "000000000000"
     for pid in (os.getpid(), ended_process()):

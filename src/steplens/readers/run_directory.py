@@ -106,6 +106,11 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
         return f"holds no trace: {window} was still open when the process ended (pid {pid}), so its data is lost", again
     if not state:
         return "holds no trace, and no state file that says why", again
+    if state.get("state") == rundir.STATE_COLLECTED:
+        return (
+            "holds no trace: it was saved, and is not there any more",
+            "Copy the directory again with all it holds, or record again",
+        )
     reasons = [
         finding for finding in _list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
     ]
