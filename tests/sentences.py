@@ -27,7 +27,7 @@ VALUE = "…"
 
 #: fewer words are a name, a title or a piece that says nothing alone
 _LEAST_WORDS = 3
-_WORD = re.compile(r"[A-Za-z'()]*[a-z][A-Za-z'()]*")
+_WORD = re.compile(r"[(\"'`;]*[A-Za-z][\w'.-]*[….,:;)\"'`]*")
 #: descriptions of options say what they do, and are no messages
 _DESCRIBING = ("Option", "Argument")
 
@@ -54,7 +54,7 @@ def of_source(text: str) -> Iterator[str]:
         if id(node) in described:
             continue
         sentence = normalised(_text(node))
-        if sum(bool(_WORD.fullmatch(word.strip('.,:;"`'))) for word in sentence.split()) >= _LEAST_WORDS:
+        if sum(bool(_WORD.fullmatch(word)) for word in sentence.split()) >= _LEAST_WORDS:
             yield sentence
 
 

@@ -1,5 +1,6 @@
 """Reasons that the collector gives, each in the case it speaks of: those that no test of the part itself brings about."""
 
+import contextlib
 import json
 import os
 import threading
@@ -7,9 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from steplens import BlackBox, profile, schedule, tensorboard_trace_handler
-from steplens.collect import black_box_event, budgets, child_threads, host_sources, landing, launched, osrt, torch_options
-from steplens.collect.dynamic import active, board
+from steplens import BlackBox, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
+from steplens.collect import (
+    black_box_event,
+    budgets,
+    child_threads,
+    host_sources,
+    kineto,
+    kineto_profile,
+    landing,
+    launched,
+    osrt,
+    saving,
+    torch_options,
+)
+from steplens.collect.dynamic import active, board, environment, place, pytorch, service
 from steplens.collect.health import Health
 
 PLAN = schedule(wait=0, warmup=1, active=1, repeat=1)
@@ -174,6 +187,97 @@ def test_a_board_without_room(monkeypatch, tmp_path):
     with pytest.raises(OSError, match="has no room for another process"):
         board.Board(tmp_path, "job", process.of(os.getppid()), 1)
     own.close()
+
+
+def test_what_keeps_a_requested_capture_from_beginning(monkeypatch):
+    pytest.importorskip("torch")
+    form = pytorch.PytorchForm()
+    assert form.obstacle() == ""
+    monkeypatch.setattr(kineto, "another_is_recording", lambda: True)
+    assert form.obstacle() == "another profiler is recording in this process"
+    monkeypatch.setenv("PROFILING_MODE", "true")
+    assert form.obstacle() == "PROFILING_MODE is set: another profiler is at work in this process"
+
+
+def test_a_requested_capture_of_which_nothing_was_kept(tmp_path):
+    capture = object.__new__(pytorch.WindowCapture)
+    capture.directory, capture._profiler = tmp_path, SimpleNamespace(stop=lambda: None, run_directory=None)
+    assert capture.finish().problem == "no raw data of it was kept, see its messages"
+
+
+def test_a_requested_capture_that_does_not_begin(monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    settings = SimpleNamespace(
+        prof_dir=str(tmp_path), activities=None, warmup=0, active=1, analyse=False, async_mode=False, experimental=None,
+        limits={}, recorded={}, metadata={},
+    )  # fmt: skip
+    monkeypatch.setattr(kineto, "another_is_recording", lambda: True)
+    with pytest.raises(RuntimeError, match="the profiler did not begin, see its messages"):
+        pytorch.WindowCapture(settings, 3)
+
+
+def test_a_folder_for_a_requested_capture_that_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(pytorch.os, "access", lambda path, mode: False)
+    with pytest.raises(OSError, match=f"{tmp_path} cannot be written"):
+        pytorch.WindowCapture(SimpleNamespace(prof_dir=str(tmp_path)), 3)
+
+
+def test_a_request_of_another_program():
+    told = []
+    watching = object.__new__(service.Service)
+    watching._agent = SimpleNamespace(cannot_read=lambda *problem: told.append(problem))
+    watching._report(SimpleNamespace(id="x", document={"id": 3}, problem=""), "trigger")
+    assert told == [(place.REQUEST_FILE, "does not hold a request of steplens trigger")]
+
+
+def test_a_variable_that_torch_npu_reads_itself(monkeypatch, capfd, tmp_path):
+    monkeypatch.setattr(environment, "_torch_npu_reads_it", lambda: True)
+    monkeypatch.setattr(environment, "is_worker", lambda *arguments: True)
+    monkeypatch.setattr(environment, "_watcher", None)
+    monkeypatch.delenv(environment.OWN_VARIABLE, raising=False)
+    environment.install(str(tmp_path))
+    assert f"torch_npu reads {environment.VARIABLE} itself; steplens leaves it to it." in said(capfd)
+    assert environment._watcher is None
+
+
+def test_what_cannot_be_had_without_the_host_and_what_runs_already(monkeypatch, capfd):
+    pytest.importorskip("torch")
+    options = _ExperimentalConfig(gc_detect_threshold=1.0)
+    with profile(on_trace_ready=handler()) as running:
+        running.start()
+    text = said(capfd)
+    assert "start() has no effect, the profiler is already running." in text
+    assert "gc_detect_threshold" not in text
+    monkeypatch.setattr(kineto_profile, "choose_activities", lambda *wanted: (ProfilerActivity.CUDA,))
+    with contextlib.suppress(Exception):
+        profile(experimental_config=options)
+    assert "gc_detect_threshold needs ProfilerActivity.CPU, no garbage collection is recorded." in said(capfd)
+
+
+def test_a_pytorch_that_records_no_other_threads(monkeypatch):
+    autograd = pytest.importorskip("torch.autograd.profiler")
+
+    class Old:
+        def __init__(self, **options):
+            """takes nothing"""
+
+    monkeypatch.setattr("torch._C._profiler._ExperimentalConfig", Old)
+    monkeypatch.setattr(autograd, "profile", lambda use_cpu=True: SimpleNamespace())
+    monkeypatch.setattr(autograd.profile, "__init__", lambda self, use_cpu=True: None, raising=False)
+    for name in ("is_ours", "add"):
+        monkeypatch.setattr(torch_options.other_profilers, name, lambda one: None)
+    monkeypatch.setattr(torch_options.child_threads, "needs_all_threads", lambda with_stack: True)
+    health = Health()
+    recording = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
+    options = SimpleNamespace(_recording=recording, _health=health, _thread_options=dict, _arguments=dict)
+    torch_options.TorchOptions._new_kineto(options, SimpleNamespace(trace_id=""))
+    assert [finding["message"] for finding in health.take()] == ["This version of PyTorch cannot record child threads."]
+
+
+def test_a_file_of_kineto_that_breaks_off(tmp_path):
+    (tmp_path / "trace.json").write_text('{"traceEvents": [{"ph"')
+    with pytest.raises(OSError, match=r"Kineto's file is not complete; .* are free now, and Kineto does not say why"):
+        saving._check_complete(tmp_path / "trace.json")
 
 
 def test_a_second_folder_of_dynamic_profile(monkeypatch, tmp_path, capfd):

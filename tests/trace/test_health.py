@@ -57,6 +57,7 @@ def test_all_kernels_lost() -> None:
     del tables["kernels"]
     trace = trace_of(tables)
     assert findings_of(trace) == [("launches_without_kernels", ERROR, 120)]
+    said(trace, "120 calls launch device work and no device task was recorded: the trace shows the host alone")
     # the CPU's calls must not pass for the work of the device that is missing
     assert trace.kernels is None
 
@@ -114,7 +115,9 @@ def test_the_clock_of_the_device_is_early(by_ns: int) -> None:
     assert (one, count) == ("tasks_before_launch", early)
     # a few tasks that are a little early say how well the clocks agree, and nothing worse
     assert severity == (INFO if by_ns == -50_000 and early < 12 else ERROR if 2 * early > 120 else WARNING)
-    if severity != INFO:
+    if severity == INFO:
+        said(trace_of(tables), "by up to", "the clocks of host and device agree to about that")
+    else:
         said(trace_of(tables), "the clock of the device is early by at least that, or they are linked to the wrong calls")
 
 
@@ -190,7 +193,9 @@ def test_a_negative_call_counts_as_empty() -> None:
     tables = raw_tables()
     wrong = pl.int_range(pl.len()) == 3
     tables["ops"] = tables["ops"].with_columns(end_ns=pl.when(wrong).then(pl.col("start_ns") - 5).otherwise("end_ns"))
-    assert certificate(tables) == [("negative_duration", ERROR, 1)]
+    trace = trace_of(tables)
+    assert findings_of(trace) == [("negative_duration", ERROR, 1)]
+    said(trace, "calls end before they start; their length counts as zero")
 
 
 def test_overlapping_calls_are_counted_and_measured() -> None:

@@ -175,7 +175,7 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
 
 
 def _check_msprof(command: str | None) -> Check:
-    why = "not on PATH: device data is recorded, but only a machine with CANN can export it for the analysis"
+    why = "not on PATH: device data is exported for the analysis by a machine that has it"
     return Check("msprof", command is not None, command or why, "" if command else "source CANN's set_env.sh")
 
 
