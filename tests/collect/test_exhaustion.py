@@ -193,7 +193,7 @@ def said(run):
 
 def test_a_window_of_a_killed_process(tmp_path):
     run = lost_run(tmp_path, pid=ended_process(), machine=partial.machine())
-    assert "the window that began at step 3 was still open when the process ended (pid" in said(run)
+    assert "the window that began at step 3 was still open when its process ended (pid" in said(run)
     assert "Record it again" in said(run) and "other" not in said(run)
 
 
