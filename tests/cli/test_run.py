@@ -178,7 +178,9 @@ def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(cl
         print(sum(event.name == "aten::mul" for event in profiler.events()))
 """
     cli.write("script.py", OWN_PROFILER + script)
-    assert cli.run("run", "script.py").stdout == "2\n"
+    done = cli.run("run", "script.py")
+    assert done.stdout == "2\n"
+    assert "Another profiler of the program begins: the window that began at step 2 ends here." in done.stderr
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
 
 
@@ -195,7 +197,7 @@ def test_the_schedule_of_the_profiler_of_pytorch_comes_first(cli: Any, options: 
     cli.write("script.py", OWN_PROFILER + script)
     done = cli.run("run", *options, "script.py")
     assert done.stdout == "6\n"
-    assert options or "holds no data: Another profiler of the program begins" in done.stderr
+    assert options or "holds no trace: Another profiler of the program begins: nothing is recorded in this window" in done.stderr
 
 
 def test_every_step_counts_while_another_thread_is_inside_of_a_step(cli: Any) -> None:
@@ -246,7 +248,7 @@ def test_optimizers_that_step_inside_of_backward(cli: Any) -> None:
     """
     cli.write("script.py", script)
     done = cli.run("run", "script.py")
-    assert "holds no data" not in done.stderr
+    assert "holds no trace" not in done.stderr
     found = cli.json("summary", "result", "--top", "1000")
     assert [row["step"] for row in found["steps"]] == [2, 3, 4]
     calls = {row["name"]: row["calls"] for row in found["operators"]}
@@ -313,7 +315,7 @@ def test_nothing_heavy_is_imported_before_the_script(cli: Any) -> None:
 def test_says_why_nothing_was_recorded(cli: Any) -> None:
     cli.write("quiet.py", "print('no optimizer')")
     said = cli.run("run", "quiet.py").stderr
-    assert "torch.optim.Optimizer.step was never called" in said
+    assert "nothing was recorded, because torch.optim.Optimizer.step was never called" in said
     assert "steplens run --step-on forward" in said
     assert "no torch.nn.Module was called twice" in cli.run("run", "--step-on", "forward", "quiet.py").stderr
     cli.write("short.py", SHORT)

@@ -85,7 +85,14 @@ def test_nothing_is_imported_into_processes_without_pytorch(cli: Any) -> None:
     code = "import sys; print([name for name in sys.modules if name.startswith(('steplens', 'torch', 'json'))])"
     done = cli.run("run", "--", sys.executable, "-c", code)
     assert done.stdout == "[]\n"
-    assert "no process of the command imported PyTorch" in done.stderr
+    assert "no process of the command left word that it imported PyTorch" in done.stderr
+
+
+def test_the_steps_of_a_process_that_leaves_without_a_word_are_not_told(cli: Any) -> None:
+    cli.write("train.py", TRAIN + "    import os\n    os._exit(0)\n")
+    said = cli.run("run", "--wait", "100", "--", sys.executable, "train.py").stderr
+    assert "took steps and left no word of how many, as one does that is killed, ends by os._exit or still runs" in said
+    assert "took 1 " not in said and "let it run longer" not in said
 
 
 def test_processes_that_a_script_starts(cli: Any) -> None:

@@ -379,6 +379,40 @@ def test_config_value_that_is_refused_leaves_the_rest(stand, new, run, reports):
     assert finding["message"].startswith("SYS_IO_FREQ=100 is not recorded: aclprofSetConfig failed with 100010")
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (100000, "a value was refused"),
+        (100001, "the NPU is not initialised yet in this process"),
+        (100002, "another profiler of this process uses the NPU, such as torch_npu.profiler"),
+        (100003, "CANN cannot write to the run directory, or does not accept a character of its path"),
+        (100004, "CANN cannot write to the run directory"),
+        (100010, "this device or this CANN does not take the value"),
+        (100042, "the NPU is already being profiled, by the msprof command, by acl.json or by another part of this process"),
+        (100043, "profiling of the NPU is not initialised"),
+        (148047, "another kind of profiling is active on the NPU"),
+        (200006, "this device or this CANN does not support it"),
+        (200007, "this device or this CANN does not support one of the options; try Level0 without further options"),
+        (300000, "the disk is full"),
+        (
+            500005,
+            "CANN could not start or stop the device; versions of CANN and of the driver that do not fit are the usual cause",
+        ),
+        (-7, "CANN's log under ~/ascend/log says more"),
+    ],
+)
+def test_meanings_of_codes(stand, new, run, reports, code, words):
+    """As CANN documents its codes (``acl_base.h``); only a machine with CANN can show that it keeps to that."""
+    stand()
+    stand.fail(Start=code)
+    session = new()
+    session.open(run)
+    session.start()
+    session.close()
+    (finding,) = [finding for finding in reports.take() if finding["check"] == "device_data_missing"]
+    assert finding["message"].endswith(f"): {words}.") and f"failed with {code} (" in finding["message"]
+
+
 def test_device_that_does_not_exist(stand, new, run, reports):
     stand()
     stand.set("STEPLENS_TEST_DEVICES", "2")
@@ -387,7 +421,10 @@ def test_device_that_does_not_exist(stand, new, run, reports):
     assert not session.start()
     assert not session.close()
     (finding,) = reports.take()
-    assert "aclprofCreateConfig refused device 3 with data 0x801: there is no such device" in finding["message"]
+    assert (
+        "aclprofCreateConfig refused device 3 with data 0x801: it does not say why; usual causes are that there is no such"
+        in finding["message"]
+    )
 
 
 def test_data_that_the_device_cannot_record(stand, new, run, reports):

@@ -165,7 +165,9 @@ def test_no_more_than_so_many(tmp_path, capfd):
             os.kill(os.getpid(), signal.SIGUSR2)
             recorder.step()
     assert len(recorder.captures) == 1
-    assert capfd.readouterr().err.count("Black box: the process got SIGUSR2") == 1
+    said = capfd.readouterr().err
+    assert said.count("Black box: the process got SIGUSR2") == 1
+    assert said.count("Black box: max_captures=1 are written, nothing else will be.") == 1
 
 
 # --- other events
@@ -228,7 +230,7 @@ def test_a_signal_is_written_at_the_end_of_the_step_and_passed_on(look, tmp_path
     finally:
         signal.signal(signal.SIGUSR2, before)
     (folder,) = recorder.captures
-    assert event(folder)["event"] == "signal"
+    assert event(folder)["event"] == "signal" and event(folder)["message"] == "the process got SIGUSR2"
     assert steps_in(look, folder)[-3:] == [3, 4, 5]
 
 
@@ -240,6 +242,7 @@ def test_a_loss_that_is_not_finite(look, tmp_path, loss):
             recorder.step(loss=loss if step == 5 else torch.tensor(1.0))
     (folder,) = recorder.captures
     assert event(folder)["event"] == "nan_loss"
+    assert event(folder)["message"].startswith("the loss of step 5 is ")
     assert steps_in(look, folder)[-3:] == [3, 4, 5]
 
 
@@ -265,6 +268,7 @@ def test_asked_for_by_the_program(look, tmp_path):
         recorder.capture()
     first, second = recorder.captures
     assert event(first)["message"] == "let me see"
+    assert event(second)["message"] == "asked for by the program"
     assert steps_in(look, first)[-3:] == [2, 3, 4]
     # the rest of step 4 is in the next
     assert steps_in(look, second)[:2] == [4, 5]

@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import resource
+import subprocess
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -178,6 +180,11 @@ def lost_run(folder, name="host_7_20260101000000000_ascend_pt", **state):
     return folder / name
 
 
+def ended_process():
+    """The number of a process that lives no longer."""
+    return int(subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout)
+
+
 def said(run):
     with pytest.raises(InputError) as raised:
         run_directory.read(run)
@@ -185,8 +192,8 @@ def said(run):
 
 
 def test_a_window_of_a_killed_process(tmp_path):
-    run = lost_run(tmp_path)
-    assert "the window that began at step 3 was still open when the process ended (pid 7)" in said(run)
+    run = lost_run(tmp_path, pid=ended_process(), machine=partial.machine())
+    assert "the window that began at step 3 was still open when its process ended (pid" in said(run)
     assert "Record it again" in said(run) and "other" not in said(run)
 
 
@@ -209,10 +216,28 @@ def test_a_window_that_is_open(train, look):
     assert f"is open, or is being saved (process {os.getpid()} runs)" in text and "Wait" in text
 
 
+def test_a_trace_that_was_saved_and_taken_away_is_not_said_to_have_failed(tmp_path):
+    run = lost_run(tmp_path, state="collected")
+    assert "holds no trace: it was saved, and is not there any more" in said(run)
+
+
+def test_a_failure_without_a_reason_is_said_without_one(tmp_path):
+    run = lost_run(tmp_path, state="failed")
+    assert "holds no trace: saving it failed (see the log of the run)" in said(run)
+
+
 def test_a_process_of_another_machine_may_have_the_same_number(tmp_path):
-    run = lost_run(tmp_path, pid=os.getpid(), machine="000000000000")
     assert partial.machine() != "000000000000"
-    assert "was still open when the process ended" in said(run)
+    for pid in (os.getpid(), ended_process()):
+        run = lost_run(tmp_path / str(pid), pid=pid, machine="000000000000")
+        text = said(run)
+        # it may run there: nobody here can tell that it has ended
+        assert (
+            f"whether process {pid} still runs cannot be told here" in text
+            and "was open when this was written" in text
+            and "process ended" not in text
+        )
+        assert "If it has ended" in text
 
 
 UNUSABLE = {
@@ -283,7 +308,28 @@ def test_a_black_box_without_a_folder_is_off(train, capfd, tmp_path):
     assert box.captures == []
 
 
+def test_a_window_of_a_thread_that_has_ended(train, look, capfd):
+    prof = profile(on_trace_ready=handler())
+    thread = threading.Thread(target=prof.start)
+    thread.start()
+    thread.join()
+    prof.stop()
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "failed"
+    assert "is given up, because the thread in which it began has ended." in errors(capfd)[0]
+
+
+def test_a_recording_that_is_ended_from_outside(train, look, capfd):
+    torch = pytest.importorskip("torch")
+    with profile(on_trace_ready=handler()):
+        train(1)
+        torch.autograd._disable_profiler()
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "failed"
+    assert "is given up, because something else, such as another profiler, ended it." in errors(capfd)[0]
+
+
 def test_kineto_that_does_not_say_why(tmp_path, monkeypatch):
     results = SimpleNamespace(save=lambda path: None)
-    with pytest.raises(OSError, match="are free now, and Kineto does not say why"):
+    with pytest.raises(OSError, match=r"Kineto wrote no file; .* are free now, and Kineto does not say why"):
         saving.save_trace(results, tmp_path / "x.partial", tmp_path / "trace.json")

@@ -122,13 +122,23 @@ def test_what_was_not_recorded(train, tmp_path, capfd):
 
 
 def test_a_window_too_large_for_categories(train, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(kineto, "_KEPT_TRACE_BYTES", 1000)
+    monkeypatch.setattr(kineto, "KEPT_TRACE_BYTES", 1000)
     with profile(schedule=PLAN, **ALL) as prof:
         train(4, prof)
     prof.export_memory_timeline(tmp_path / "a.html")
     (line,) = messages(capfd)
-    assert "WARNING" in line and "the window is too large" in line
+    assert "WARNING" in line and "because the window is too large for them: record fewer steps" in line
     assert "categories of memory are unknown" in (tmp_path / "a.html").read_text().lower()
+
+
+def test_events_of_a_small_window_that_are_gone(train, tmp_path, capfd):
+    """They are given away by the first export; a window that is small enough is not called too large."""
+    with profile(schedule=PLAN, **ALL) as prof:
+        train(4, prof)
+    prof._session.closed.results = None
+    prof.export_memory_timeline(tmp_path / "a.html")
+    (line,) = messages(capfd)
+    assert "the categories of memory are unknown, and the window's events are gone" in line and "too large" not in line
 
 
 def test_categories_that_cannot_be_found(train, tmp_path, capfd, monkeypatch):

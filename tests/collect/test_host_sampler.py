@@ -295,7 +295,7 @@ def test_a_killed_sampler_is_said_and_costs_nothing_else(look):
     (run,) = look.runs("out")
     assert look.state(run)["state"] == "collected"
     (finding,) = look.state(run)["health"]
-    assert finding["severity"] == "warning" and "ended early" in finding["message"]
+    assert finding["severity"] == "warning" and "the process that samples ended early: -9" in finding["message"]
 
 
 def test_a_sampler_that_hangs_is_ended(look, monkeypatch):

@@ -354,6 +354,21 @@ for _ in range(int(sys.argv[1])):
 
 
 @pytest.mark.slow
+def test_a_signal_that_comes_again_ends_a_program_without_a_handler(look, tmp_path):
+    text = """
+import os, signal
+from steplens.collect import interrupts
+interrupts.PATIENCE_S = 0.0
+with interrupts.held():
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+print("never")
+"""
+    done = look.python(text, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
+    assert "SIGTERM came again: the process ends, and what was not saved yet is lost." in done.stderr
+
+
 def test_signals_from_outside(look, tmp_path):
     """The windows of a training follow each other without a pause, so that most of its time is saving."""
     rounds = 8

@@ -331,6 +331,9 @@ def test_more_loaders_than_are_watched(tmp_path, monkeypatch):
         assert [len(list(one)) for one in data] == [2, 2, 2]
     (trace,) = traces(tmp_path / "out")
     assert checks(trace) == ["loader_incomplete"]
+    assert trace.health is not None
+    told = "data loading was not recorded completely: the program has too many data loaders at a time"
+    assert trace.health["message"].to_list() == [told]
     assert trace.required("pipeline_tasks").collect()["loader"].unique().to_list() == [0, 1]
 
 
@@ -352,6 +355,8 @@ def test_batches_beyond_the_ring_are_missed_and_said(tmp_path, monkeypatch):
     assert trace.health is not None
     counts = dict(trace.health.select("check", "count").iter_rows())
     assert counts["loader_overwritten"] == 30 - 8 + 1
+    told = "batches at the beginning of the window were overwritten, because loaders made too many of them"
+    assert told in trace.health["message"].to_list()
     # those that are left are the newest, and the loop saw all
     tasks = trace.required("pipeline_tasks").collect()
     assert tasks.drop_nulls("end_ns")["batch"].to_list() == list(range(23, 30))

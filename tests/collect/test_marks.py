@@ -219,7 +219,10 @@ def test_ranges_may_overlap_and_end_in_other_threads(recorder):
     assert found["first"].start_ns < found["second"].start_ns < found["first"].end_ns < found["second"].end_ns
     assert found["first"].tid == threading.get_native_id()
     assert found["left open"].end_ns >= found["second"].end_ns
-    assert {item["check"]: item["count"] for item in recorder.found.take()} == {"marks_unfinished": 1, "marks_unmatched": 2}
+    assert {item["message"]: item["count"] for item in recorder.found.take()} == {
+        "ranges were open when the window ended, and end with it": 1,
+        "calls of range_end had no range to end": 2,
+    }
     mstx.range_end(left)
 
 
@@ -320,6 +323,7 @@ def test_bounds(recorder, monkeypatch):
     (finding,) = recorder.found.take()
     assert finding["check"] == "marks_dropped" and finding["severity"] == "warning"
     assert finding["count"] == 130 + 50 - 100
+    assert finding["message"] == "marks are missing: a window keeps 100 of them"
 
 
 FORK = """

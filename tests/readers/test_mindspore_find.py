@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import mindspore_results, offline
+from steplens import mindspore_results, offline, partial
 from steplens.cli.main import app
 from steplens.errors import InputError
 from steplens.readers import detect, mindspore_windows
@@ -369,9 +370,20 @@ def test_a_run_directory_of_the_newer_interface_keeps_its_results(tmp_path: Path
 
 
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:
-    window(tmp_path, 0, {"state": "recording", "pid": 7})
-    with pytest.raises(InputError, match="still open when its process ended"):
-        steplens.open(tmp_path)
+    gone = int(subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout)
+    for number, (pid, machine, known) in enumerate(
+        [
+            (gone, partial.machine(), "still open when its process ended"),
+            (os.getpid(), partial.machine(), "is open, or is being saved"),
+            # it may run there: nobody here can tell
+            (gone, "000000000000", f"whether process {gone} still runs cannot be told here"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        window(folder, 0, {"state": "recording", "pid": pid, "machine": machine})
+        with pytest.raises(InputError, match=known):
+            steplens.open(folder)
 
 
 def test_mindspores_own_output_on_a_cpu_is_read(tmp_path: Path) -> None:

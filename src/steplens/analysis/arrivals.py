@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.checks.ranks import clock_tolerance_ns, recorded_ranks
+from steplens.trace.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.together import together
 from steplens.trace.trace import Trace
@@ -34,8 +34,6 @@ COLUMNS = {
     "hold_up_ns": pl.Int64,
 }
 
-#: operations at whose end every rank has heard of every other, so that they end everywhere at about one time
-_ENDS_TOGETHER = ("allreduce", "all_reduce", "allgather", "all_gather", "reducescatter", "reduce_scatter", "barrier", "alltoall")
 #: at least as many collectives must say what two clocks differ by
 _LEAST = 8
 
@@ -199,7 +197,7 @@ def _tolerances(traces: Sequence[Trace]) -> pl.DataFrame:
 
 def _on_one_clock(rows: pl.DataFrame, each: list[str], tolerances: pl.DataFrame) -> pl.DataFrame:
     """The rows with the times of every rank on the clock of the lowest."""
-    together = rows.filter(pl.col("operation").str.to_lowercase().is_in(_ENDS_TOGETHER))
+    together = rows.filter(ends_together(pl.col("operation")))
     if together.is_empty():
         return rows
     reference = together["rank"].min()

@@ -111,9 +111,9 @@ def _check_cuda(torch: Any) -> Check:
     if not built:
         return Check(name, False, "this PyTorch is built for the CPU only", "install a PyTorch built for CUDA or ROCm")
     if not torch.cuda.is_available():
-        return Check(name, False, f"PyTorch is built for {built}, but there is no usable device or driver")
+        return Check(name, False, f"PyTorch is built for {built}, but finds no device that it can use")
     if torch.profiler.ProfilerActivity.CUDA not in torch.profiler.supported_activities():
-        return Check(name, False, "there is a device, but this Kineto cannot trace it (no CUPTI or roctracer)")
+        return Check(name, False, "there is a device, but this PyTorch does not offer to trace it")
     return Check(name, True, f"{torch.cuda.device_count()} device(s), {torch.cuda.get_device_name(0)}, built for {built}")
 
 
@@ -175,7 +175,7 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
 
 
 def _check_msprof(command: str | None) -> Check:
-    why = "not on PATH: device data is recorded, but only a machine with CANN can export it for the analysis"
+    why = "not on PATH: device data is exported for the analysis by a machine that has it"
     return Check("msprof", command is not None, command or why, "" if command else "source CANN's set_env.sh")
 
 

@@ -13,7 +13,6 @@ from steplens import json_text, rundir
 from steplens.cli.text import clean
 from steplens.collect import landing, launched, log
 from steplens.collect.black_box_event import EVENT_FILE
-from steplens.collect.health import ERROR
 
 #: how steps are called, and why there are none
 _STEPS = {launched.OPTIMIZER: "optimizer steps", launched.FORWARD: "steps from one call of the model to the next"}
@@ -79,6 +78,11 @@ class Recorded:
         return [*events, *(path for path in self.directories if path.parent not in events)]
 
     @property
+    def vanished(self) -> list[int]:
+        """Process ids of those that took steps and did not say at their end how many."""
+        return [int(str(answer["pid"])) for answer in self.processes if answer["steps"] and not answer.get("ended")]
+
+    @property
     def steps(self) -> int:
         """How many steps the process took that took most."""
         return max((int(str(answer["steps"])) for answer in self.processes), default=0)
@@ -116,12 +120,11 @@ def _event(path: Path) -> dict[str, Any]:
 
 
 def _why_lost(directory: Path) -> str:
-    """The first error that the process noted, if it came to that."""
-    try:
-        findings = json_text.loads((directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE).read_bytes())["health"]
-        return next(str(finding["message"]) for finding in findings if finding["severity"] == ERROR)
-    except (OSError, ValueError, LookupError, TypeError, StopIteration):
-        return "its process was killed while it recorded, or the data could not be saved"
+    """What whoever opens the run directory is told of it."""
+    from steplens.readers import run_directory
+
+    state = run_directory.read_json(directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE)
+    return run_directory.lost_window(directory, state)[0]
 
 
 def report(recorded: Recorded, needed: int, order: launched.Order, *, command: bool) -> None:
@@ -138,27 +141,36 @@ def report(recorded: Recorded, needed: int, order: launched.Order, *, command: b
     for directory in recorded.directories:
         say(f"recorded {directory}")
     for directory in recorded.lost:
-        say(f"{directory} holds no data: {_why_lost(directory)}")
+        say(f"{directory} {_why_lost(directory).rstrip('.')}")
     if recorded.directories or recorded.lost or recorded.events:
         return
     if any(answer.get("failed") for answer in recorded.processes):
         say("nothing was recorded")
     elif command and not recorded.processes:
         say(
-            "nothing was recorded, because no process of the command imported PyTorch 2.5 or newer in an environment that has "
-            "steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+            "nothing was recorded: no process of the command left word that it imported PyTorch; that takes PyTorch 2.5 or newer "
+            "in an environment that has steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+        )
+    elif recorded.vanished:
+        say(
+            f"nothing was recorded: {_listed(recorded.vanished)} took steps and left no word of how many, as one does that is "
+            "killed, ends by os._exit or still runs"
         )
     elif recorded.steps == 0:
         say(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
     elif order.black_box is not None:
         say(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
     elif recorded.steps >= _begins(needed, order):
-        say("nothing was recorded, because no window could be opened; an error of the profiler above says why")
+        say("nothing was recorded: no window was opened and kept; messages of the profiler above say why")
     else:
         say(
             f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
             f"{needed}; let it run longer or lower --wait and --warmup"
         )
+
+
+def _listed(processes: list[int]) -> str:
+    return f"process{'es' if len(processes) > 1 else ''} {', '.join(map(str, processes))}"
 
 
 def _begins(needed: int, order: launched.Order) -> int:

@@ -115,7 +115,7 @@ def show_processes(out: Console, found: list[Participant]) -> None:
         out.print(plain(problem, "yellow"), soft_wrap=True)
     for item in found:
         if item.watches and not item.answered:
-            text = f"process {item.process.pid} does not answer: it is stopped or busy; what it wrote down before is shown"
+            text = f"process {item.process.pid} gave no answer (it may be stopped or busy); what it wrote down before is shown"
             out.print(plain(text, "yellow"), soft_wrap=True)
 
 

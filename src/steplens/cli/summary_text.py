@@ -110,8 +110,8 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
     if step["differs"]:
         why = {
             RUN_AHEAD: "the host issues its work faster than the device does it",
-            THROTTLED: "the host waits for the device's queue in some steps",
-            CUT_WINDOW: "recording of the device ends with its last work",
+            THROTTLED: "perhaps the host waits for the device's queue in some steps",
+            CUT_WINDOW: "perhaps the recording of the device ends with its last work",
         }[step["differs"]]
         _wrapped(out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2)
     if step["device_steps"] and step["device_steps"] < step["steps"]:

@@ -249,7 +249,7 @@ def enable(options: Mapping[str, bool]) -> None:
     elif not controlled:
         reason = "another profiler of Python, or with_stack, has the thread"
     else:
-        reason = "the thread is being recorded by another profiler"
+        reason = "another profiler records the thread, or has ended the recording of the window"
     message = f"A child thread is not recorded in the window that is open, because {reason}."
     log.warning(message)
     window.health.add("not_collected", WARNING, message, unsafe=_CHILD_OPERATORS)

@@ -209,10 +209,11 @@ class Exporting:
             return
         window = self._session.closed
         if window is None or window.results is None:
-            log.warning(
-                "export_memory_timeline: the categories of memory are unknown, because the window is too large for them (record "
-                "fewer steps) or they could not be found before."
-            )
+            from steplens.collect.kineto import KEPT_TRACE_BYTES
+
+            large = window is not None and window.counters.get("trace_bytes", 0) > KEPT_TRACE_BYTES
+            why = "because the window is too large for them: record fewer steps" if large else "and the window's events are gone"
+            log.warning(f"export_memory_timeline: the categories of memory are unknown, {why}.")
             return
         log.info("Computing what memory was used for; training waits.")
         results, window.results = window.results, None

@@ -41,7 +41,7 @@ _LEAST_FREE_BYTES = 16 << 20
 
 #: Results are kept after saving up to this size of the trace: they take about 7 times as much memory as it has bytes,
 #: and telling what memory was used for takes a minute.
-_KEPT_TRACE_BYTES = 64 << 20
+KEPT_TRACE_BYTES = 64 << 20
 
 
 class KinetoSession(TorchOptions):
@@ -417,7 +417,7 @@ class KinetoSession(TorchOptions):
 
     def _not_held(self, window: Window) -> None:
         ended = not window.thread.is_alive()
-        reason = "the thread in which it began has ended" if ended else "another profiler has ended the recording"
+        reason = "the thread in which it began has ended" if ended else "something else, such as another profiler, ended it"
         message = f"The window that began at step {window.first_step} is given up, because {reason}."
         self._health.add("save_failed", ERROR, message, unsafe="everything")
         log.error(message)
@@ -453,7 +453,7 @@ class KinetoSession(TorchOptions):
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
-        if self._recording.categorises_memory and size <= _KEPT_TRACE_BYTES:
+        if self._recording.categorises_memory and size <= KEPT_TRACE_BYTES:
             window.results = results
         has_steps = self._recording.schedule is not None and window.last_step is not None
         self.size.window_saved(size, (window.last_step or 0) - window.first_step + 1 if has_steps else 0)

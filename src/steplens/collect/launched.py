@@ -248,11 +248,15 @@ class Watcher:
             exception: what ended the training.
         """
         self._recording.stop(exception)
-        self._answer()
+        self._answer(ended=True)
 
-    def _answer(self) -> None:
-        """Leave word of this process; without it only the command's report is poorer."""
-        answer = {"pid": os.getpid(), "steps": self._steps.count, "failed": self._recording.failed}
+    def _answer(self, *, ended: bool = False) -> None:
+        """Leave word of this process; without it only the command's report is poorer.
+
+        Args:
+            ended: it takes no further steps, so that their number is the last one.
+        """
+        answer = {"pid": os.getpid(), "steps": self._steps.count, "failed": self._recording.failed, "ended": ended}
         with contextlib.suppress(OSError):
             rundir.write_json(Path(self._order.answers) / f"{os.getpid()}.json", answer)
 

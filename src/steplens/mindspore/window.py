@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens import partial, rundir
 from steplens.collect import log
 from steplens.mindspore import framework
 from steplens.mindspore.pipeline import pipeline
@@ -84,6 +84,7 @@ class Window:
             self.path = rundir.make_directory(folder)
             self._state: dict[str, Any] = {
                 "state": "recording",
+                "machine": partial.machine(),
                 "pid": os.getpid(),
                 "hostname": socket.gethostname(),
                 "rank": rank,

@@ -21,7 +21,7 @@ from steplens.readers import minddata, mindspore_cpu, mindspore_python
 from steplens.readers.kineto_meta import meta_frame
 from steplens.readers.legacy_device import source_rows
 from steplens.readers.mindspore_folder import open_folder
-from steplens.readers.run_directory import read_json
+from steplens.readers.run_directory import open_window, read_json
 from steplens.trace.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -139,7 +139,7 @@ def _read_window(
     state = read_json(folder / WINDOW_FILE, health) if (folder / WINDOW_FILE).is_file() else {}
     add_findings(state, health)
     if state.get("state") == "recording":
-        message = f"the window {folder.name} was still open when its process ended (pid {state.get('pid')}), so its data is lost"
+        message, _ = open_window(f"the window {folder.name}", state)
         health.add("window_lost", ERROR, 1, message, EVERYTHING)
     meta.update({key: state[key] for key in _META if key in state})
     pid = _identifier(state, "pid", rank)

@@ -95,18 +95,41 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
     """
     again = _again(path, state.get("pid"))
     if state.get("state") == rundir.STATE_RECORDING:
-        first, pid = state.get("first_step"), state.get("pid")
-        window = f"the window that began at step {first}" if isinstance(first, int) else "its window"
-        if state.get("machine") == partial.machine() and isinstance(pid, int) and partial.lives(pid):
-            return f"holds no trace yet: {window} is open, or is being saved (process {pid} runs)", "Wait until it is closed"
-        return f"holds no trace: {window} was still open when the process ended (pid {pid}), so its data is lost", again
+        first = state.get("first_step")
+        what, remedy = open_window(f"the window that began at step {first}" if isinstance(first, int) else "its window", state)
+        return f"holds no trace: {what}", remedy.format(again=again)
     if not state:
         return "holds no trace, and no state file that says why", again
+    if state.get("state") == rundir.STATE_COLLECTED:
+        return (
+            "holds no trace: it was saved, and is not there any more",
+            "Copy the directory again with all it holds, or record again",
+        )
     reasons = [
         finding for finding in _list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
     ]
     text = "; ".join(str(finding.get("message", "")).rstrip(".") for finding in reasons[:_MOST_REASONS])
     return f"holds no trace: {text or 'saving it failed (see the log of the run)'}", again
+
+
+def open_window(window: str, state: dict[str, Any]) -> tuple[str, str]:
+    """What is known of a window that was open when its state file was written.
+
+    Args:
+        window: how it is called in a sentence.
+        state: what the state file holds.
+
+    Returns:
+        what is known, and what to do, with ``{again}`` where it has to be recorded again.
+    """
+    pid = state.get("pid")
+    if state.get("machine") != partial.machine() or not isinstance(pid, int):
+        # the process ids of another machine mean nothing here
+        unknown = f"whether process {pid} still runs cannot be told here (it is of another machine, or of before a restart)"
+        return f"{window} was open when this was written; {unknown}", "If it has ended: {again}"
+    if partial.lives(pid):
+        return f"{window} is open, or is being saved (process {pid} runs)", "Wait until it is closed"
+    return f"{window} was still open when its process ended (pid {pid}), so its data is lost", "{again}"
 
 
 def _again(path: Path, pid: Any) -> str:

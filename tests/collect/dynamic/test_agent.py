@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic import client, configuration, place, process
+from steplens.collect.dynamic import agent, client, configuration, place, process
 from steplens.collect.dynamic.agent import Agent
+from steplens.collect.dynamic.agreement import Decision
 from steplens.collect.dynamic.board import STEP, Board
+from steplens.collect.dynamic.ledger import Request
 from steplens.collect.dynamic.plan import EDIT, Plan
 from steplens.errors import InputError
 
@@ -167,7 +169,46 @@ def test_a_new_save_replaces_one_that_waits(folder: Any, run: Any) -> None:
     job.see(2)
     job.steps(10)
     assert job.seen() == ["superseded", "done"]
+    assert job.requests()[0]["reason"] == "the configuration was saved again before it began"
     assert job.captured() == [(6, 7)]
+
+
+def test_a_request_too_many_is_told_how_many_wait(folder: Any, run: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(agent, "_LARGEST_QUEUE", 1)
+    job = run()
+    for number in (1, 2):
+        folder.edit(start_step=1000 + number)
+        job.see(number)
+    assert [(item["state"], item["reason"]) for item in job.requests()][1] == ("refused", "1 requests are waiting already")
+
+
+def test_what_a_process_misses_it_misses_for_a_reason(run: Any) -> None:
+    """It heard too late, the others had been there before its first step, or its count went past."""
+    job = run()
+    job.steps(10)
+    document: dict[str, Any] = {}
+    job.agent._obey(Decision(1, "late", EDIT, document, 4, 5), 10)
+    job.agent._over.add(2)
+    job.agent._ledger.add(Request("past", EDIT, document))
+    job.agent._obey(Decision(2, "past", EDIT, document, 4, 5), 10)
+    job.agent._obey(Decision(3, "jumped", EDIT, document, 12, 13), 10)
+    job.agent._begin_due(20)
+    reasons = {item["id"]: (item["state"], item["reason"]) for item in job.requests()}
+    assert reasons["late"] == ("missed", "this process was at step 10 already when it heard of a start at 4")
+    assert reasons["past"] == ("missed", "the other processes were past it before this one stepped")
+    assert reasons["jumped"] == ("missed", "this process went past step 12 without coming here")
+
+
+def test_a_capture_that_runs_keeps_others_from_their_first_step(folder: Any, run: Any) -> None:
+    job = run()
+    folder.edit(active=50)
+    job.see(1)
+    job.steps(3)
+    assert job.agent.capturing
+    job.agent._obey(Decision(99, "second", EDIT, {}, 5, 6), 3)
+    job.agent._begin_due(5)
+    (second,) = [item for item in job.requests() if item["id"] == "second"]
+    assert (second["state"], second["reason"]) == ("missed", "another capture was running at its first step")
 
 
 def test_a_save_with_step_0_takes_a_waiting_one_back(folder: Any, run: Any) -> None:
@@ -179,6 +220,7 @@ def test_a_save_with_step_0_takes_a_waiting_one_back(folder: Any, run: Any) -> N
     job.see(2)
     job.steps(20)
     assert job.seen() == ["superseded", "refused"]
+    assert job.requests()[1]["reason"] == "start_step is 0, so nothing is captured"
     assert job.captured() == []
 
 
@@ -303,6 +345,15 @@ def test_the_end_of_the_program_closes_the_capture(folder: Any, run: Any, capfd:
     assert "the program ends" in capfd.readouterr().err
 
 
+def test_a_request_that_waits_at_the_end_of_the_program(folder: Any, run: Any) -> None:
+    job = run()
+    folder.edit(start_step=1000)
+    job.see(1)
+    job.steps(2)
+    job.agent.close()
+    assert [(item["state"], item["reason"]) for item in job.requests()] == [("missed", "the program ended")]
+
+
 def test_a_program_that_captured_nothing_leaves_nothing_to_meet_at(folder: Any, run: Any) -> None:
     job = run()
     job.steps(3)
@@ -345,10 +396,12 @@ def test_a_step_that_fails_again_and_again_gives_up_and_never_raises(run: Any, m
         job.agent._attention = True
         job.agent.step()
     assert job.agent.record()["why_not"] == "its dynamic profile failed, see its log"
-    assert capfd.readouterr().err.count("ZeroDivisionError") == 1
+    said = capfd.readouterr().err
+    assert said.count("ZeroDivisionError") == 1
+    assert "dynamic_profile: its steps fail, so it does nothing more in this process." in said
 
 
-def test_without_a_place_to_meet_it_captures_alone(folder: Any, run: Any, monkeypatch: Any, tmp_path: Path) -> None:
+def test_without_a_place_to_meet_it_captures_alone(folder: Any, run: Any, monkeypatch: Any, tmp_path: Path, capfd: Any) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "file"))
     job = run()
@@ -356,6 +409,7 @@ def test_without_a_place_to_meet_it_captures_alone(folder: Any, run: Any, monkey
     job.see(1)
     job.steps(5)
     assert job.captured() == [(1, 3)]
+    assert "there is no folder to meet in" in capfd.readouterr().err
 
 
 def test_a_place_that_belongs_to_somebody_else_is_not_used(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
@@ -406,7 +460,7 @@ def test_a_state_directory_that_others_can_change_is_refused(
     assert job.agent.place is None
     assert list(wrong.iterdir()) == []
     said = [line for line in capfd.readouterr().err.splitlines() if str(wrong) in line]
-    assert len(said) == 1 and reason in said[0] and place.DIRECTORY_VARIABLE in said[0]
+    assert len(said) == 1 and "so nothing in it is used" in said[0] and reason in said[0] and place.DIRECTORY_VARIABLE in said[0]
     with pytest.raises(InputError) as refused:
         place.find(folder.path)
     assert refused.value.path == wrong and reason in refused.value.problem and place.DIRECTORY_VARIABLE in refused.value.remedy

@@ -61,6 +61,13 @@ def test_a_step_that_has_passed_is_refused_for_all() -> None:
     assert refusal == "start_step 7 is not after the step that runs, which is 9"
 
 
+def test_steps_that_another_capture_takes() -> None:
+    waiting = decision(1, 10, 5)
+    assert decide(EDIT, 12, 1, 7, 0, [seat(7)], [waiting], NOW_NS)[1] == "steps 10 to 14 are taken by another capture"
+    assert decide(EDIT, 12, 1, 7, 20, [seat(7)], [], NOW_NS)[1] == "everything up to step 19 is taken by another capture"
+    assert decide(EDIT, 15, 1, 7, 0, [seat(7)], [waiting], NOW_NS)[1] == ""
+
+
 def test_a_capture_that_failed_everywhere_takes_no_steps() -> None:
     failed = (decision(1, 5, 1000),)
     assert begin(7, seat(7), earlier=failed) == 8

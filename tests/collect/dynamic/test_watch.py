@@ -137,4 +137,5 @@ def test_a_missing_file_is_reported_once_and_again_when_it_is_gone_again(file: P
 def test_what_is_no_file_is_never_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        assert WatchedFile(path).poll(settle=False).document is None
+        seen = WatchedFile(path).poll(settle=False)
+        assert seen.document is None and seen.problem.endswith(f"{path.name} is not a file")

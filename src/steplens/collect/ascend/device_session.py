@@ -327,7 +327,7 @@ class DeviceSession:
         if self._config is None:
             return self._missing(
                 f"aclprofCreateConfig refused device {self._device_id} with data {int(self._plan.mask):#x}: "
-                "there is no such device, or CANN and the driver do not fit"
+                "it does not say why; usual causes are that there is no such device, or that CANN and the driver do not fit"
             )
         self._state = State.CONFIGURED
         return True

@@ -68,7 +68,9 @@ class Library:
                 self._functions[symbol] = function
         missing = [symbol for symbol, (_, _, needed) in _SYMBOLS.items() if needed and symbol not in self._functions]
         if missing:
-            raise LibraryError(f"{name} has no {', '.join(missing)}: it is not CANN's profiling library, or too old a version")
+            raise LibraryError(
+                f"{name} has no {', '.join(missing)}: it is not CANN's profiling library, or another version of it"
+            )
         self.path = _path_of(self._functions["aclprofInit"]) or name
 
     def symbols(self) -> dict[str, bool]:

@@ -48,7 +48,7 @@ class OperatorArguments:
             handle, name = library.find(NAME, OVERRIDE, "CANN's library for dumps")
             begin, end = getattr(handle, _START, None), getattr(handle, _STOP, None)
             if begin is None or end is None:
-                self._failed(f"{name} has no {_START}: this version of CANN is too old")
+                self._failed(f"{name} has no {_START}: this version of CANN does not offer it")
                 return
             begin.restype, begin.argtypes = ctypes.c_int, (ctypes.c_uint32, ctypes.c_char_p)
             end.restype, end.argtypes = ctypes.c_int, (ctypes.c_uint32,)

@@ -112,7 +112,7 @@ def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, loo
     state, why_not = _state(told, seat, alive=alive)
     step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(told, "step")
     if not alive and not why_not:
-        why_not = "it was killed" if state == KILLED else "the program has ended"
+        why_not = "it ended without a word (killed, crashed or by os._exit)" if state == KILLED else "the program has ended"
     requests = tuple(request for request in told.get("requests", ()) if isinstance(request, dict))
     return Participant(
         process=owner,

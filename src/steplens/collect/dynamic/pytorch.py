@@ -107,4 +107,6 @@ class WindowCapture:
         """Close the window if it is open, and say where it is."""
         self._profiler.stop()
         found = self._profiler.run_directory
-        return Outcome(found, "") if found is not None else Outcome(self.directory, "its raw data could not be saved")
+        return (
+            Outcome(found, "") if found is not None else Outcome(self.directory, "no raw data of it was kept, see its messages")
+        )

@@ -43,7 +43,7 @@ _HOST_TABLES = ("ops", "api", "python")
 
 
 def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
-    """No device task starts before the call that launched it; the clock of the device is early otherwise.
+    """No device task starts before the call that launched it; the clock of the device is early otherwise, or the link is wrong.
 
     A few tasks that are early by microseconds only show how well the two clocks agree.
     """
@@ -60,7 +60,10 @@ def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
         severity, so = INFO, f"by up to {most}: the clocks of host and device agree to about that"
     else:
         severity = ERROR if 2 * len(early) > tasks.height else WARNING
-        so = f"by {_ns(early.median())} in the middle and {most} at most: the clock of the device is early by that"
+        so = (
+            f"by {_ns(early.median())} in the middle and {most} at most: the clock of the device is early by at least that, or "
+            "they are linked to the wrong calls"
+        )
     message = f"{len(early)} of {tasks.height} device tasks start before the call that launched them, {so}"
     yield finding("tasks_before_launch", severity, len(early), message, KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
 
@@ -87,7 +90,7 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
         if len(late):
             message = (
                 f"{len(late)} calls that wait for the device return up to {length(late.max())} before its last task ends: "
-                "the clock of the device is late by that"
+                "the clock of the device is late by at least that, or they are linked to the wrong calls"
             )
             yield finding("device_clock_late", ERROR, len(late), message, *unsafe)
             return
@@ -98,7 +101,8 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
     if len(wait) >= _LATE_LEAST and wait.min() > _LATE_START_NS:
         message = (
             f"{len(wait)} tasks were launched while the device had nothing to do, and none of them starts "
-            f"within {length(wait.min())}: the clock of the device is late by nearly that"
+            f"within {length(wait.min())}: the clock of the device is late by nearly that, or something that was not recorded "
+            "kept it busy"
         )
         yield finding("device_clock_late", WARNING, len(wait), message, *unsafe)
 

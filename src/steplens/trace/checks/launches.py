@@ -36,8 +36,8 @@ def launches_device_work(api: pl.DataFrame | None) -> bool:
 def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
     """Every call that launches device work has a device task with its correlation, and one that works.
 
-    What was launched last and has no task was still waiting when the recording ended. CUDA records no task for an empty
-    copy, so copies without one are only worth knowing.
+    What was launched last and has no task was probably still waiting when the recording ended; lost records look the same. CUDA
+    records no task for an empty copy, so copies without one are only worth knowing.
     """
     api = tables.get("api")
     if api is None:
@@ -60,24 +60,29 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
     lost = launches.join(worked, on="correlation", how="anti")
     if lost.height:
         last = launches.join(worked, on="correlation", how="semi")["start_ns"].max()
-        behind = pl.lit(True) if last is None else pl.col("start_ns") > last
+        # where no launch has a task, the recording did not end before one of them, it lacks them
+        behind = pl.lit(False) if last is None else pl.col("start_ns") > last
         unfinished = lost.filter(behind).height
         if lost.height > unfinished:
             message = f"{lost.height - unfinished} of {launches.height} calls that launch device work have no device task"
             yield finding("launches_without_kernels", WARNING, lost.height - unfinished, message, *_OF_DEVICE)
         if unfinished:
-            message = f"{unfinished} calls launch device work that had not run when the recording ended: the last step lacks it"
+            message = (
+                f"the last {unfinished} calls that launch device work have no device task: it had not run when the recording "
+                "ended, or was not recorded"
+            )
             yield finding("unfinished_launches", WARNING, unfinished, message, *_OF_DEVICE)
     copied = copies.join(known, on="correlation", how="anti").height
     if copied:
-        message = f"{copied} of {copies.height} calls that copy or set memory have no device task, as empty copies do"
+        message = f"{copied} of {copies.height} calls that copy or set memory have no task; CUDA records none for an empty copy"
         yield finding("copies_without_tasks", INFO, copied, message)
 
 
 def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
     """Every device task with a correlation has the call that launched it.
 
-    A task that starts before every task whose call is known was launched before the recording began.
+    A task that starts before every task whose call is known was probably launched before the recording began; where the calls at
+    its beginning are lost, it looks the same.
     """
     api, tasks = tables.get("api"), launched_tasks(tables)
     if api is None or tasks is None:
@@ -93,7 +98,10 @@ def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
     before = pl.lit(False) if first is None else pl.col("start_ns") < first
     early = lost.filter(before).height
     if early:
-        message = f"{early} device tasks at the beginning were launched before the recording began"
+        message = (
+            f"{early} device tasks at the beginning have no call that launched them: it came before the recording began, or was "
+            "not recorded"
+        )
         yield finding("tasks_from_before", INFO, early, message, OPERATOR_DEVICE_TIMES)
     if lost.height > early:
         message = f"{lost.height - early} of {tasks.height} device tasks have no call that launched them"

@@ -144,7 +144,8 @@ def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end
     count = int(overlap.sum())
     message = f"{count} calls begin inside another call of their thread and end behind it, by up to {length(out)}"
     step = resolution(pl.Series(start))
-    message += f" (times are rounded to {length(step)})" if step >= out else " (asynchronous ranges do)"
+    if step >= out:
+        message += f" (all times are multiples of {length(step)})"
     yield finding("overlapping_calls", WARNING, count, message, OPERATOR_SELF_TIMES)
 
 

@@ -26,7 +26,10 @@ from steplens.trace.health import (
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace, is_distributed
 
-#: a collective ends on all ranks within tens of microseconds
+#: operations at whose end every rank has heard of every other, so that they end everywhere at about one time; a broadcast ends at
+#: its root when that has sent, and a reduction to one rank ends elsewhere before it ends there
+_ENDS_TOGETHER = r"(?i)all_?reduce|all_?gather|reduce_?scatter|barrier|all_?to_?all([^v]|$)"
+#: such a collective ends on all ranks within tens of microseconds
 _OFFSET_NS = 1_000_000
 #: ... as far as the processes are not waiting for a processor
 _BUSY_HOST_NS = 50_000_000
@@ -137,6 +140,15 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFind
         yield finding("different_steps", WARNING, len(different), message, RANK_COMPARISON, STEP_AVERAGES)
 
 
+def ends_together(operation: pl.Expr) -> pl.Expr:
+    """Whether operations end on all ranks at about one time.
+
+    Args:
+        operation: what they do, or else their names, as texts.
+    """
+    return operation.str.contains(_ENDS_TOGETHER).fill_null(False)
+
+
 def clock_tolerance_ns(one: Trace, other: Trace) -> int:
     """By how much the ends of a collective on two ranks may differ although both go by the same time.
 
@@ -151,8 +163,8 @@ def clock_tolerance_ns(one: Trace, other: Trace) -> int:
 def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
     """The clocks of the ranks agree: a collective ends at one time on all of them.
 
-    1. Collectives are paired by step, name and order of start within both, where a step has equally many on both ranks;
-       where that pairs too few, by name and order of start in the whole trace.
+    1. Collectives at whose end every rank has heard of every other are paired by step, name and order of start within both, where
+       a step has equally many on both ranks; where that pairs too few, by name and order of start in the whole trace.
     2. The offset of a rank is the middle of the shortest interval that holds two fifths of the distances between their ends
        there and on the lowest rank. Half of the distances would do, were it not for traces that hold a sample of the
        collectives, which pairs some that are not the same. The interval must be narrow.
@@ -177,6 +189,9 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
                     f"{agreeing} collectives end {_apart(offset)} on rank {rank} than on rank {reference}, where they should end "
                     "together: their clocks differ by that"
                 )
+                if not all(of[0].has_accelerator for of in (by_rank[reference], by_rank[rank])):
+                    # processes that communicate themselves hear of the end when their host lets them run
+                    message += ", or one of them hears of the end later"
                 yield finding("rank_clock_offset", WARNING, agreeing, message, RANK_COMPARISON, COMMUNICATION_TIMES)
             continue
         yield from _step_offset(by_rank[reference], by_rank[rank], reference, rank)
@@ -191,7 +206,7 @@ def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int
     if abs(offset) > max(usual / 2, _OFFSET_NS):
         message = (
             f"{both.height} steps begin {_apart(offset)} on rank {rank} than on rank {reference_rank}, and last {length(usual)}: "
-            "the clocks differ, or the steps are not the same"
+            "the clocks differ, or the ranks do not take their steps together"
         )
         yield finding("rank_clock_offset", WARNING, both.height, message, RANK_COMPARISON)
 
@@ -229,12 +244,11 @@ def _description(trace: Trace) -> dict[str, Any]:
 
 
 def _collective_ends(traces: list[Trace]) -> pl.DataFrame:
-    """End, step and name of every collective, in order of start."""
+    """End, step and name of every collective that ends on all ranks together, in order of start."""
     columns = ["step", "name", "start_ns", "end_ns"]
-    frames = [
-        trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE).select(columns).collect()
-        for trace in traces
-    ]
+    operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
+    wanted = (pl.col("kind").cast(pl.String) == COLLECTIVE) & ends_together(operation)
+    frames = [trace.required("communication").filter(wanted).select(columns).collect() for trace in traces]
     return pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls("end_ns").sort("start_ns").drop("start_ns")
 
 

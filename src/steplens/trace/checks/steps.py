@@ -59,7 +59,10 @@ def overlapping_steps(tables: Tables) -> Iterator[HealthFinding]:
 
 
 def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
-    """The first recorded step takes as long as the others; while caches fill and kernels compile it takes longer."""
+    """The first recorded step takes as long as the others; while caches fill and kernels compile it takes longer.
+
+    That it does so is known, and not why: work that is done once looks like warm-up.
+    """
     steps = tables.get("steps")
     if steps is None or steps.height < 3:
         return
@@ -71,7 +74,7 @@ def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
     if slow and durations[0] > _UNLIKE * max(later):
         message = (
             f"the first recorded step ({steps['id'][0]}) takes {length(durations[0])}, the others {length(others)}: "
-            "warm-up is part of the recording"
+            "it may hold warm-up, or work that is done once"
         )
         yield finding("slow_first_step", WARNING, 1, message, STEP_AVERAGES)
 
@@ -93,7 +96,7 @@ class PartOfStep(NamedTuple):
 
 
 def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
-    """The first or last recorded step, where recording began or ended inside it: it holds much less than the others.
+    """The first or last recorded step, where recording may have begun or ended inside it: it holds much less than the others.
 
     Where the recorder says that it began and ended between steps, or inside which, a short step is a short step. Device tasks may
     still be missing; that the launches show where they are known.
@@ -108,22 +111,20 @@ def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
     counts = _tasks_per_step(tables, steps, launches_suffice=whole)
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
     number = steps["id"].to_list()
-    for row, which, check in ((0, "first", "incomplete_first_step"), (-1, "last", "incomplete_last_step")):
+    ends = ((0, "first", "began", "incomplete_first_step"), (-1, "last", "ended", "incomplete_last_step"))
+    for row, which, happened, check in ends:
+        # the recorder's word on the host's steps holds; of what the device did of them some may be lost all the same
+        cut = "its other tasks were not recorded, or it has none" if whole else f"recording {happened} inside it, or it does less"
         others = _without(durations, row)
         if counts is not None and steps.height > 2:
             usual = _usual(_without(counts, row))
             if counts[row] < _PART * usual:
-                message = (
-                    f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual}: "
-                    "recording began or ended inside it"
-                )
+                message = f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual}: {cut}"
                 yield PartOfStep(number[row], check, message, (STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS))
                 continue
         if row == -1 and not whole and durations[row] < _STUB * _usual(others):
-            message = (
-                f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {length(_usual(others))}: "
-                "recording ended inside it"
-            )
+            others_take = length(_usual(others))
+            message = f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {others_take}: {cut}"
             yield PartOfStep(number[row], check, message, (STEP_TIMES, STEP_AVERAGES))
 
 
