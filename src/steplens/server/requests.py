@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 
 import msgspec
@@ -41,8 +42,15 @@ async def shown(run: RunNumber, runs: Annotated[Library, Depends(library)]) -> S
     return runs.shown(run)
 
 
+async def as_read(run: Annotated[Shown, Depends(shown)]) -> Shown:
+    """The same as it was read last: an answer is of one reading, though the run may be read again meanwhile."""
+    return dataclasses.replace(run)
+
+
 Runs = Annotated[Library, Depends(library)]
-Chosen = Annotated[Shown, Depends(shown)]
+Chosen = Annotated[Shown, Depends(as_read)]
+#: for what is asked about the reading itself
+Living = Annotated[Shown, Depends(shown)]
 
 
 def encoded(value: Any) -> Response:

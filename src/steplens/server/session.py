@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from steplens.advice.texts import LANGUAGES
 from steplens.server import live
 from steplens.server.errors import Problem, path_text
-from steplens.server.requests import PROBLEMS, Chosen, Runs
+from steplens.server.requests import PROBLEMS, Living, Runs
 from steplens.server.runs import Shown, State
 
 #: not imported: the package has names of the collector, which the server must not know
@@ -128,20 +128,20 @@ def session(runs: Runs) -> Session:
 
 
 @router.get("/runs/{run}")
-def run_state(chosen: Chosen) -> RunState:
+def run_state(chosen: Living) -> RunState:
     """One run, and how far the opening of it is. Poll it until its state is "ready" or "failed"."""
     return state(chosen)
 
 
 @router.get("/runs/{run}/live")
-def is_changed(chosen: Chosen) -> Live:
+def is_changed(chosen: Living) -> Live:
     """Whether a training has written more since the run was opened."""
     now = live.files(chosen.path)
     return Live(generation=chosen.generation, changed=now != chosen.files, files=len(now))
 
 
 @router.post("/runs/{run}/reopen")
-def reopen(chosen: Chosen, runs: Runs) -> RunState:
+def reopen(chosen: Living, runs: Runs) -> RunState:
     """Read the run again; what was read before is shown until then."""
     runs.reopen(chosen)
     return state(chosen)
