@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import resource
 import select
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import h11
 import pytest
 
 from steplens.server.connections import Limits, strangers_of
@@ -108,6 +110,47 @@ def test_whoever_is_refused_is_not_kept(narrow: Client) -> None:
             answer = rest(one)
         assert answer.count(b"HTTP/1.1 ") == 1 and answer.startswith(b"HTTP/1.1 401 ")
         assert b"connection: close" in answer.lower()
+
+
+_CHUNKED = ("Transfer-Encoding: chunked", "Content-Type: application/json")
+
+
+def test_the_body_of_whoever_is_refused_is_not_even_taken_apart(narrow: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of a megabyte in chunks of a byte was two seconds of nobody else being answered."""
+    found: list[int] = []
+    read = h11.Connection.next_event
+
+    def counted(self: h11.Connection) -> object:
+        event = read(self)
+        if isinstance(event, h11.Data):
+            found.append(len(event.data))
+        return event
+
+    monkeypatch.setattr(h11.Connection, "next_event", counted)
+    sends = b"1\r\n \r\n" * 40_000
+    for token in (None, "wrong"):
+        with connected(narrow, head(narrow, *_CHUNKED, token=token, method="POST")) as one, contextlib.suppress(ConnectionError):
+            one.sendall(sends)
+            rest(one)
+        with contextlib.suppress(ConnectionError), connected(narrow, head(narrow, *_CHUNKED, token=token) + sends) as one:
+            rest(one)
+    with connected(narrow, head(narrow, "Content-Length: 100000", token=None) + sends[:100_000]) as one:
+        rest(one)
+    assert found == []
+    # the owner's is, also where it follows another request on the same connection
+    question = b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n"
+    asked = head(narrow, *_CHUNKED, method="POST").replace(b"/api/session", b"/api/runs/0/tables/operators") + question
+    with connected(narrow, 2 * asked + head(narrow) + head(narrow, token=None) + asked) as one:
+        answers = re.findall(rb"HTTP/1\.1 (\d+) ", rest(one))
+    assert len(found) == 4 and answers[2:] == [b"200", b"401"] and b"401" not in answers[:2], answers
+
+
+def test_a_damaged_body_of_the_owner_is_one_answer(narrow: Client, caplog: pytest.LogCaptureFixture) -> None:
+    for method in ("GET", "POST"):
+        with connected(narrow, head(narrow, *_CHUNKED, method=method) + b"no size\r\n") as one:
+            assert rest(one).count(b"HTTP/1.1 400 ") == 1
+    assert narrow.ask("/api/session").status == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_a_new_connection_takes_the_place_of_the_oldest_without_the_token(narrow: Client) -> None:

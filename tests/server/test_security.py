@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
-from .conftest import TOKEN, Answer, Client, Start
+from steplens.server.security import Guard
+
+from .conftest import DEADLINE_S, TOKEN, Answer, Client, Start
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,85 @@ def test_the_link_sets_a_cookie_with_which_a_reload_works(client: Client) -> Non
         again = client.ask(path, token=None, headers={"Cookie": f"other=1; {pair}"})
         assert again.status == 200
         assert "set-cookie" not in again.headers
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        "{ours}",
+        'prefs={{"a":1,"b":[1,2]}}; {ours}',
+        '{ours}; prefs={{"a":1,"b":[1,2]}}',
+        "greet=hello world; {ours}",
+        "name=J\u00fcrgen; {ours}",
+        "a[b]=1; {ours}",
+        "{ours}; a[b]=1",
+        "(a)=1; {ours}",
+        "flag; {ours}",
+        'open="abc; {ours}',
+        'closed="a\\"b"; {ours}',
+        "=x; {ours}",
+        "path=/; {ours}",
+        "a=1,2,3; {ours}",
+        "{name}=wrong; {ours}",
+        "{ours}; {name}=wrong",
+        "x{ours}; {ours}",
+        "a=1;{ours};b=2",
+        "a[b]=1\r\nCookie: {ours}",
+        "x=" + "a" * 61_000 + "; {ours}",
+        ";" * 61_000 + "{ours}",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_cookies_of_other_programs_do_not_lock_the_owner_out(client: Client, cookies: str) -> None:
+    name = f"steplens_{client.port}"
+    sent = cookies.format(name=name, ours=f"{name}={TOKEN}")
+    assert _with_cookies(client, sent).startswith(b"HTTP/1.1 200 ")
+    # and none of them is the owner's
+    assert _with_cookies(client, sent.replace(TOKEN, TOKEN[:-1])).startswith(b"HTTP/1.1 401 ")
+
+
+def _with_cookies(client: Client, sent: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=DEADLINE_S) as one:
+        one.sendall(f"GET /api/session HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {sent}\r\nConnection: close\r\n\r\n".encode())
+        return one.recv(100)
+
+
+def test_a_strange_cookie_costs_no_more_than_its_length() -> None:
+    """Escapes in quotes took the standard library's parser 12 s for 60 kB, in which nobody else was answered."""
+    guard = Guard(_forbidden, TOKEN, 1)
+    length = 60_000
+    plain = min(_takes_s(guard, b"a" * length) for _ in range(5))
+    for piece in (b"\\", b'\\"', b"\\1", b'"', b" ", b";", b"=", b"a=;", b"steplens_1=;"):
+        strange = b'a="' + piece * (length // len(piece)) + b'"'
+        assert min(_takes_s(guard, strange) for _ in range(3)) < 500 * plain, piece
+
+
+def _takes_s(guard: Guard, cookies: bytes) -> float:
+    """The time for refusing a request with these cookies."""
+    told: list[Message] = []
+
+    async def sent(message: Message) -> None:
+        told.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"cookie", cookies)]
+    scope = {"type": "http", "method": "GET", "path": "/api/session", "query_string": b"", "headers": headers}
+    began = time.process_time()
+    asyncio.run(guard(scope, _forbidden_receive, sent))
+    took = time.process_time() - began
+    assert told[0]["status"] == 401
+    return took
+
+
+def test_more_cookies_than_any_browser_sends_are_not_looked_at() -> None:
+    assert _takes_s(Guard(_forbidden, TOKEN, 1), b"a" * 200_000 + f"; steplens_1={TOKEN}".encode())
+
+
+async def _forbidden(scope: Scope, receive: Receive, send: Send) -> None:
+    pytest.fail("a request without the token was let in")
+
+
+async def _forbidden_receive() -> Message:
+    pytest.fail("the body of a request without the token was asked for")
 
 
 @pytest.mark.parametrize(
