@@ -1,8 +1,11 @@
-"""The two error classes of steplens: one for bad input, one for bad command lines."""
+"""The error classes of steplens: one for bad input, one for bad command lines, one for its own defects while it reads."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+#: characters of a foreign error's text in a sentence
+_LONGEST = 300
 
 
 class SteplensError(Exception):
@@ -29,6 +32,20 @@ class InputError(SteplensError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{path}: {problem}" + (f". {remedy}" if remedy else ""))
+
+
+class DefectError(InputError):
+    """Reading a file failed in a way that steplens did not foresee: a defect of its own, which costs that file alone.
+
+    Args:
+        path: the file or folder that was being read.
+        error: what happened.
+    """
+
+    def __init__(self, path: str | Path, error: BaseException) -> None:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        what = what if len(what) <= _LONGEST else what[: _LONGEST - 3] + "..."
+        super().__init__(path, f"could not be read: {what}; this is a defect of steplens", "Please report it")
 
 
 def check_exists(path: Path) -> None:

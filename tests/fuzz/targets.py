@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from steplens.errors import InputError
+from steplens.errors import DefectError, InputError
 from steplens.readers import detect
 from steplens.readers.contents import Contents
 from steplens.trace.run import Run, Source
@@ -44,6 +44,8 @@ def read(path: Path, *, through_cache: bool = False) -> str:
     for one in found:
         try:
             trace = detect.load(one) if through_cache else _read(one)
+        except DefectError:
+            raise
         except InputError as error:
             refused.append(error)
             continue

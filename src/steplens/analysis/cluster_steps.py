@@ -112,7 +112,7 @@ def stored_parts(trace: Trace) -> pl.DataFrame:
         for part, name in _ANALYSED.items()
     }
     number = pl.col("step_num").cast(pl.Int64, strict=False)
-    times = {part: (ms * 1e6).round().cast(pl.Int64) for part, ms in parts.items()}
+    times = {part: (ms * 1e6).round().cast(pl.Int64, strict=False) for part, ms in parts.items()}
     return table.select(number.alias("step"), **times)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from steplens import rundir
 from steplens.analysis.stored_figures import contradictions
-from steplens.errors import InputError
+from steplens.errors import DefectError, InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.run_log import run_log
 from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
@@ -141,7 +141,7 @@ def _analyse_run(
     try:
         trace = detect.load(found, allow_msprof=True)
     except InputError as error:
-        logger.error("%s", error)
+        logger.error("%s", error, exc_info=isinstance(error, DefectError))
         if _is_simplified(found) and into == found.path:
             raise
         return _unreadable(found.path, into, settings, error)

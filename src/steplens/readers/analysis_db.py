@@ -8,9 +8,9 @@ import polars as pl
 
 from steplens.readers.cann_db import source_rows
 from steplens.readers.cann_layout import report_unread
-from steplens.readers.microseconds import text_ns
+from steplens.readers.microseconds import text_ns, with_possible_times
 from steplens.readers.sqlite_file import SqliteFile
-from steplens.trace.health import HealthLog
+from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, HealthLog
 from steplens.trace.schema import NAME
 
 _TIME = "CommAnalyzerTime"
@@ -18,6 +18,12 @@ _BANDWIDTH = "CommAnalyzerBandwidth"
 _MATRIX = "CommAnalyzerMatrix"
 _STEPS = "StepTraceTime"
 _TABLES = (_TIME, _BANDWIDTH, _MATRIX, _STEPS)
+#: what a duration that cannot be makes unsafe
+_UNSAFE = {
+    "communication_times": COMMUNICATION_TIMES,
+    "communication_bandwidth": COMMUNICATION_VOLUME,
+    "communication_matrix": COMMUNICATION_VOLUME,
+}
 
 _POINT_TO_POINT = r"(?i)^hcom_(send|receive|batchsendrecv)"
 #: rows that sum up others
@@ -44,6 +50,8 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
             "communication_matrix": _matrix(database),
             "source_tables": _step_times(database),
         }
+    for name, unsafe in _UNSAFE.items():
+        tables[name] = with_possible_times(tables[name], path.name, health, unsafe)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from steplens import json_decoder
-from steplens.readers.microseconds import after_base, text_ns
+from steplens.readers.microseconds import after_base, text_ns, with_possible_times
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -64,10 +64,12 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     _report_odd(path, odd, health, COMMUNICATION_TIMES)
     schema = {**SCHEMA["communication_times"], "start_ns": pl.String()}
     found = pl.DataFrame(times, schema=schema, orient="row")
+    found = with_possible_times(found, path.name, health, COMMUNICATION_TIMES)
     found = found.with_columns(text_ns(found["start_ns"])).with_columns(start_ns=after_base(pl.col("start_ns"), base_ns))
+    links = pl.DataFrame(bandwidth, schema=SCHEMA["communication_bandwidth"], orient="row")
     tables = {
         "communication_times": found,
-        "communication_bandwidth": pl.DataFrame(bandwidth, schema=SCHEMA["communication_bandwidth"], orient="row"),
+        "communication_bandwidth": with_possible_times(links, path.name, health, COMMUNICATION_VOLUME),
     }
     return {name: frame for name, frame in tables.items() if frame.height}
 
@@ -101,7 +103,8 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
                 )
             )
     _report_odd(path, odd, health, COMMUNICATION_VOLUME)
-    return pl.DataFrame(rows, schema=SCHEMA["communication_matrix"], orient="row")
+    found = pl.DataFrame(rows, schema=SCHEMA["communication_matrix"], orient="row")
+    return with_possible_times(found, path.name, health, COMMUNICATION_VOLUME)
 
 
 def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[int | None, str, str, dict[str, Any]]]:

@@ -226,7 +226,7 @@ def _with_results_only(
                 name=name.cast(NAME),
                 operation=operation_name(name).cast(NAME),
                 kind=_kind_of(operation_name(name)).cast(NAME),
-                end_ns=pl.col("start_ns") + (pl.col("elapse_ms") * 1e6).round().cast(pl.Int64),
+                end_ns=pl.col("start_ns") + (pl.col("elapse_ms") * 1e6).round().cast(pl.Int64, strict=False),
             ),
         }
     steps = "source_tables" in tables and bool(set(tables["source_tables"]["table"]) & set(_STEP_TABLES))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from steplens import rundir
-from steplens.errors import InputError
+from steplens.errors import DefectError, InputError, SteplensError
 from steplens.readers import ascend_db, ascend_raw, ascend_text, conflicts, kineto, kineto_ascend, mindspore_find, run_directory
 from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
 from steplens.readers.mindspore_find import MindSporeSource
@@ -20,6 +23,8 @@ _REMEDY = (
     "steplens reads Kineto and Chrome traces (.json, .json.gz), its own run directories, and what the Ascend PyTorch "
     "Profiler and MindSpore's write (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db, profiler/, raw device logs)"
 )
+
+_LOG = logging.getLogger("steplens.readers")
 
 _ANALYSIS_DATABASE = "analysis.db"
 #: of so many files that are not read a message says why
@@ -235,8 +240,20 @@ def load(found: Found, *, allow_msprof: bool = False) -> Trace:
         allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported; it writes beside that data.
 
     Raises:
-        InputError: nothing can be read; the message says why.
+        InputError: nothing can be read; the message says why. A ``DefectError`` where reading failed as nobody foresaw, so
+            that it costs no other file of the same folder.
     """
+    try:
+        return _load(found, allow_msprof)
+    except (SteplensError, OSError, MemoryError):
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:  # the boundary between files, for what readers did not foresee
+        # where nobody set up logging nothing below a warning is shown: a command prints one sentence, no traceback
+        _LOG.info("%s could not be read", found.path, exc_info=True)
+        raise DefectError(found.path, error) from error
+
+
+def _load(found: Found, allow_msprof: bool) -> Trace:
     where = found.where
 
     def read() -> Trace:

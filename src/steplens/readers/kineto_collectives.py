@@ -19,6 +19,7 @@ from steplens.readers.kineto_structs import CollectiveArgs
 from steplens.trace.lookup import first_rows
 from steplens.trace.nesting import Int64Array, innermost, lanes, nest
 from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
+from steplens.trace.trace import is_count
 
 #: bytes of one element, by PyTorch's names of types: those of scalar types, and those in "Input type"
 ELEMENT_BYTES = {
@@ -121,7 +122,7 @@ def _group_sizes(members: dict[str, Any]) -> dict[str, int]:
     groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
     sizes = {"": 0}
     for group in groups if isinstance(groups, list) else []:
-        if isinstance(group, dict) and isinstance(group.get("pg_size"), int):
+        if isinstance(group, dict) and is_count(group.get("pg_size")):
             sizes[str(group.get("pg_name"))] = group["pg_size"]
     return sizes
 

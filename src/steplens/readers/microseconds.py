@@ -5,7 +5,11 @@ A double near 1.7e15 us (the time since 1970) resolves 0.25 us, so such text nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
+
+from steplens.trace.health import WARNING, HealthLog
 
 #: below this many us a double tells ns apart; above it only the digits do
 _FLOAT_LIMIT_US = float(1 << 42)
@@ -46,6 +50,28 @@ def float_ns(values: pl.Series) -> pl.Series:
     fraction = ((number - whole) * 1000).round().cast(pl.Int64, strict=False)
     result: pl.Series = whole.cast(pl.Int64, strict=False) * 1000 + fraction
     return result
+
+
+def with_possible_times(
+    frame: pl.DataFrame, source: str, health: HealthLog, unsafe: str, times: Sequence[str] | None = None
+) -> pl.DataFrame:
+    """A table without the durations that no time in ns can hold: they count as missing, and are reported.
+
+    Args:
+        frame: doubles; durations in ms are the columns whose name ends in ``_ms``, or those of ``times``.
+        source: the file's name, for the message.
+        health: gets what is wrong.
+        unsafe: what such a duration makes unsafe.
+        times: the columns of durations.
+    """
+    times = [name for name in frame.columns if name.endswith("_ms")] if times is None else times
+    possible = frame.with_columns(pl.when(pl.col(name).abs() < _LIMIT_US / 1000).then(name).alias(name) for name in times)
+    lost = {name: possible[name].null_count() - frame[name].null_count() for name in times}
+    if any(lost.values()):
+        named = ", ".join(name for name, count in lost.items() if count)
+        message = f"values of {source} are no times that are possible and count as missing ({named})"
+        health.add("damaged_values", WARNING, sum(lost.values()), message, unsafe)
+    return possible
 
 
 def after_base(ns: pl.Expr, base_ns: int) -> pl.Expr:

@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens import json_text
 from steplens.readers.ascend_csv_file import read_table, required
+from steplens.readers.microseconds import with_possible_times
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
     INFO,
@@ -164,7 +165,7 @@ def read_cluster(path: Path, health: HealthLog) -> pl.DataFrame:
     if not columns:
         required(table, path.name, health, STEP_DEVICE_TIMES, ("computation_time",))
         return pl.DataFrame()
-    frame = pl.DataFrame(columns)
+    frame = with_possible_times(pl.DataFrame(columns), path.name, health, STEP_DEVICE_TIMES, list(columns))
     # one row is the only step: its average would repeat it
     last = frame.height if frame.height == 1 else frame.height - 1
     numbers = [str(number) if number <= last else _AVERAGE for number in range(1, frame.height + 1)]

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import polars as pl
 
 from steplens.analysis.strategy import stage_ranks
-from steplens.errors import SteplensError
+from steplens.errors import DefectError, SteplensError
 from steplens.server import errors, live
 from steplens.server.errors import Problem, Refusal, path_text
 from steplens.server.live import Files
@@ -189,6 +189,8 @@ class Shown:
             self.opened = Opened(run, origins(run.traces), self._openings, files)
             opening.state, opening.done, opening.total = "ready", len(run.traces), len(run.sources)
         except SteplensError as error:
+            if isinstance(error, DefectError):
+                _LOG.exception("cannot open %s", self.path)
             opening.problem, opening.state = errors.of_input(error), "failed"
         except Exception as error:  # a defect of ours must not leave the page waiting for ever
             _LOG.exception("cannot open %s", self.path)

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens import json_text
 from steplens.trace import checks, cpu_device, device_work, stacks
 from steplens.trace.classify import TYPE_IN_GRAPH, classify, is_in_graph
-from steplens.trace.health import HealthLog
+from steplens.trace.health import RANK_COMPARISON, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
 from steplens.trace.schema import (
     CORE_CPU,
@@ -28,10 +29,12 @@ from steplens.trace.schema import (
     SCOPE_MODULE,
 )
 from steplens.trace.steps import find_steps, step_of
-from steplens.trace.trace import Trace
+from steplens.trace.trace import Trace, is_count
 
 #: calls that are nested deeper count as this deep
 _DEEPEST = (1 << 15) - 1
+#: what ``meta`` says of the job, in words
+_OF_JOB = {"rank": "rank", "world_size": "number of ranks"}
 
 
 def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog, *, cpu_is_device: bool = True) -> Trace:
@@ -48,6 +51,8 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
             accelerator ran and its tasks are missing: the CPU's would pass for them.
     """
     tables = {name: frame for name, frame in raw.items() if frame.height}
+    if "meta" in tables:
+        tables["meta"] = _without_impossible(tables["meta"], health)
     steps = find_steps(tables, health)
     if steps is not None:
         tables["steps"] = steps
@@ -70,6 +75,19 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
     if health.findings:
         tables["health"] = health.frame()
     return Trace(source, tables)
+
+
+def _without_impossible(meta: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """``meta`` without a rank, or a number of ranks, that no job has: then it is not known, and what the file says is reported.
+
+    -1 is what sources write that do not know it.
+    """
+    told = {key: json_text.own(value) for key, value in meta.filter(pl.col("key").is_in(_OF_JOB)).select("key", "value").rows()}
+    impossible = [key for key, value in told.items() if type(value) is int and value != -1 and not is_count(value)]
+    for key in impossible:
+        message = f"the source says that the {_OF_JOB[key]} is {str(told[key])[:40]}, which no job has; it counts as unknown"
+        health.add("damaged_header", WARNING, 1, message, (RANK_COMPARISON, RUN_OPTIONS))
+    return meta.filter(~pl.col("key").is_in(impossible)) if impossible else meta
 
 
 def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -444,6 +444,8 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
             traces.append((Source(found.path, found.format.name, found.reason, found.ignored), load(found)))
         except InputError as error:
             unreadable.append(error)
+        except OSError as error:  # one file of a failing disk is one file
+            unreadable.append(InputError(found.path, f"cannot be read ({error.strerror or error})"))
     if not traces:
         if len(unreadable) == 1:
             raise unreadable[0]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import polars as pl
 
@@ -14,6 +14,9 @@ from steplens import json_text
 from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
+
+#: more than any job has; ranks and sizes of groups below it fit into every column that holds them
+_MOST_RANKS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,8 @@ class Trace:
     @property
     def recorded_rank(self) -> int:
         """Rank of the process in its job as the source says it; -1 when it does not."""
-        value = self.meta_values().get("rank", -1)
-        return value if isinstance(value, int) and not isinstance(value, bool) else -1
+        value = self.meta_values().get("rank")
+        return value if is_count(value) else -1
 
     @property
     def rank(self) -> int:
@@ -144,6 +147,11 @@ class Trace:
     def used_devices(self) -> tuple[tuple[str | None, int | None], ...]:
         """What ran device tasks: every pair of the kind of core and the number of the device, in no order."""
         return self.once(_used_devices)
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether something from a file can be a rank or a number of ranks: one that is larger is damage, and no column holds it."""
+    return type(value) is int and 0 <= value < _MOST_RANKS
 
 
 def is_distributed(meta: Mapping[str, Any], communicates: bool) -> bool:
