@@ -143,3 +143,77 @@ prof.step()
 """
     assert look.python(code, cwd=tmp_path, env={"PYTHONUNBUFFERED": unbuffered}).returncode == 0
     assert len(look.runs(tmp_path / "out")) == 1
+
+
+TWO_OF_OURS = """
+import sys, threading, torch
+import steplens
+
+def train(*stepped):
+    for _ in range(24):
+        model(torch.ones(4, 8)).sum().backward()
+        for one in stepped:
+            one.step()
+
+def recorder(folder, **plan):
+    ready = steplens.tensorboard_trace_handler(folder, analyse_flag=False)
+    return steplens.profile(schedule=steplens.schedule(**plan), on_trace_ready=ready)
+
+model, how = torch.nn.Linear(8, 2), sys.argv[1]
+if how == "black box":
+    with steplens.BlackBox("box", keep_steps=3, analyse_flag=False) as box:
+        with recorder("first", wait=3, warmup=1, active=2) as profiler:
+            train(box, profiler)
+            box.capture()
+            train(box, profiler)
+elif how == "threads":
+    def in_thread(number):
+        with recorder("first", wait=number, warmup=1, active=2) as profiler:
+            train(profiler)
+    threads = [threading.Thread(target=in_thread, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+else:
+    wait = 0 if how == "same" else 1
+    with recorder("first", wait=0, warmup=1, active=2) as first, recorder("second", wait=wait, warmup=1, active=2) as second:
+        train(first, second)
+print("trained to the end")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["same", "one step later", "threads", "black box"])
+def test_of_two_profilers_at_a_time_one_records(look, tmp_path, how):
+    pytest.importorskip("torch")
+    done = look.python(TWO_OF_OURS, how, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "trained to the end"
+    refused = [line for line in done.stderr.splitlines() if "[ERROR]" in line]
+    assert all("another profiler is recording in this process, or warms up for it" in line for line in refused)
+    first, second = ([look.state(run)["state"] for run in look.runs(tmp_path / folder)] for folder in ("first", "second"))
+    if how == "black box":
+        assert list((tmp_path / "box").glob("**/trace.json"))
+        assert set(first) == {"failed"}
+    elif how == "threads":
+        assert "collected" in first
+    else:
+        assert refused
+        assert first == ["collected"] * 8
+        assert set(second) == {"failed"}
+
+
+def test_a_profiler_in_warmup_that_is_given_up_lets_others_record(train, look):
+    pytest.importorskip("torch")
+    first = profile(schedule=schedule(wait=0, warmup=3, active=1), on_trace_ready=handler("first"))
+    first.start()
+    train(1, first)
+    with profile(on_trace_ready=handler("refused")):
+        train(1)
+    assert look.checks(look.runs("refused")[0]) == ["call_failed"]
+    first.stop()
+    assert not look.runs("first")
+    with profile(on_trace_ready=handler("after")):
+        train(1)
+    assert look.state(look.runs("after")[0])["state"] == "collected"

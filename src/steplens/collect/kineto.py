@@ -135,7 +135,7 @@ class KinetoSession(TorchOptions):
         window = self.window
         if window is None:
             return
-        if self._probes and not self.size.measured and not another_is_recording():
+        if self._probes and not self.size.measured and not other_profilers.another_is_recording():
             self._probe = Probe(self._new_kineto(window), self.size, self.step)
         else:
             self._prepare(window)
@@ -151,9 +151,6 @@ class KinetoSession(TorchOptions):
     def _prepare(self, window: Window) -> None:
         window.failed = True
         child_threads.settle()
-        # Kineto silently gives up the session that is already running.
-        if another_is_recording():
-            raise RuntimeError("another profiler is recording in this process; nothing is recorded in this window")
         begin = clock.monotonic_ns()
         window.kineto = self._new_kineto(window)
         window.kineto._prepare_trace()
@@ -183,7 +180,11 @@ class KinetoSession(TorchOptions):
         # The window begins here, not where warmup began.
         window.owner, window.thread, window.began_in = threading.get_ident(), threading.current_thread(), backward.number()
         window.start_ns, window.start_monotonic_ns = clock.both_ns()
-        window.kineto._start_trace()
+        try:
+            window.kineto._start_trace()
+        except Exception:
+            window.failed = True
+            raise
         self.size.window_opens()
         child_threads.open_window(window.threads)
         window.recording = window.started = True
@@ -332,6 +333,7 @@ class KinetoSession(TorchOptions):
             with contextlib.suppress(Exception):
                 child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
         window.recording = False
+        other_profilers.give_back(window.kineto)
         window.kineto = None
         if window.beside is not None:
             window.beside.cancel()
@@ -404,6 +406,7 @@ class KinetoSession(TorchOptions):
         if window.recording:
             message += f"the window that began at step {window.first_step} ends here."
         elif window.kineto is not None and not window.started:
+            other_profilers.give_back(window.kineto)
             window.failed, window.kineto = True, None
             message += "nothing is recorded in this window."
         else:
@@ -432,10 +435,11 @@ class KinetoSession(TorchOptions):
             window.kineto is not None
             and not window.failed
             and threading.get_ident() == window.owner
-            and not another_is_recording()
+            and not other_profilers.another_is_recording(window.kineto)
         ):
             window.kineto._start_trace()
             window.kineto.__exit__(None, None, None)
+        other_profilers.give_back(window.kineto)
         window.kineto = None
 
     def _save(self, window: Window) -> None:
@@ -499,11 +503,3 @@ def _holds(window: Window) -> bool:
     """Whether the calling thread can end a window that records; PyTorch keeps the recording with the thread that began it."""
     autograd: Any = importlib.import_module("torch.autograd")
     return bool(window.threads.all_threads or autograd._profiler_enabled())
-
-
-def another_is_recording() -> bool:
-    """Whether some profiler of PyTorch is recording in this process."""
-    profiler: Any = importlib.import_module("torch.autograd.profiler")
-    autograd: Any = importlib.import_module("torch.autograd")
-    enabled = bool(getattr(profiler, "_is_profiler_enabled", False)) or bool(autograd._profiler_enabled())
-    return enabled or other_profilers.one_is_open()

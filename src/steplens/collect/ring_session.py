@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
+from steplens.collect import other_profilers
 from steplens.collect.kineto import KinetoSession
 from steplens.collect.spare_files import SpareFiles
 from steplens.collect.window import Window
@@ -109,6 +110,7 @@ class RingSession(KinetoSession):
 
 
 def _give_up(window: Window) -> None:
+    other_profilers.give_back(window.kineto)
     window.kineto = None
     if window.beside is not None:
         window.beside.cancel()

@@ -23,7 +23,12 @@ class TorchOptions:
     window: Window | None
 
     def _new_kineto(self, window: Window) -> Any:
-        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows."""
+        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows.
+
+        Raises:
+            RuntimeError: another profiler has the recording of this process.
+        """
+        other_profilers.refuse_a_second()
         profiler: Any = importlib.import_module("torch.autograd.profiler")
         config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
         known = str(config_type.__init__.__doc__)
@@ -49,7 +54,7 @@ class TorchOptions:
         }
         accepted = inspect.signature(profiler.profile.__init__).parameters
         kineto = profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
-        other_profilers.is_ours(kineto)
+        other_profilers.take(kineto)
         other_profilers.add(self)
         return kineto
 

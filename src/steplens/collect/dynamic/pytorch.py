@@ -48,7 +48,7 @@ class PytorchForm:
         if others:
             return f"{' and '.join(others)} is set: another profiler is at work in this process"
         if "torch" in sys.modules:
-            from steplens.collect.kineto import another_is_recording
+            from steplens.collect.other_profilers import another_is_recording
 
             if another_is_recording():
                 return "another profiler is recording in this process"
