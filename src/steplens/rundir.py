@@ -171,6 +171,19 @@ def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
     write_bytes(path, json.dumps(value, ensure_ascii=False, indent=indent).encode())
 
 
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """A path from the root on, with the home of a user in place of ``~``; never raises, since a training goes on without it.
+
+    A ``~`` of a user whom nobody knows stays, as in a shell, and so does what is relative to a working directory that was
+    deleted: whoever writes there is told then.
+    """
+    place = Path(os.path.expanduser(path))
+    try:
+        return place.absolute()
+    except OSError:
+        return place
+
+
 def why_unusable(folder: Path) -> tuple[Path, str] | None:
     """Why run directories cannot be written below ``folder``, which need not exist; nothing of the look stays there.
 

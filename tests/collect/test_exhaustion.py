@@ -266,6 +266,25 @@ def test_a_folder_that_cannot_be_used_is_said_once(kind, plan, train, capfd, tmp
     assert (tmp_path / "file").read_text() == "x"
 
 
+def test_a_home_that_nobody_has_is_a_name_like_any_other(train, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=tensorboard_trace_handler("~nobody-is-called-so/x", analyse_flag=False)) as prof:
+        train(4, prof)
+    assert prof.run_directory.parent == tmp_path / "~nobody-is-called-so" / "x"
+
+
+def test_a_deleted_working_directory_costs_the_recording_and_nothing_else(train, capfd, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=tensorboard_trace_handler("relative", analyse_flag=False)) as prof:
+        train(4, prof)
+    lines = [line for line in capfd.readouterr().err.splitlines() if "[ERROR]" in line]
+    assert len(lines) == 1 and "Nothing is recorded, the training goes on: " in lines[0]
+    assert BlackBox(directory="relative") is not None
+
+
 def test_no_space_is_said_once(train, capfd, monkeypatch):
     def full(folder):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -123,7 +123,7 @@ class BlackBox:
         self._values = values
         self._keep_steps: int = values["keep_steps"]
         # The script may change directory before something happens.
-        self._directory = Path(values["directory"]).expanduser().absolute()
+        self._directory = rundir.absolute(values["directory"])
         self._event_directory = self._directory
         self._history = StepHistory()
         self._ring = StepRing(_ROWS)

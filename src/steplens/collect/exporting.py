@@ -69,7 +69,7 @@ class Exporting:
         run_directory = self._last_window("export_chrome_trace", output_path)
         if run_directory is None:
             return
-        target = Path(output_path).expanduser().absolute()
+        target = rundir.absolute(output_path)
         problem = _export("chrome", run_directory, target)
         if not problem:
             return
@@ -105,7 +105,7 @@ class Exporting:
         if metric not in STACK_METRICS:
             log.warning(f"export_stacks: metric should be one of {', '.join(STACK_METRICS)}, reset it to {SELF_CPU}.")
             metric = SELF_CPU
-        target = Path(output_path).expanduser().absolute()
+        target = rundir.absolute(output_path)
         if target.suffix != STACK_SUFFIX:
             target = target.with_suffix(STACK_SUFFIX)
             log.warning(f"export_stacks: the file should end in {STACK_SUFFIX}, it is written to {target}.")
@@ -140,7 +140,7 @@ class Exporting:
             )
         else:
             self._categorise(run_directory)
-        target = Path(output_path).expanduser().absolute()
+        target = rundir.absolute(output_path)
         given = ["--device", device] if device is not None else []
         if not given and (current := _current_accelerator(run_directory)):
             given = ["--device", current]

@@ -183,7 +183,7 @@ class _KinetoProfile(Exporting):
             return folder
         work_path = os.environ.get(_WORK_PATH)
         if work_path:
-            return Path(work_path).expanduser().absolute() / "profiling_data"
+            return rundir.absolute(work_path) / "profiling_data"
         if self._on_trace_ready is not None:
             return Path.cwd()
         # Nobody asked for a result folder: the data only lives until this object is gone.

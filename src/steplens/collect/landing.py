@@ -42,12 +42,12 @@ def split(dir_name: str | None, local_dir: str | None) -> tuple[str | None, str 
     """
     if dir_name is not None and urlsplit(dir_name).scheme == "file":
         dir_name = unquote(urlsplit(dir_name).path)
-    local = str(Path(local_dir).expanduser().absolute()) if local_dir is not None else None
+    local = str(rundir.absolute(local_dir)) if local_dir is not None else None
     if dir_name is None:
         return local, None
     if is_url(dir_name):
         return local or _temporary_folder(), dir_name
-    target = str(Path(dir_name).expanduser().absolute())
+    target = str(rundir.absolute(dir_name))
     return (target, None) if local in (None, target) else (local, target)
 
 

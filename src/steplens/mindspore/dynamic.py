@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from mindspore.train import Callback
 
+from steplens import rundir
 from steplens.collect import log
 from steplens.collect.dynamic import active
 from steplens.mindspore import framework
@@ -51,7 +51,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         if kwargs:
             log.warning(f"{', '.join(sorted(kwargs))}: without effect.")
         hook()
-        self._form = MindsporeForm(Path(output_path).expanduser().absolute())
+        self._form = MindsporeForm(rundir.absolute(output_path))
         self._in_step = False
         #: number of the step that runs; 0 before the first
         self._count = 0

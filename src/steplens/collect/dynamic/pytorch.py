@@ -77,7 +77,7 @@ class WindowCapture:
         from steplens.collect.profiler import profile
         from steplens.collect.schedule import schedule
 
-        folder = rundir.make_directory(Path(settings.prof_dir).expanduser().absolute())
+        folder = rundir.make_directory(rundir.absolute(settings.prof_dir))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(f"{folder} cannot be written")
         recorded: dict[str, Any] = dict(settings.recorded)
