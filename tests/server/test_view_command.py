@@ -26,10 +26,10 @@ LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=[\w-]{40,}")
 
 
 @contextlib.contextmanager
-def viewing(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def viewing(*arguments: str | Path, browser: bool = False) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command and the link that it prints."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "steplens", "view", "--no-browser", *map(str, arguments)],
+        [sys.executable, "-m", "steplens", "view", *(() if browser else ("--no-browser",)), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -128,6 +128,27 @@ def test_ctrl_c_ends_it_while_a_run_is_opened(tmp_path: Path, after_s: float) ->
         assert process.returncode == 0, (out, err)
         assert "stopped" in out
         assert "Traceback" not in out + err
+
+
+def test_the_token_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user of the machine can read the browser's; the file that it names leads to the link, and goes with the server."""
+    said, page = tmp_path / "said", tmp_path / "page"
+    stub = tmp_path / "browser"
+    stub.write_text(f'#!/bin/sh\ncp "${{1#file://}}" {page}\nprintf "%s\\n" "$@" > {said}.part\nmv {said}.part {said}\n')
+    stub.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(stub))
+    with viewing(tmp_path, browser=True) as (process, link):
+        deadline = time.monotonic() + DEADLINE_S
+        while not said.exists():
+            assert time.monotonic() < deadline, "no browser was opened"
+            time.sleep(0.05)
+        address = said.read_text().strip()
+        assert address.startswith("file:///") and link.rpartition("=")[2] not in address
+        assert f'url={link}"' in page.read_text()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, err) == (0, ""), out
+    assert not Path(address.removeprefix("file://")).exists()
 
 
 def test_only_this_machine_can_connect_by_default() -> None:

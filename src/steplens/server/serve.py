@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import threading
-import webbrowser
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -17,6 +16,7 @@ import uvicorn
 from steplens.server import connections
 from steplens.server.address import in_link
 from steplens.server.app import create_app
+from steplens.server.browser import shown
 from steplens.server.captures import Control
 from steplens.server.runs import Library
 
@@ -54,10 +54,8 @@ def serve(
         # whoever reads the link may end the server at once, long before it listens to signals itself
         with _ended_by_ctrl_c(server):
             say(link)
-            if browser:
-                # a browser on a terminal would take it over, and some wait until they are closed
-                threading.Thread(target=_open_browser, args=(link,), daemon=True).start()
-            server.run(sockets=[bound])
+            with shown(link) if browser else contextlib.nullcontext():
+                server.run(sockets=[bound])
         logging.getLogger("uvicorn.error").removeFilter(quiet)
 
 
@@ -80,8 +78,3 @@ def _ended_by_ctrl_c(server: uvicorn.Server) -> Iterator[None]:
 
 def _is_running(server: uvicorn.Server, record: logging.LogRecord) -> bool:
     return not server.should_exit
-
-
-def _open_browser(link: str) -> None:
-    with contextlib.suppress(webbrowser.Error):
-        webbrowser.open(link)

@@ -23,24 +23,25 @@ _REMEDY = "nothing is kept beside captures until it is removed, or XDG_STATE_HOM
 _said: set[str] = set()
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """There is something that others may have made, or may know."""
 
 
 def secret() -> bytes | None:
     """The secret, made where there is none yet; None where there can be none, or, which is said, where others may know it."""
     try:
-        for place in _places():
+        for place in places():
             with contextlib.suppress(OSError):
                 return _read_or_make(place)
-    except _RefusedError as refused:
+    except RefusedError as refused:
         if str(refused) not in _said:
             _said.add(str(refused))
             _LOG.warning("steplens: %s; %s", refused, _REMEDY)
     return None
 
 
-def _places() -> list[Path]:
+def places() -> list[Path]:
+    """Folders for what only this user may read, the first choice first; none need exist."""
     chosen = os.environ.get("XDG_STATE_HOME", "")
     # the standard of these variables: what is not absolute does not count
     state = Path(chosen) if os.path.isabs(chosen) else _home() / ".local" / "state"
@@ -60,12 +61,12 @@ def _home() -> Path:
     return Path(os.devnull)
 
 
-def _read_or_make(place: Path) -> bytes:
-    """The secret in a folder.
+def opened(place: Path) -> int:
+    """A descriptor of one of the folders, made where it is missing; whoever asks closes it.
 
     Raises:
-        OSError: it can be neither read nor made.
-        _RefusedError: the folder or the file is not that of this user alone.
+        OSError: it can be neither opened nor made.
+        RefusedError: it is not that of this user alone.
     """
     if place.parent != _MEMORY:
         # the folders above are the user's as they are; ours is made closed
@@ -74,10 +75,20 @@ def _read_or_make(place: Path) -> bytes:
         place.mkdir(mode=0o700)
     status = place.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise _RefusedError(f"{place} is not a folder of its own")
+        raise RefusedError(f"{place} is not a folder of its own")
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise _RefusedError(f"{place} belongs to somebody else, or others can write to it")
-    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        raise RefusedError(f"{place} belongs to somebody else, or others can write to it")
+    return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _read_or_make(place: Path) -> bytes:
+    """The secret in a folder.
+
+    Raises:
+        OSError: it can be neither read nor made.
+        RefusedError: the folder or the file is not that of this user alone.
+    """
+    folder = opened(place)
     try:
         try:
             return _read(folder, place / NAME)
@@ -91,17 +102,17 @@ def _read_or_make(place: Path) -> bytes:
 def _read(folder: int, path: Path) -> bytes:
     # a link, or a pipe that would make this wait, is looked at and not opened
     if not stat.S_ISREG(os.stat(NAME, dir_fd=folder, follow_symlinks=False).st_mode):
-        raise _RefusedError(f"{path} is not a file of its own")
+        raise RefusedError(f"{path} is not a file of its own")
     descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid():
-            raise _RefusedError(f"{path} belongs to somebody else")
+            raise RefusedError(f"{path} belongs to somebody else")
         if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            raise _RefusedError(f"{path} is open to others")
+            raise RefusedError(f"{path} is open to others")
         found = file.read(SIZE + 1)
     if len(found) != SIZE:
-        raise _RefusedError(f"{path} is damaged: it has {status.st_size} bytes, not {SIZE}")
+        raise RefusedError(f"{path} is damaged: it has {status.st_size} bytes, not {SIZE}")
     return found
 
 
