@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import steplens
 from steplens.cli.main import app
 from steplens.errors import InputError
+from steplens.readers import ascend_text
 
 from ..shared_data import shared
 
@@ -72,6 +73,21 @@ def test_every_combination_is_a_rank(tmp_path: Path, names: tuple[str, ...], fla
     assert run.health().filter(check="results_only").height == 1
     assert CliRunner().invoke(app, ["open", str(tmp_path)]).exit_code == 0
     assert CliRunner().invoke(app, ["advise", str(tmp_path)]).exit_code in (0, 2)
+
+
+def test_a_folder_that_is_renamed_or_copied_is_of_the_rank_that_it_names_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = only(tmp_path / "job", 1, ("communication.json", "step_trace_time.csv"))
+    assert [trace.rank for trace in steplens.open(folder).traces] == [1]
+    folder = folder.rename(folder.with_name("rank3_ascend_pt"))
+    assert [trace.rank for trace in steplens.open(folder).traces] == [3]
+    shutil.copytree(folder, folder.with_name("rank5_ascend_pt"))
+    assert [trace.rank for trace in steplens.open(folder.parent).traces] == [3, 5]
+    # moved as it is, nothing that its rank is read from has changed
+    moved = folder.parent.rename(tmp_path / "elsewhere")
+    monkeypatch.setattr(ascend_text, "read_trace", lambda *_: pytest.fail("it was read again"))
+    assert [trace.rank for trace in steplens.open(moved).traces] == [3, 5]
 
 
 def test_a_rank_of_results_beside_a_full_one(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from steplens import rundir
 from steplens.readers import detect
 from steplens.trace import store
 from steplens.trace.run import open_run
+from steplens.trace.trace import Trace
 
 from . import forged
 
@@ -167,3 +168,26 @@ def test_a_small_table_with_long_texts_is_kept_as_a_large_one(trace_file: Path, 
     assert detect.is_kept(detect.find_one(trace_file)) and names(trace_file) == long
     monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
     assert names(trace_file) == long
+
+
+def test_sources_are_known_by_the_folders_they_lie_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of one name may be swapped, and the number of a device stands in the name of its folder."""
+    run = tmp_path / "run"
+    sources = [run / folder / "data" for folder in ("device_0", "device_1")]
+    for number, source in enumerate(sources):
+        source.parent.mkdir(parents=True)
+        source.write_text(str(number))
+        os.utime(source, ns=(0, 0))
+    cache = run / rundir.CACHE_DIRECTORY / "x"
+    store.cached(cache, sources, lambda: Trace(run, {}))
+    assert store.is_kept(cache, sources) and not store.is_kept(cache, sources, told=[3])
+    # seen from elsewhere it is the same
+    monkeypatch.chdir(tmp_path)
+    relative = [source.relative_to(tmp_path) for source in sources]
+    assert store.is_kept(cache.relative_to(tmp_path), relative) and store.is_kept(cache, relative)
+    (tmp_path / "link").symlink_to(run)
+    assert store.is_kept(tmp_path / "link" / rundir.CACHE_DIRECTORY / "x", sources)
+    sources[0].parent.rename(run / "device_2")
+    sources[1].parent.rename(sources[0].parent)
+    (run / "device_2").rename(sources[1].parent)
+    assert not store.is_kept(cache, sources)

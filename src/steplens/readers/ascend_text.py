@@ -207,8 +207,7 @@ def _with_results_only(
     matrix = tables.get("communication_matrix")
     sources = matrix["source"].drop_nulls().unique().to_list() if matrix is not None else []
     if "rank" not in values:
-        names = (run_directory.resolve().name, run_directory.resolve().parent.name)
-        named = next((rank for name in names if (rank := rank_in_name(name, distributed=False)) is not None), None)
+        named = rank_of_folder(run_directory)
         rank = sources[0] if len(sources) == 1 else named
         if rank is not None:
             values["rank"], values["rank_source"] = rank, "communication matrix" if len(sources) == 1 else "folder name"
@@ -245,6 +244,13 @@ def _with_results_only(
     missing_steps = () if steps else (STEP_TIMES, STEP_DEVICE_TIMES)
     health.add("results_only", WARNING, 1, message, (*unsafe, *missing_steps))
     return tables
+
+
+def rank_of_folder(run_directory: Path) -> int | None:
+    """The rank in the name of a run directory, else in that of the folder around it; None where neither names one."""
+    folder = run_directory.resolve()
+    ranks = (rank_in_name(name, distributed=False) for name in (folder.name, folder.parent.name))
+    return next((rank for rank in ranks if rank is not None), None)
 
 
 def _kind_of(operation: pl.Expr) -> pl.Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Format:
         read: gives the trace of a folder's contents or a file; the second argument allows running CANN's ``msprof``.
         sources: the files whose change makes a cached trace stale.
         in_place: whether results are made from it, so that they belong into its run directory.
+        told: what it reads in the names of folders that hold the sources, which a change of these names makes stale too.
         timeline: the JSON file that holds nearly all of its events, and what reads such a file alone; None where there is none.
     """
 
@@ -47,6 +48,7 @@ class Format:
     read: Callable[[Any, bool], Trace]
     sources: Callable[[Any], list[Path]]
     in_place: bool = False
+    told: Callable[[Any], Sequence[int]] = lambda _: ()
     timeline: tuple[Callable[[Any], Path], Callable[[Path], Trace]] | None = None
 
 
@@ -79,6 +81,10 @@ def _read_kineto_run(where: Contents, allow_msprof: bool) -> Trace:
     return kineto_ascend.read(where.path, allow_msprof=allow_msprof) if where.prof else run_directory.read(where.path)
 
 
+def _number(number: int | None) -> tuple[int, ...]:
+    return () if number is None else (number,)
+
+
 def _output(where: Contents) -> Path:
     assert where.output is not None
     return where.output
@@ -106,6 +112,7 @@ ASCEND_TEXT = Format(
     "Ascend result files",
     lambda where, _: ascend_text.read_trace(_output(where), where.path),
     lambda where: ascend_text.sources(_output(where), where.path),
+    told=lambda where: _number(ascend_text.rank_of_folder(where.path)),
     timeline=(lambda where: _output(where) / ascend_text.TIMELINE, ascend_text.read_timeline_trace),
 )
 KINETO_FILE = Format(
@@ -265,12 +272,12 @@ def _load(found: Found, allow_msprof: bool) -> Trace:
     if allow_msprof and found.format.in_place and isinstance(where, Contents) and where.prof and not where.exported:
         # a cached trace of before the export would hide that there is something to export
         return read()
-    return store.cached(cache_of(found), found.format.sources(where), read)
+    return store.cached(cache_of(found), found.format.sources(where), read, told=found.format.told(where))
 
 
 def is_kept(found: Found) -> bool:
     """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
-    return store.is_kept(cache_of(found), found.format.sources(found.where))
+    return store.is_kept(cache_of(found), found.format.sources(found.where), told=found.format.told(found.where))
 
 
 def cache_of(found: Found) -> Path:

@@ -43,18 +43,19 @@ _SMALL_FILE_BYTES = 64 << 20
 _KEPT_BYTES = 256 << 20
 
 
-def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace:
+def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int] = ()) -> Trace:
     """The trace in ``cache`` if it is of exactly these sources, else a new one, cached where that is possible.
 
     Args:
         cache: directory of this trace's cache; need not exist.
         sources: the raw files the trace depends on.
         build: reads the raw files.
+        told: what else it reads, as the rank in the name of the folder around them.
     """
     if not seal.is_possible():
         return build()
     cache = seal.own_place(cache)
-    key = _key(sources)
+    key = _key(cache, sources, told)
     found = _load(cache, key, sources)
     if found is not None:
         return found
@@ -62,7 +63,7 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if key is not None and _key(sources) == key and seal.marks(sources) == marks:
+        if key is not None and _key(cache, sources, told) == key and seal.marks(sources) == marks:
             trace.kept = _save(trace, cache, {"key": key, "marks": marks})
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
@@ -70,25 +71,34 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace]) -> 
     return trace
 
 
-def is_kept(cache: Path, sources: Sequence[Path]) -> bool:
-    """Whether there is a cache of ours of exactly these sources; whether its tables are whole is not looked at."""
+def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int] = ()) -> bool:
+    """Whether there is a cache of ours of exactly these sources (``cached``); whether its tables are whole is not looked at."""
     try:
         with seal.cache_folder(seal.own_place(cache)) as inside:
             raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
-        return _is_of(_checked_manifest(raw), _key(sources), sources)
+        return _is_of(_checked_manifest(raw), _key(cache, sources, told), sources)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _key(sources: Sequence[Path]) -> dict[str, Any] | None:
+def _key(cache: Path, sources: Sequence[Path], told: Sequence[int]) -> dict[str, Any] | None:
     """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
+    folder = cache.parent.parent
     try:
-        files = sorted((seal.identity(path) for path in sources), key=str)
+        # not the name alone: folders between tell devices and ranks, and hold files of one name
+        files = sorted(([_place(path, folder), *seal.identity(path)[1:]] for path in sources), key=str)
     except OSError:
         return None
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
-    return {**versions, **expansion.setting(), "columns": _COLUMNS, "sources": files}
+    return {**versions, **expansion.setting(), "columns": _COLUMNS, "sources": files, "told": list(told)}
+
+
+def _place(source: Path, folder: Path) -> str:
+    """Where a source lies, seen from the folder with the cache inside, which may be moved or opened by another path."""
+    if source.is_relative_to(folder):
+        return str(source.relative_to(folder))
+    return os.path.relpath(os.path.join(os.path.realpath(source.parent), source.name), os.path.realpath(folder))
 
 
 def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
