@@ -36,6 +36,8 @@ class Health:
             count: how many events it stands for.
             configuration: it holds for every window of the object.
         """
+        # it is shown and put into tables, where half of a pair of UTF-16 is no text
+        message = message.encode(errors="backslashreplace").decode()
         with self._lock:
             findings = self._configuration if configuration else self._window
             for finding in findings:
