@@ -168,7 +168,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
     """Write ``value`` as JSON to ``path`` atomically, mode 0640."""
-    write_bytes(path, json.dumps(value, ensure_ascii=False, indent=indent).encode())
+    # names of files and texts of exceptions may hold half of a pair (a lone surrogate): for JSON its escape is the same text
+    write_bytes(path, json.dumps(value, ensure_ascii=False, indent=indent).encode(errors="backslashreplace"))
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:

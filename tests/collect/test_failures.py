@@ -1,6 +1,7 @@
 """Whatever fails in the profiler, the training goes on, one line says so and the run's health records it."""
 
 import errno
+import json
 import os
 import subprocess
 
@@ -58,6 +59,31 @@ def test_schedule_that_raises_at_the_start(train, capfd):
     with profile(schedule=lambda _: 1 / 0, on_trace_ready=handler()) as prof:
         train(2, prof)
     assert errors(capfd)
+
+
+def test_texts_that_are_half_a_pair_reach_the_state(train, look, capfd):
+    lone, one_window = os.fsdecode(b"caf\xe9"), schedule(wait=0, warmup=1, active=1, repeat=1)
+
+    def fail(step):
+        if step == 2:
+            raise RuntimeError(lone)
+        return one_window(step)
+
+    def ready(_):
+        raise RuntimeError(f"handler of {lone}")
+
+    with profile(schedule=fail, on_trace_ready=ready) as prof:
+        prof.add_metadata("file", lone)
+        train(3, prof)
+    assert len(errors(capfd)) == 2
+    (run,) = look.runs(".")
+    assert look.state(run)["state"] == "collected"
+    said = [finding["message"] for finding in look.state(run)["health"] if finding["check"] == "call_failed"]
+    assert said == ["schedule failed: RuntimeError: caf\\udce9", "on_trace_ready failed: RuntimeError: handler of caf\\udce9"]
+    assert json.loads((run / "profiler_metadata.json").read_bytes())["file"] == lone
+    done = look.python("import sys; from steplens.cli.main import main; sys.exit(main())", "summary", run, cwd=".")
+    assert done.returncode == 0, done.stderr
+    assert "caf\\udce9" in done.stdout
 
 
 def test_another_profiler_is_not_disturbed(train, look, capfd):

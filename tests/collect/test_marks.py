@@ -59,7 +59,7 @@ def recorder():
 
 def rows_of(recorder):
     recorder.finish()
-    texts = list(recorder._texts)
+    texts = recorder.texts()
     columns = len(marks.COLUMNS)
     for row in (recorder._rows[at : at + columns] for at in range(0, len(recorder._rows), columns)):
         domain, message = texts[row[0]]
@@ -310,6 +310,59 @@ def test_many_threads(recorder):
     by_thread = {number: {row.tid for row in found if row.message == f"thread {number}"} for number in range(4)}
     assert sorted(tid for tids in by_thread.values() for tid in tids) == sorted(own)
     assert all(row.start_ns <= row.end_ns for row in found)
+
+
+IN_A_HANDLER = """
+import faulthandler, json, signal, sys
+from steplens import mstx
+from steplens.collect import marks
+from steplens.collect.health import Health
+
+def on_signal(number, frame):
+    mstx.mark(f"in the handler {next(handled)}")
+    mstx.mark("")
+
+class Interrupted(str):
+    # what of a mark is Python lets the handler run there, as a signal of the system would by chance
+    def __len__(self):
+        signal.raise_signal(signal.SIGALRM)
+        return str.__len__(self)
+
+    def __hash__(self):
+        signal.raise_signal(signal.SIGALRM)
+        return str.__hash__(self)
+
+class InterruptedHealth(dict):
+    def __getitem__(self, key):
+        if self.pop("once", False):
+            signal.raise_signal(signal.SIGALRM)
+        return dict.__getitem__(self, key)
+
+faulthandler.dump_traceback_later(120, exit=True)
+handled = iter(range(10_000))
+signal.signal(signal.SIGALRM, on_signal)
+health = Health()
+marks.open_recorder(marks.MarkRecorder([], [], health))
+for number in range(20):
+    mstx.mark(Interrupted(f"main {number}"))
+health.add("marks_rejected", "info", "first")
+health._window[0] = InterruptedHealth(health._window[0], once=True)
+health.add("marks_rejected", "info", "second")
+recorder = marks.recorder
+marks.close_recorder(recorder)
+texts = recorder.texts()
+print(json.dumps([texts[number][1] for number in recorder._rows[:: len(marks.COLUMNS)]]))
+print(next(handled))
+"""
+
+
+@pytest.mark.slow
+def test_a_mark_in_the_handler_of_a_signal_inside_of_a_mark(look, tmp_path):
+    done = look.python(IN_A_HANDLER, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found, handled = map(json.loads, done.stdout.splitlines())
+    assert handled > 40
+    assert sorted(found) == sorted([f"main {number}" for number in range(20)] + [f"in the handler {n}" for n in range(handled)])
 
 
 def test_bounds(recorder, monkeypatch):

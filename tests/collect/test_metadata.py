@@ -166,3 +166,29 @@ def test_process_groups_are_recorded(look, tmp_path):
             ("model", rank, [0, 1]),
         ]
         assert look.raw(run)["distributedInfo"]["world_size"] == 2
+
+
+IDS = """
+import json, sys, torch
+import steplens
+model = torch.nn.Linear(4, 2)
+for trace_id in ["run\\n7", "run=7", 'a "quoted" \\\\ one', "{}", "# 7", "\\x00", "%s%n", "\\ud800", "", "ü" * 1024, "run 7, 8; a:b/c@d+e-f_g.h"]:
+    ready = steplens.tensorboard_trace_handler("out", analyse_flag=False)
+    with steplens.profile(on_trace_ready=ready, custom_trace_id_callback=lambda: trace_id) as profiler:
+        model(torch.ones(3, 4))
+    run = profiler.run_directory
+    with open(run / "KINETO" / "trace.json", "rb") as trace, open(run / "profiler_metadata.json", "rb") as metadata:
+        print(json.dumps([trace_id, profiler.get_trace_id(), json.load(metadata)["trace_id"], json.load(trace).get("trace_id")]))
+"""
+
+
+@pytest.mark.slow
+def test_any_id_of_a_window_is_kept_and_ends_nothing(look, tmp_path):
+    pytest.importorskip("torch")
+    done = look.python(IDS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert len(rows) == 11
+    assert all(given == told == kept for given, told, kept, _ in rows)
+    assert rows[0][3] == "run_7" and rows[1][3] == "run_7"
+    assert rows[-1][3] == rows[-1][0]

@@ -20,7 +20,8 @@ class Health:
     def __init__(self) -> None:
         self._configuration: list[dict[str, Any]] = []
         self._window: list[dict[str, Any]] = []
-        self._lock = threading.Lock()
+        # a handler of a signal may have a finding, too, while its own thread is inside
+        self._lock = threading.RLock()
 
     def add(
         self, check: str, severity: str, message: str, *, unsafe: str = "", count: int = 1, configuration: bool = False
@@ -35,8 +36,10 @@ class Health:
             count: how many events it stands for.
             configuration: it holds for every window of the object.
         """
-        findings = self._configuration if configuration else self._window
+        # it is shown and put into tables, where half of a pair of UTF-16 is no text
+        message = message.encode(errors="backslashreplace").decode()
         with self._lock:
+            findings = self._configuration if configuration else self._window
             for finding in findings:
                 if finding["check"] == check and finding["message"] == message:
                     finding["count"] += count
@@ -46,6 +49,5 @@ class Health:
     def take(self) -> list[dict[str, Any]]:
         """All findings for a window that closes; the next window starts without those of this one."""
         with self._lock:
-            findings = [dict(finding) for finding in self._configuration] + self._window
-            self._window = []
-        return findings
+            window, self._window = self._window, []
+            return [dict(finding) for finding in self._configuration] + window

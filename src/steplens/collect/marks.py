@@ -71,9 +71,10 @@ class MarkRecorder:
         self._process = os.getpid()
         self._thread = _Thread()
         self._rows = array("q")
+        #: the number of each text in its domain; a number may be passed over
         self._texts: dict[tuple[str, str], int] = {}
+        self._text_numbers = itertools.count()
         self._text_bytes = 0
-        self._text_lock = threading.Lock()
         self._open: dict[int, tuple[int, int, int, int, int]] = {}
         #: ends of ranges that count unless they are ended later
         self._ends: dict[int, int] = {}
@@ -184,6 +185,15 @@ class MarkRecorder:
             if count:
                 self._health.add(check, severity, message, unsafe=_USER_MARKS if severity == WARNING else "", count=count)
 
+    def texts(self) -> list[tuple[str, str]]:
+        """Domain and text of each number; empty ones for numbers that no mark has."""
+        # at one go: other threads may still set marks
+        known = list(self._texts.items())
+        found = [("", "")] * (max((number for _, number in known), default=-1) + 1)
+        for text, number in known:
+            found[number] = text
+        return found
+
     def save(self, folder: Path) -> None:
         """Write the marks, if there are any."""
         if not self._rows:
@@ -193,7 +203,7 @@ class MarkRecorder:
             rows = rows[:]
             rows.byteswap()
         rundir.write_bytes(folder / rundir.MARKS, rows.tobytes())
-        texts = {"pid": self._process, "columns": COLUMNS, "texts": list(self._texts)}
+        texts = {"pid": self._process, "columns": COLUMNS, "texts": self.texts()}
         if self._checkpoints:
             texts["checkpoint_bytes"] = self._checkpoint_bytes // self._checkpoints
         rundir.write_bytes(folder / rundir.MARK_TEXTS, json.dumps(texts).encode())
@@ -221,12 +231,12 @@ class MarkRecorder:
             return -1
         if domain in self._exclude or (self._include and domain not in self._include):
             return -1
-        with self._text_lock:
-            self._text_bytes += len(message) + len(domain)
-            if self._text_bytes > TEXT_LIMIT:
-                self._dropped += 1
-                return -1
-            return self._texts.setdefault((domain, message), len(self._texts))
+        # No lock: the handler of a signal may set a mark inside of this, and would wait for its own thread for ever.
+        self._text_bytes += len(message) + len(domain)
+        if self._text_bytes > TEXT_LIMIT:
+            self._dropped += 1
+            return -1
+        return self._texts.setdefault((domain, message), next(self._text_numbers))
 
     def _say(self, message: str) -> None:
         """Warn, once per window."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 from typing import Any
 
 from steplens.collect import child_threads, log, metadata, other_profilers
 from steplens.collect.health import WARNING, Health
 from steplens.collect.window import Recording, Window
 from steplens.options import ProfilerActivity
+
+#: What Kineto does not get of an id: it reads the id as a line of its configuration, where a line break or "=" ends the program,
+#: and writes it into its file as it is. The files of steplens have the whole id.
+_NOT_IN_KINETO = re.compile(r"[^A-Za-z0-9 .,:;/@+_-]")
 
 
 class TorchOptions:
@@ -50,7 +55,7 @@ class TorchOptions:
         arguments: dict[str, Any] = {
             **self._arguments(),
             "experimental_config": config_type(**config),
-            "custom_trace_id_callback": lambda: window.trace_id,
+            "custom_trace_id_callback": lambda: _NOT_IN_KINETO.sub("_", window.trace_id),
         }
         accepted = inspect.signature(profiler.profile.__init__).parameters
         kineto = profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
