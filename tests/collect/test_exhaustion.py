@@ -268,7 +268,8 @@ def test_a_folder_that_cannot_be_used_is_said_once(kind, plan, train, capfd, tmp
 
 def test_a_home_that_nobody_has_is_a_name_like_any_other(train, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with profile(schedule=TWO_WINDOWS, on_trace_ready=tensorboard_trace_handler("~nobody-is-called-so/x", analyse_flag=False)) as prof:
+    ready = tensorboard_trace_handler("~nobody-is-called-so/x", analyse_flag=False)
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=ready) as prof:
         train(4, prof)
     assert prof.run_directory.parent == tmp_path / "~nobody-is-called-so" / "x"
 
