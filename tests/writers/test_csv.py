@@ -23,7 +23,7 @@ from steplens.writers import (
     step_trace_time,
 )
 from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.text import guard, microseconds, microseconds_text, render_distinct
+from steplens.writers.text import guard, microseconds, microseconds_text, render_distinct, write_csv
 
 from .builder import BASE_NS, MAIN, build, kernel, memory, op, training_step
 
@@ -261,3 +261,9 @@ def test_nothing_to_write_says_why(tmp_path: Path) -> None:
         with pytest.raises(NothingToWriteError, match="recorded"):
             write(empty, tmp_path / "x.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_that_a_spreadsheet_would_take_for_a_formula_is_guarded(tmp_path: Path) -> None:
+    """As of a vendor's table, whose columns a capture names."""
+    write_csv(pl.DataFrame({"=1+1": [1], "'=1+1": [2], "@x": [3], "plain": [4]}), tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_bytes() == b"''=1+1,'=1+1,'@x,plain\r\n1,2,3,4\r\n"

@@ -14,7 +14,7 @@ from steplens.server import columns
 from steplens.server.columns import Column
 from steplens.server.errors import Refusal
 from steplens.server.tables import ORIGIN, Table
-from steplens.writers.text import names
+from steplens.writers.text import guarded_header, names
 
 MOST_ROWS = 1000
 _CSV_ROWS = 50_000
@@ -125,7 +125,7 @@ def csv(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes]:
         part = frame.slice(start, _CSV_ROWS)
         part = part.with_columns(pl.Series(name, [_json(value) for value in part[name]], dtype=pl.String) for name in lists)
         part = part.with_columns(names(part[name]).alias(name) for name in texts)
-        yield part.write_csv(include_header=start == 0, line_terminator="\r\n").encode()
+        yield guarded_header(part).write_csv(include_header=start == 0, line_terminator="\r\n").encode()
 
 
 def _described(rows: pl.LazyFrame, table: Table) -> list[Column]:

@@ -103,7 +103,20 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
 def write_plain_csv(frame: pl.DataFrame, path: Path, **conventions: Any) -> None:
     """Write ``frame`` into a file of any name: polars itself takes only names that are text, and a folder's may be in GBK."""
     with path.open("wb") as handle:
-        frame.write_csv(handle, **conventions)
+        guarded_header(frame).write_csv(handle, **conventions)
+
+
+def guarded_header(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same with a quote before each name of a column that a spreadsheet would take for a formula: a capture may name some."""
+    taken, told = set(frame.columns), dict[str, str]()
+    for name in frame.columns:
+        if name.startswith(_FORMULA_STARTS):
+            guarded = "'" + name
+            while guarded in taken:
+                guarded = "'" + guarded
+            taken.add(guarded)
+            told[name] = guarded
+    return frame.rename(told) if told else frame
 
 
 def write_json(value: Any, path: Path) -> None:
