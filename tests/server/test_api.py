@@ -286,6 +286,10 @@ def test_a_csv_file_keeps_unix_times_and_guards_formulas(client: Client, runs: l
         ({"where": [{"column": "name", "at_least": 1}]}, 422, "numbers"),
         ({"where": [{"column": "calls", "one_of": ["a"]}]}, 422, "numbers"),
         ({"where": [{"column": "name", "one_of": 1}]}, 422, ""),
+        ({"where": [{"column": "name", "one_of": ["a", "\ud800"]}]}, 422, "surrogate"),
+        ({"where": [{"column": "name", "contains": "\udfff"}]}, 422, "surrogate"),
+        ({"where": [{"column": "\ud800", "contains": "a"}]}, 422, "surrogate"),
+        ({"sort": [{"column": "\ud800"}]}, 422, "surrogate"),
         ({"unknown": 1}, 422, ""),
         ({"trace": 99}, 404, "traces"),
         ({"sort": 1}, 422, ""),
@@ -295,6 +299,17 @@ def test_a_wrong_question_is_answered_with_what_is_wrong(client: Client, body: A
     answer = client.post(f"/api/runs/{CPU}/tables/operators", body, expect=status)
     assert set(answer) == {"problem", "where", "remedy"}
     assert says in answer["problem"] + answer["remedy"]
+
+
+def test_numbers_of_any_size_are_looked_for(client: Client) -> None:
+    address = f"/api/runs/{CPU}/tables/operators"
+    page = client.post(address, {"limit": 1000})
+    for kind in ("number", "integer"):
+        place, name = next((place, column["name"]) for place, column in enumerate(page["columns"]) if column["type"] == kind)
+        value = next(row[place] for row in page["rows"] if row[place] is not None)
+        found = client.post(address, {"where": [{"column": name, "one_of": [10**400, -(10**400), value]}]})
+        assert found["matching"] == sum(row[place] == value for row in page["rows"]) > 0
+        assert client.post(address, {"where": [{"column": name, "one_of": [10**400]}]})["matching"] == 0
 
 
 @pytest.mark.parametrize("path", ["runs/7", "runs/0/tables/nothing/csv", "runs/0/timeline?trace=9", "nothing", "runs/0/nothing"])

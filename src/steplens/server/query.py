@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
 
 from steplens.server import columns
 from steplens.server.columns import Column
@@ -22,6 +23,21 @@ _CSV_ROWS = 50_000
 _INT64 = (1 << 63) - 1
 
 Scalar = bool | int | float | str
+
+
+Given = TypeVar("Given", str, list[Scalar])
+
+
+def _of_characters(given: Given) -> Given:
+    """What a question holds, if all its texts are made of characters: JSON can also hold halves of surrogate pairs."""
+    try:
+        "".join(one for one in given if isinstance(one, str)).encode()
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair is no character") from None
+    return given
+
+
+Text = Annotated[str, AfterValidator(_of_characters)]
 
 
 class Condition(BaseModel):
@@ -38,9 +54,9 @@ class Condition(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    column: str
-    contains: str | None = None
-    one_of: list[Scalar] | None = None
+    column: Text
+    contains: Text | None = None
+    one_of: Annotated[list[Scalar], AfterValidator(_of_characters)] | None = None
     at_least: FiniteFloat | None = None
     at_most: FiniteFloat | None = None
     missing: bool | None = None
@@ -51,7 +67,7 @@ class Order(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    column: str
+    column: Text
     descending: bool = False
 
 
@@ -201,7 +217,8 @@ def _one_of(column: Column, values: list[Scalar]) -> pl.Expr:
     if len(numbers) < len(values):
         raise Refusal(422, "the column holds numbers", column.name, "Give numbers in one_of")
     if column.type == "number":
-        return value.is_in([float(one) for one in numbers])
+        # integers beyond all doubles are in no table
+        return value.is_in([float(one) for one in numbers if isinstance(one, float) or abs(one) <= sys.float_info.max])
     whole = [int(one) for one in numbers if abs(one) <= _INT64 and one == int(one)]
     return value.is_in(pl.Series(whole, dtype=pl.Int64).implode())
 
