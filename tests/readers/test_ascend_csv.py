@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 from steplens.readers import ascend_csv
 from steplens.trace.health import HealthLog
+
+from ..shared_data import shared
 
 STAMP = "1736408883704643.212\t"
 STAMP_NS = 1736408883704643212
@@ -298,7 +301,8 @@ def test_a_cut_file_loses_its_last_row(table: Any, health: HealthLog) -> None:
 
 
 def test_rows_without_a_time_are_told(table: Any, health: HealthLog) -> None:
-    path = table(("Name", "Start Time(us)", "m"), ("a", STAMP, 1), ("b", "N/A", 2), ("c", "soon", 3), ("", STAMP, 4))
+    header = ("Name", "Start Time(us)", "Duration(us)", "m")
+    path = table(header, ("a", STAMP, 5, 1), ("b", "N/A", 5, 2), ("c", "soon", 5, 3), ("", STAMP, 5, 4))
     kernels, metrics = ascend_csv.read_kernel_details([path], health)
     assert text(kernels, "name") == ["a"]
     assert metrics.rows() == [(0, "m", 1.0)]
@@ -339,7 +343,7 @@ def test_hostile_files(tmp_path: Path, health: HealthLog, content: bytes) -> Non
 
 
 def test_damage_inside_a_file_costs_its_rows(table: Any, health: HealthLog) -> None:
-    path = table(("Name", "Start Time(us)"), *((f"k{i}", STAMP) for i in range(20)))
+    path = table(("Name", "Duration(us)", "Start Time(us)"), *((f"k{i}", 5, STAMP) for i in range(20)))
     lines = path.read_bytes().splitlines(keepends=True)
     lines[7] = b"\xff\x00\xfe,\x00\r\n"
     path.write_bytes(b"".join(lines))
@@ -354,3 +358,100 @@ def test_a_missing_file_and_a_header_without_the_needed(tmp_path: Path, table: A
     assert ascend_csv.read_memory_record([tmp_path / "none.csv"], health).is_empty()
     assert ascend_csv.read_memory_record([table(("a", "b"), (1, 2))], health).is_empty()
     assert checks(health) == {"unreadable_file": 1, "unknown_layout": 1}
+
+
+def damaged(health: HealthLog) -> dict[str, tuple[int, str]]:
+    """The columns (or the words in front of them) of every finding about values, with its count and what is unsafe."""
+    found = [finding for finding in health.findings if finding.check == "damaged_values"]
+    return {
+        finding.message.partition("(")[2].removesuffix(")") or finding.message: (finding.count, finding.unsafe)
+        for finding in found
+    }
+
+
+@pytest.mark.parametrize("cell", ["abc", "1,234.5", "nan", "inf", "1e400"])
+def test_cells_that_are_no_numbers_are_counted(table: Any, health: HealthLog, cell: str) -> None:
+    header = ["Name", "Accelerator Core", "Start Time(us)", "Duration(us)", "Wait Time(us)", "Stream ID", "Step Id", "Block Dim",
+              "aicore_time(us)", "Comment"]  # fmt: skip
+    good = ["MatMul", "AI_CORE", STAMP, "5.0", "1.0", "2", "1", "24", "4.5", "text"]
+    bad = ["Add", "AI_CORE", STAMP, cell, cell, cell, cell, cell, cell, "text"]
+    kernels, metrics = ascend_csv.read_kernel_details([table(header, good, bad, bad)], health)
+    assert (kernels["end_ns"] - kernels["start_ns"]).to_list() == [5000, 0, 0]
+    assert kernels["wait_ns"].to_list() == [1000, None, None] and metrics["value"].to_list() == [4.5]
+    lengths = "device tasks of kernel_details have no duration; their length counts as zero"
+    assert damaged(health) == {
+        "Wait Time(us)": (2, "kernel waits"),
+        "Stream ID": (2, "kernel calls"),
+        "Step Id": (2, "device time of steps"),
+        "Block Dim, aicore_time(us)": (4, "kernel details"),
+        lengths: (2, "kernel times, device time per operator, overlap and idle time"),
+    }
+
+
+def test_what_the_vendors_write_for_unknown_is_no_damage(table: Any, health: HealthLog) -> None:
+    header = [
+        "Name",
+        "Start Time(us)",
+        "Duration(us)",
+        "Wait Time(us)",
+        "Stream ID",
+        "Block Dim",
+        "aicore_time(us)",
+        "Context ID",
+    ]
+    unknown = [["Add", STAMP, "5.0", *([cell] * 5)] for cell in ("N/A", "", "NA", " N/A\t")]
+    ascend_csv.read_kernel_details([table(header, *unknown)], health)
+    header = ["Name", "Size(KB)", "Allocation Time(us)", "Release Time(us)", "Release Total Reserved(MB)", "Stream Ptr"]
+    ascend_csv.read_operator_memory([table(header, ["aten::mm", "4.0", STAMP, "", "", "N/A"])], health)
+    assert not health.findings
+
+
+def test_a_task_without_a_duration_is_told(table: Any, health: HealthLog) -> None:
+    """Every writer knows how long a task took: N/A is damage there."""
+    path = table(["Name", "Start Time(us)", "Duration(us)"], ["Add", STAMP, "N/A"], ["Mul", STAMP, "2"])
+    kernels, _ = ascend_csv.read_kernel_details([path], health)
+    assert (kernels["end_ns"] - kernels["start_ns"]).to_list() == [0, 2000]
+    assert [count for count, _ in damaged(health).values()] == [1]
+
+
+def test_sizes_that_are_no_numbers_are_counted(table: Any, health: HealthLog) -> None:
+    header = ["Name", "Size(KB)", "Allocation Time(us)", "Release Time(us)", "Device Type"]
+    rows = [["a", "4.0", STAMP, STAMP, "NPU:0"], ["b", "abc", STAMP, "never", "NPU:0"], ["c", "1e30", "no time", "", "NPU:0"]]
+    assert ascend_csv.read_operator_memory([table(header, *rows)], health)["bytes"].to_list() == [4096, None]
+    assert damaged(health) == {"Release Time(us), Size(KB)": (3, "memory")}
+    assert checks(health)["damaged_rows"] == 1
+
+    log = HealthLog()
+    header = ["Component", "Timestamp(us)", "Total Allocated(MB)", "Total Reserved(MB)", "Device Type"]
+    rows = [["PTA", STAMP, "1.0", "2.0", "NPU:0"], ["PTA", STAMP, "", "x", "NPU:0"]]
+    assert ascend_csv.read_memory_record([table(header, *rows)], log)["reserved"].to_list() == [2 << 20, None]
+    assert damaged(log) == {"Total Reserved(MB)": (1, "memory")}
+
+    log = HealthLog()
+    header = ["Component", "Timestamp(us)", "Total Reserved(KB)", "Device_id"]
+    rows = [["SLOG", STAMP, "1.0", "0"], ["SLOG", STAMP, "x", "y"]]
+    assert ascend_csv.read_npu_module_mem([table(header, *rows)], log).height == 1
+    assert damaged(log) == {"Device_id": (1, "counters")} and checks(log)["damaged_rows"] == 1
+
+
+READERS = {
+    "kernel_details": ascend_csv.read_kernel_details,
+    "op_summary": ascend_csv.read_op_summary,
+    "memory_record": ascend_csv.read_memory_record,
+    "operator_memory": ascend_csv.read_operator_memory,
+    "npu_mem": ascend_csv.read_npu_mem,
+    "npu_module_mem": ascend_csv.read_npu_module_mem,
+}
+
+
+def test_no_recorded_table_has_cells_that_count_as_damage() -> None:
+    """What the profiler itself writes for unknown is none."""
+    read = 0
+    for path in sorted(shared("ascend_pytorch").rglob("*.csv")):
+        reader = next((READERS[name] for name in READERS if re.fullmatch(rf"{name}(_\d+)*\.csv", path.name)), None)
+        if reader is not None:
+            health = HealthLog()
+            reader([path], health)
+            assert not damaged(health), path
+            read += 1
+    assert read

@@ -16,7 +16,20 @@ import polars as pl
 from steplens.readers.ascend_csv_file import TextTable, complete_rows, read_table, required
 from steplens.readers.ascend_timeline_device import GPU_CORES, gpu_kind
 from steplens.trace.communication_marks import is_collective, is_part
-from steplens.trace.health import COUNTERS, KERNEL_CALLS, MEMORY, RUNTIME_CALLS, HealthLog
+from steplens.trace.health import (
+    COUNTERS,
+    KERNEL_CALLS,
+    KERNEL_DETAILS,
+    KERNEL_TIMES,
+    KERNEL_WAITS,
+    MEMORY,
+    OPERATOR_DEVICE_TIMES,
+    OVERLAP,
+    RUNTIME_CALLS,
+    STEP_DEVICE_TIMES,
+    WARNING,
+    HealthLog,
+)
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER, NAME
 
 #: columns of kernel_details that describe the task; what else a file has is measured
@@ -27,6 +40,14 @@ _DESCRIPTION = {
     "HF32 Eligible", "Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats",
     "Context ID", "Op Attr",
 }  # fmt: skip
+
+_LENGTH = ("Duration(us)", "Task Duration(us)")
+#: what a cell of kernel_details that is no number makes unsafe, where it is not the details of the kernel
+_UNSAFE = {
+    **dict.fromkeys(("Wait Time(us)", "Task Wait Time(us)"), KERNEL_WAITS),
+    **dict.fromkeys(("Device_id", "Stream ID"), KERNEL_CALLS),
+    "Step Id": STEP_DEVICE_TIMES,
+}
 
 _APPLICATION = "APP"
 _GRAPH_ENGINE = "GE"
@@ -61,7 +82,7 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
             "device": table.integer("Device_id").cast(pl.Int32, strict=False),
             "stream": table.integer("Stream ID"),
             "start_ns": table.time_ns(base_ns, *start),
-            "length_ns": table.ns("Duration(us)", "Task Duration(us)").fill_null(0),
+            "length_ns": table.ns(*_LENGTH),
             "wait_ns": table.ns("Wait Time(us)", "Task Wait Time(us)"),
             "task_id": table.integer("Task ID"),
             "model_id": table.integer("Model ID"),
@@ -79,9 +100,11 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
             "step": table.integer("Step Id"),
         }
     )
-    rows = complete_rows(rows, ["name", "start_ns"], KERNEL_DETAILS_FILE, health, KERNEL_CALLS)
-    rows = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("length_ns")).drop("length_ns")
     metrics = _metrics(table)
+    table.report(KERNEL_DETAILS_FILE, health, _UNSAFE, KERNEL_DETAILS, needed=(*start, *_LENGTH))
+    _report_unmeasured(rows, health)
+    rows = complete_rows(rows, ["name", "start_ns"], KERNEL_DETAILS_FILE, health, KERNEL_CALLS)
+    rows = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("length_ns").fill_null(0)).drop("length_ns")
     if metrics.height and rows.height < table.frame.height:
         metrics = metrics.join(rows.select("id"), left_on="kernel", right_on="id", how="semi", maintain_order="left")
     # the writers number the tasks of CPU and GPU by the calls that launched them
@@ -105,11 +128,21 @@ def _kind(rows: pl.DataFrame) -> pl.Series:
     return rows.select(pl.coalesce(gpu_kind(rows), kind).cast(NAME).alias("kind")).to_series()
 
 
+def _report_unmeasured(rows: pl.DataFrame, health: HealthLog) -> None:
+    """Report tasks of which nothing says how long they took: they have a length of zero."""
+    if count := rows.drop_nulls(["name", "start_ns"])["length_ns"].null_count():
+        message = f"device tasks of {KERNEL_DETAILS_FILE} have no duration; their length counts as zero"
+        health.add("damaged_values", WARNING, count, message, (KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP))
+
+
 def _metrics(table: TextTable) -> pl.DataFrame:
     """The columns that hold measurements, one row per value."""
     described = {column for name in _DESCRIPTION if (column := table.find(name)) is not None}
     values = {column: table.number(column) for column in table.frame.columns if column not in described}
     measured = [values[column].alias(column) for column in values if values[column].null_count() < table.frame.height]
+    for column in values.keys() - {series.name for series in measured}:
+        # a column of texts, which nobody takes for numbers
+        table.damaged.pop(column, None)
     if not measured:
         return pl.DataFrame()
     kernel = pl.int_range(table.frame.height, dtype=pl.Int32, eager=True).alias("_kernel")
@@ -149,6 +182,7 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
             **_no_thread(table.frame.height),
         }
     ).filter(component.cast(pl.String).ne_missing(_SUM_OF_BOTH))
+    table.report("memory_record", health, {}, MEMORY, needed=("Timestamp(us)",))
     return complete_rows(rows, ["time_ns"], "memory_record", health, MEMORY)
 
 
@@ -200,6 +234,7 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
             "component": component.cast(NAME),
         }
     )
+    table.report("operator_memory", health, {}, MEMORY, needed=("Allocation Time(us)",))
     return complete_rows(rows, ["allocation_ns"], "operator_memory", health, MEMORY)
 
 
@@ -218,6 +253,7 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
             **_no_thread(table.frame.height),
         }
     ).filter(component.cast(pl.String).eq_missing(_APPLICATION))
+    table.report("npu_mem", health, {}, MEMORY, needed=("timestamp(us)",))
     return complete_rows(rows, ["time_ns"], "npu_mem", health, MEMORY)
 
 
@@ -234,6 +270,8 @@ def read_npu_module_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: in
             "device": _device(table)["device"],
         }
     ).with_columns(group=pl.lit("npu_module_mem", dtype=NAME), unit=pl.lit("KB", dtype=NAME))
+    needed = ("Timestamp(us)", "Total Reserved(KB)", "Total Reserved(MB)", "Total Reserved(B)", "Total Reserved(Byte)")
+    table.report("npu_module_mem", health, {}, COUNTERS, needed=needed)
     return complete_rows(rows, ["time_ns", "value"], "npu_module_mem", health, COUNTERS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -24,10 +24,12 @@ class TextTable:
 
     Attributes:
         frame: String columns, in the order in which the files name them.
+        damaged: of every column that was asked for as numbers, the cells that say something and are none.
     """
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self.frame = frame
+        self.damaged: dict[str, int] = {}
         self._columns = {_plain(column): column for column in reversed(frame.columns)}
 
     def find(self, *names: str) -> str | None:
@@ -47,16 +49,18 @@ class TextTable:
             as_float = cells.cast(pl.Float64, strict=False)
             whole = as_float.set(~((as_float.abs() < 2.0**53) & (as_float == as_float.floor())), None)
             numbers = pl.select(pl.coalesce(numbers, whole.cast(pl.Int64, strict=False))).to_series()
-        return numbers
+        return self._counted(names, cells, numbers)
 
     def number(self, *names: str) -> pl.Series:
         """Decimal numbers; null where there is none."""
-        numbers: pl.Series = self._cells(names).cast(pl.Float64, strict=False)
-        return numbers
+        cells = self._cells(names)
+        numbers: pl.Series = cells.cast(pl.Float64, strict=False)
+        return self._counted(names, cells, numbers.set(~numbers.is_finite(), None))
 
     def ns(self, *names: str) -> pl.Series:
         """Durations in ns of a column in us."""
-        return text_ns(self._cells(names))
+        cells = self._cells(names)
+        return self._counted(names, cells, text_ns(cells))
 
     def time_ns(self, base_ns: int, *names: str) -> pl.Series:
         """Unix ns of a column in us, which may count from ``base_ns``."""
@@ -69,8 +73,36 @@ class TextTable:
                 if self.find(name + unit) is not None:
                     size = self.number(name + unit) * factor
                     whole: pl.Series = size.set(~(size.abs() < 2.0**62), None).round().cast(pl.Int64)
-                    return whole
+                    return self._counted((name + unit,), self._cells((name + unit,)), whole)
         return self._nothing(pl.Int64())
+
+    def report(
+        self, source: str, health: HealthLog, unsafe: Mapping[str, str], other: str, *, needed: Sequence[str] = ()
+    ) -> None:
+        """Report cells that are no numbers and count as missing, one finding for all columns that make the same unsafe.
+
+        Args:
+            source: what the table is called.
+            health: gets the findings.
+            unsafe: what a column of these names makes unsafe.
+            other: what every other column makes unsafe.
+            needed: columns without which a row is left out, as ``complete_rows`` reports.
+        """
+        conclusions = {column: conclusion for name, conclusion in unsafe.items() if (column := self.find(name)) is not None}
+        reported = {self.find(name) for name in needed}
+        by_conclusion: dict[str, list[str]] = {}
+        for column, count in self.damaged.items():
+            if count and column not in reported:
+                by_conclusion.setdefault(conclusions.get(column, other), []).append(column)
+        for conclusion, columns in by_conclusion.items():
+            message = f"values of {source} are no numbers and count as missing ({', '.join(columns)})"
+            health.add("damaged_values", WARNING, sum(self.damaged[column] for column in columns), message, conclusion)
+
+    def _counted(self, names: Sequence[str], cells: pl.Series, numbers: pl.Series) -> pl.Series:
+        column = self.find(*names)
+        if column is not None:
+            self.damaged[column] = numbers.null_count() - cells.null_count()
+        return numbers
 
     def _cells(self, names: Sequence[str]) -> pl.Series:
         column = self.find(*names)

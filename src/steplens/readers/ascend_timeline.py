@@ -170,13 +170,17 @@ class _Timeline:
         return frame.with_columns(pl.col("pid").replace_strict(pids, list(map(self._os_pid, pids)), return_dtype=pl.Int64))
 
     def _frame(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
-        """Events with start_ns and end_ns; those without a time or a thread are no events."""
+        """Events with start_ns and end_ns; those without a time, a length or a thread are no events."""
         frame = self._columns.frame(parts)
         if not frame.height:
             return frame
         timed = frame.with_columns(start_ns=after_base(pl.col("ts_ns"), self._base_ns)).drop("ts_ns").drop_nulls("start_ns")
         if "dur_ns" in frame.columns:
-            timed = timed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).drop("dur_ns").drop_nulls(["pid", "tid"])
+            timed = (
+                timed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+                .drop("dur_ns")
+                .drop_nulls(["pid", "tid", "end_ns"])
+            )
         self._damaged += frame.height - timed.height
         return timed
 
@@ -265,7 +269,7 @@ class _Timeline:
     def report(self, health: HealthLog) -> None:
         """Report events that could not be used, once all tables are made."""
         if self._damaged:
-            message = "events are no valid JSON, or have no time or thread, and were left out"
+            message = "events are no valid JSON, or have no time, length or thread, and were left out"
             health.add("damaged_events", ERROR, self._damaged, message, EVERYTHING)
         if self._unknown:
             names = ", ".join(sorted(self._unknown)[:8])

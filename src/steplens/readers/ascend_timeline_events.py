@@ -140,7 +140,7 @@ class TimelineColumns:
         whole = pl.concat(parts, how="diagonal")
         columns = [text_ns(whole["ts"]).alias("ts_ns")]
         if "dur" in whole.columns:
-            columns.append(float_ns(whole["dur"]).fill_null(0).alias("dur_ns"))
+            columns.append(float_ns(whole["dur"]).alias("dur_ns"))
         return whole.drop("ts", "dur", strict=False).with_columns(columns)
 
     def _add(self, piece: bytes) -> None:

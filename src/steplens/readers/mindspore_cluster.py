@@ -162,6 +162,7 @@ def read_cluster(path: Path, health: HealthLog) -> pl.DataFrame:
     for name in _DATA_PARALLEL:
         if table.find(name) is not None:
             columns[name] = table.number(name) / _TICKS_PER_MS
+    table.report(path.name, health, {}, STEP_DEVICE_TIMES)
     if not columns:
         required(table, path.name, health, STEP_DEVICE_TIMES, ("computation_time",))
         return pl.DataFrame()

@@ -230,6 +230,7 @@ def read_memory(path: Path, rank: int, health: HealthLog) -> pl.DataFrame:
             "active": table.bytes("Total Active"),
         }
     )
+    table.report(path.name, health, {}, MEMORY, needed=("Timestamp(ns)", "Total Allocated(Byte)"))
     known = complete_rows(frame, ["time_ns", "allocated"], path.name, health, MEMORY)
     return known.filter(pl.col("time_ns").is_between(0, _LATEST_NS)).with_columns(
         device_type=pl.lit(CORE_CPU),

@@ -213,6 +213,7 @@ def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
     )
     freed = pl.col("release_ns").is_not_null()
     frame = frame.with_columns(pl.when(freed).then(pl.col("release_allocated", "release_reserved")))
+    table.report(path.name, health, {}, MEMORY, needed=("Allocation Time(us)", "Size(KB)"))
     kept = frame.drop_nulls(["allocation_ns", "bytes"])
     if lost := frame.height - kept.height:
         health.add("damaged_rows", WARNING, lost, f"rows of {path.name} have no time or size and were left out", MEMORY)
