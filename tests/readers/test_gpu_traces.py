@@ -388,15 +388,19 @@ def test_microseconds_since_the_epoch_keep_their_nanoseconds(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "ns"),
     [("12.5", 12_500), ("-3.25", -3_250), ("-0.001", -1), ("7", 7_000), ("1.2346", 1_235), ("1e3", 1_000_000),
-     ("1712195495519689.0479", 1_712_195_495_519_689_048), ("99999999999999999", 0), ('"nan"', 0), ("null", 0), ("[1]", 0)],
+     ("1712195495519689.0479", 1_712_195_495_519_689_048), ("99999999999999999", None), ('"nan"', None), ("null", None),
+     ("[1]", None), ('"abc"', None), ("1e400", None)],
 )  # fmt: skip
-def test_times_of_every_spelling(tmp_path: Path, text: str, ns: int) -> None:
+def test_times_of_every_spelling(tmp_path: Path, text: str, ns: int | None) -> None:
     first = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1712195495519689.047,"dur":1}'
     other = f'{{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":2,"ts":{text},"dur":1}}'
     path = tmp_path / "times.json"
     path.write_text(f'{{"traceEvents":[{first},{other}]}}')
     trace = kineto.read(path)
-    assert trace.ops["start_ns"].to_list() == [1_712_195_495_519_689_047, ns]
+    assert trace.ops["start_ns"].to_list() == [1_712_195_495_519_689_047, *([] if ns is None else [ns])]
+    health = trace.table("health")
+    found = {} if health is None else dict(health.select("check", "count").iter_rows())
+    assert found.get("damaged_events") == (1 if ns is None else None)
 
 
 @pytest.mark.parametrize(

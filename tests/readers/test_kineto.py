@@ -237,6 +237,43 @@ def test_damaged_events_are_counted_and_the_others_kept(plain: Path, tmp_path: P
     assert finding["severity"] == "error"
 
 
+@pytest.mark.parametrize("member", ["ts", "dur"])
+@pytest.mark.parametrize("value", ["abc", "5 us", None, "missing", 5e15, "5e15", "nan", True, 1 << 70, [1]])
+def test_an_event_without_a_time_is_counted_and_never_at_time_zero(
+    plain: Path, tmp_path: Path, member: str, value: object
+) -> None:
+    odd = call("aten::odd", 20, 1)
+    memory = {**next(event for event in events() if event["ph"] == "i")}
+    for event in (odd, memory):
+        event[member] = value
+        if value == "missing":
+            del event[member]
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({"baseTimeNanoseconds": BASE_NS, "traceEvents": [*events(), odd, memory]}))
+    good, trace = kineto.read(plain), kineto.read(path)
+    # a moment has no duration
+    lost = 2 if member == "ts" else 1
+    assert trace.health.filter(check="damaged_events").select("count", "severity", "unsafe").rows() == [
+        (lost, "error", "everything")
+    ]
+    assert trace.ops["name"].to_list() == good.ops["name"].to_list()
+    assert trace.ops["start_ns"].to_list() == good.ops["start_ns"].to_list()
+    assert trace.memory.height == good.memory.height + 2 - lost
+
+
+def test_times_that_are_no_microseconds_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ns.json"
+    for factor in (1, 1000):
+        calls = [call(f"aten::f{number}", 0, 1) for number in range(20)]
+        for number, item in enumerate(calls):
+            item["ts"] = (1_790_857_026_000_000 + number) * factor
+        path.write_text(json.dumps({"traceEvents": calls}))
+        if factor == 1:
+            assert kineto.read(path).ops.height == 20
+    with pytest.raises(InputError, match="20 events are not microseconds"):
+        kineto.read(path)
+
+
 HOSTILE = {
     "negative_duration": call("aten::a", 0, -5),
     "huge_numbers": call("aten::a", 0, 1, **{"External id": 2**70, "Sequence number": -(2**63)}),

@@ -18,9 +18,6 @@ from steplens.trace.health import (
     ERROR,
     EVERYTHING,
     INFO,
-    KERNEL_CALLS,
-    OPERATOR_CALLS,
-    OPERATOR_SELF_TIMES,
     RANK_COMPARISON,
     RUN_OPTIONS,
     WARNING,
@@ -32,6 +29,8 @@ __all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_tex
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
+#: share of events in times of no profile from which on the unit is another one
+_MOST_BEYOND = 0.9
 #: tables that a host and a device recorded apart may both have rows of
 _SHARED = ("memory", "marks", "threads", "api", "counters")
 
@@ -65,6 +64,10 @@ def read(
     columns, file = read_columns(path)
     if columns.count == 0:
         raise InputError(path, "holds no events", "Record at least one step, then open it again")
+    columns.convert()
+    if columns.beyond > _MOST_BEYOND * (columns.timed + columns.beyond):
+        problem = f"the times of {columns.beyond} events are not microseconds: they would lie behind the year 2096"
+        raise InputError(path, problem, "Write ts and dur in microseconds, as the format of Chrome traces has them")
     # other tools may write the members of the top object in another order
     members = {**file.header, **file.footer}
     _report(columns, file, log)
@@ -106,7 +109,7 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
         message = "what the file says in front of its events is damaged: how it was recorded, and of which rank, is unknown"
         log.add("damaged_header", WARNING, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
     if columns.damaged:
-        message = "events are not valid JSON and were left out"
-        log.add("damaged_events", ERROR, columns.damaged, message, [OPERATOR_CALLS, OPERATOR_SELF_TIMES, KERNEL_CALLS])
+        message = "events are not valid JSON, or their time or duration is missing or is none, and were left out"
+        log.add("damaged_events", ERROR, columns.damaged, message, EVERYTHING)
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")

@@ -32,6 +32,7 @@ _FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
 _NUMBERS = 1 << 63
 
 _TASKS = "tasks"
+_REPEATED = "collectives"
 _CALLS = "calls"
 _DEVICE_RANGES = "device_ranges"
 _PYTHON = "python"
@@ -61,13 +62,16 @@ class EventColumns:
     Attributes:
         count: events read.
         skipped: events that could not be read, and events of phases that carry nothing for a profile.
-        damaged: events that were not valid JSON or not an event.
+        damaged: events that were not valid JSON or not an event, or, as far as ``convert`` or ``frame`` was asked for them,
+            without a time.
+        beyond: those of them that start when no profile in microseconds does.
+        timed: events with a time.
         process_labels: of the processes that have one, such as "GPU 0" for a device.
     """
 
     kinds: ClassVar[tuple[str, ...]] = (
         "operators",
-        "collectives",
+        _REPEATED,
         _TASKS,
         _CALLS,
         _DEVICE_RANGES,
@@ -85,12 +89,25 @@ class EventColumns:
         self.count = 0
         self.skipped = 0
         self.damaged = 0
+        self.beyond = 0
+        self.timed = 0
         self.process_labels: dict[int, str] = {}
         self._layout = FLOAT_TIMES
 
+    def convert(self) -> None:
+        """Make the times of all events numbers of ns, and count the events that have none."""
+        for kind in self.kinds:
+            height = self.frame(kind).height
+            self.timed += 0 if kind == _REPEATED else height
+
     def frame(self, kind: str) -> pl.DataFrame:
         """All events of one kind, in file order."""
-        frame = with_ns(self.as_read(kind))
+        timed = with_ns(self.as_read(kind))
+        frame = timed.frame
+        # of the calls that are described again as communication, the loss is counted already
+        if kind != _REPEATED:
+            self.damaged += timed.lost
+            self.beyond += timed.beyond
         # kept, so that asking again costs nothing
         self.parts[kind] = [frame] if frame.width else []
         return frame

@@ -8,6 +8,7 @@ event carries the members of all the others. What does not fit goes through a to
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from steplens.readers.json_events import Piece
 
 NO_TEXT = Raw(b"")
 NO_ARGS = Raw(b"null")
+#: of an event whose time is missing or is none
+NO_TIME = float("nan")
 
 Identifier = int | str | None
 
@@ -186,8 +189,8 @@ class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     cat: str = ""
     pid: Identifier = None
     tid: Identifier = None
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: float = NO_TIME
+    dur: float = NO_TIME
     args: Raw = NO_ARGS
 
 
@@ -197,7 +200,7 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     name: str = ""
     pid: Identifier = None
     tid: Identifier = None
-    ts: float = 0.0
+    ts: float = NO_TIME
     args: MemoryArgs | None = None
 
 
@@ -217,7 +220,7 @@ class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
     id: Identifier = None
     pid: Identifier = None
     tid: Identifier = None
-    ts: float = 0.0
+    ts: float = NO_TIME
 
 
 class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
@@ -227,7 +230,7 @@ class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
     id: Identifier = None
     pid: Identifier = None
     tid: Identifier = None
-    ts: float = 0.0
+    ts: float = NO_TIME
 
 
 class TextDuration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -371,13 +374,8 @@ def _mended(value: Any) -> Any | None:
         return None
     value = {**value, "ph": "i" if value["ph"] == "I" else value["ph"]}
     for key in ("ts", "dur"):
-        if isinstance(value.get(key), str):
-            try:
-                value[key] = float(value[key])
-            except ValueError:
-                return None
-        elif key in value and not isinstance(value[key], (int, float)):
-            value.pop(key)
+        if key in value and (time := _time(value.pop(key))) is not None:
+            value[key] = time
     for key in ("pid", "tid", "id"):
         if key in value and not isinstance(value[key], (int, str)):
             value.pop(key)
@@ -392,6 +390,17 @@ def _mended(value: Any) -> Any | None:
         return FLOAT_TIMES.one.decode(msgspec.json.encode(value))
     except (ValueError, msgspec.EncodeError):
         return None
+
+
+def _time(value: Any) -> float | None:
+    """A time as other tools may write it, None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        time = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return time if math.isfinite(time) else None
 
 
 def _fitting(args: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import polars as pl
 from msgspec import Raw
 
 from steplens.readers.json_events import Piece
-from steplens.trace.nesting import Int64Array
 
 #: from here on neighbouring doubles are more than 0.001 apart, so that a double of microseconds loses nanoseconds
 _FINE_LIMIT_US = float(1 << 43)
 #: 2096; what lies behind is no time of a profile, and its ns with a base time would not fit 64 bits
 _LAST_US = 4e15
+#: ns of what lies behind it
+_BEYOND = (1 << 63) - 1
 _FRACTION = re.compile(rb'"ts"\s*:\s*\d{13,}\.\d*[1-9]')
 _NUMBER = r"^-?[0-9]{1,16}(\.[0-9]*)?$"
 
@@ -41,30 +43,52 @@ def time_columns(events: list[Any], *, text: bool) -> list[pl.Series]:
             pl.Series("dur", [event.dur for event in events], dtype=pl.Float64),
         ]
     start = text_ns([event.ts for event in events])
-    return [pl.Series("start_ns", start), pl.Series("end_ns", start + text_ns([event.dur for event in events]))]
+    return [start.alias("start_ns"), _ends(start, text_ns([event.dur for event in events]))]
 
 
 def time_column(events: list[Any], *, text: bool) -> pl.Series:
     """Time of events without a duration: ``ts`` as a double, or ``time_ns``."""
     if not text:
         return pl.Series("ts", [event.ts for event in events], dtype=pl.Float64)
-    return pl.Series("time_ns", text_ns([event.ts for event in events]))
+    return text_ns([event.ts for event in events]).alias("time_ns")
 
 
-def with_ns(frame: pl.DataFrame) -> pl.DataFrame:
-    """``frame`` with ``start_ns`` and ``end_ns`` (or ``time_ns``) in place of doubles of microseconds.
+@dataclass(frozen=True)
+class Timed:
+    """Events that have a time.
 
-    Whole microseconds and the fraction are converted apart: a double near 4e15 ns has no room for both, and the error
-    of the product would reach half a nanosecond. What is no time of a profile is 0.
+    Attributes:
+        frame: ``start_ns`` and ``end_ns`` (or ``time_ns``) in place of doubles of microseconds.
+        lost: events that were left out, since their time or duration is missing or is none.
+        beyond: those of them that start when no profile in microseconds does.
     """
-    if "ts" not in frame.columns:
-        return frame
-    start = _float_ns(_without_nulls(frame["ts"]).to_numpy())
-    if "dur" in frame.columns:
-        converted = {"start_ns": start, "end_ns": start + _float_ns(_without_nulls(frame["dur"]).to_numpy())}
-    else:
-        converted = {"time_ns": start}
-    columns = [pl.Series(name, values) for name, values in converted.items()]
+
+    frame: pl.DataFrame
+    lost: int = 0
+    beyond: int = 0
+
+
+def with_ns(frame: pl.DataFrame) -> Timed:
+    """The events of a frame of ``time_columns`` or ``time_column`` with their times in ns."""
+    if not frame.width:
+        return Timed(frame)
+    if "ts" in frame.columns:
+        frame = _converted(frame)
+    start, end = (frame["start_ns"], frame["end_ns"]) if "start_ns" in frame.columns else (frame["time_ns"],) * 2
+    if not start.null_count() and not end.null_count() and start.max() != _BEYOND:
+        return Timed(frame)
+    beyond = (start == _BEYOND).fill_null(False)
+    kept = start.is_not_null() & end.is_not_null() & ~beyond
+    return Timed(frame.filter(kept), int((~kept).sum()), int(beyond.sum()))
+
+
+def _converted(frame: pl.DataFrame) -> pl.DataFrame:
+    start = _float_ns(frame["ts"].to_numpy())
+    columns = (
+        [start.alias("start_ns"), _ends(start, _float_ns(frame["dur"].to_numpy()))]
+        if "dur" in frame.columns
+        else [start.alias("time_ns")]
+    )
     if frame["ts"].null_count():
         # some pieces of the file had text
         is_text = frame["ts"].is_null()
@@ -73,21 +97,39 @@ def with_ns(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([*{**kept, **{column.name: column for column in columns}}.values()])
 
 
-def _without_nulls(times: pl.Series) -> pl.Series:
-    """The times with 0 for what is missing; mostly nothing is."""
-    return times.fill_null(0) if times.null_count() else times
+def _ends(start: pl.Series, duration: pl.Series) -> pl.Series:
+    """Ends of events, null where the start or the duration is."""
+    if duration.max() == _BEYOND:
+        duration = duration.set(duration == _BEYOND, None)
+    ends: pl.Series = (start + duration).alias("end_ns")
+    return ends
 
 
-def _float_ns(times: np.typing.NDArray[np.float64]) -> Int64Array:
-    if len(times) and not (np.abs(times) < _LAST_US).all():
-        times = np.where(np.abs(times) < _LAST_US, times, 0.0)
+def _float_ns(times: np.typing.NDArray[np.float64]) -> pl.Series:
+    """Microseconds as integer ns: null for what is no number, ``_BEYOND`` for what is no time of a profile.
+
+    Whole microseconds and the fraction are converted apart: a double near 4e15 ns has no room for both, and the error
+    of the product would reach half a nanosecond.
+    """
+    fine = np.abs(times) < _LAST_US
+    every = bool(fine.all())
+    if not every:
+        number = ~np.isnan(times)
+        times = np.where(fine, times, 0.0)
     whole = np.floor(times)
-    result: Int64Array = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000).astype(np.int64)
-    return result
+    result = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000).astype(np.int64)
+    if every:
+        return pl.Series(result)
+    result[~fine] = _BEYOND
+    known: pl.Series = pl.Series(result).set(pl.Series(~number), None)
+    return known
 
 
-def text_ns(raws: Sequence[Raw]) -> Int64Array:
-    """JSON text of microseconds, perhaps in quotes, as integer ns; to the nearest where it has more than three decimals."""
+def text_ns(raws: Sequence[Raw]) -> pl.Series:
+    """JSON text of microseconds, perhaps in quotes, as integer ns, to the nearest where it has more than three decimals.
+
+    What is no time is as in ``_float_ns``.
+    """
     text = pl.Series("text", list(map(bytes, raws)), dtype=pl.Binary).cast(pl.String).str.strip_chars('" ')
     plain = text.str.contains(_NUMBER)
     parts = pl.DataFrame({"text": text}).select(
@@ -97,10 +139,9 @@ def text_ns(raws: Sequence[Raw]) -> Int64Array:
     )
     sign = pl.when("negative").then(-1).otherwise(1)
     exact = parts.select(pl.col("whole") * 1000 + sign * (pl.col("fraction") * 1000).round().cast(pl.Int64)).to_series()
-    in_range = plain & (parts["whole"].abs() < int(_LAST_US))
-    result: Int64Array = exact.fill_null(0).to_numpy().copy()
-    rest = np.flatnonzero(~in_range.fill_null(False).to_numpy())
-    if len(rest):
-        # exponents, hexadecimal infinities, null: as a double where it is one
-        result[rest] = _float_ns(np.nan_to_num(text[rest].cast(pl.Float64, strict=False).fill_null(0).to_numpy()))
-    return result
+    in_range = (plain & (parts["whole"].abs() < int(_LAST_US))).fill_null(False)
+    if in_range.all():
+        return exact
+    # exponents, words, null: as a double where it is one
+    mended: pl.Series = exact.zip_with(in_range, _float_ns(text.cast(pl.Float64, strict=False).to_numpy()))
+    return mended
