@@ -238,4 +238,7 @@ def test_a_folder_named_in_another_encoding_is_shown(serve: Start, tmp_path: Pat
     assert "\ufffd" in first["path"] and "\ufffd" in first["name"]
     assert [row["name"] for row in client.get("/api/runs/0/overview")["operators"]] == ["aten::mm"]
     assert "\ufffd" in client.get("/api/runs/0/ranks")[0]["path"]
-    assert client.ask("/api/runs/0/download?to=chrome").status == 200
+    for address in ("download?to=chrome", "tables/operators/csv"):
+        answer = client.ask(f"/api/runs/0/{address}")
+        assert answer.status == 200, answer.body
+        assert "%EF%BF%BD" in answer.headers["content-disposition"]

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from starlette.responses import FileResponse
@@ -17,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from steplens.exports.export import export
 from steplens.exports.merged import Member, write_merged
 from steplens.exports.subject import subjects
-from steplens.server.errors import Refusal, path_text
-from steplens.server.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber
+from steplens.server.errors import Refusal
+from steplens.server.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment
 from steplens.server.runs import Shown
 from steplens.trace.window import window
 
@@ -90,17 +89,13 @@ def _name(chosen: Shown, number: int) -> str:
 
 
 def _answer(chosen: Shown, told: str, to: str, write: Callable[[Path], None]) -> FileResponse:
-    name = quote(f"{path_text(chosen.path.resolve().name)}_{told}_{to}{_ENDINGS[to]}")
     folder = Path(tempfile.mkdtemp(prefix="steplens-view-"))
     with contextlib.ExitStack() as unless_answered:
         unless_answered.callback(shutil.rmtree, folder, ignore_errors=True)
         file = folder / f"trace{_ENDINGS[to]}"
         write(file)
-        answer = _Passing(
-            file,
-            media_type="application/octet-stream",
-            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"},
-        )
+        headers = attachment(chosen, f"{told}_{to}{_ENDINGS[to]}")
+        answer = _Passing(file, media_type="application/octet-stream", headers=headers)
         unless_answered.pop_all()
     return answer
 

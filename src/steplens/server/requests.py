@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
-from steplens.server.errors import Problem
+from steplens.server.errors import Problem, path_text
 from steplens.server.runs import Library, Shown
 
 #: times are ns from the origin of a run; no trace is longer than 146 years
@@ -56,3 +57,8 @@ Living = Annotated[Shown, Depends(shown)]
 def encoded(value: Any) -> Response:
     """An answer as JSON, for those that are too long to be checked against their model one cell at a time."""
     return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def attachment(chosen: Shown, told: str) -> dict[str, str]:
+    """Headers of an answer that is a file of its own: it is named after the run, and by what is told of it."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{path_text(chosen.path.resolve().name)}_{told}')}"}

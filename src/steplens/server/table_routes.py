@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import polars as pl
 from fastapi import APIRouter, Path
@@ -14,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from steplens.server import query, tables
 from steplens.server.errors import Refusal
 from steplens.server.query import Query, TablePage
-from steplens.server.requests import PROBLEMS, Chosen, Runs, encoded
+from steplens.server.requests import PROBLEMS, Chosen, Runs, attachment, encoded
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["tables"], responses=PROBLEMS)
 
@@ -79,11 +78,9 @@ def read_csv(
     rows = query.csv(tables.rows(runs, chosen, found, asked.trace, told=True), found, asked)
     # the first piece is made here, so that a wrong condition is answered as one
     first_piece = next(rows)
-    name = quote(f"{chosen.path.resolve().name}_{found.name}.csv")
 
     def pieces() -> Any:
         yield first_piece
         yield from rows
 
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-    return StreamingResponse(pieces(), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(pieces(), media_type="text/csv; charset=utf-8", headers=attachment(chosen, f"{found.name}.csv"))
