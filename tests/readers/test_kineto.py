@@ -176,7 +176,8 @@ def test_every_piece_size_gives_the_same_events(plain: Path) -> None:
 
 
 def test_two_processes_read_the_same(tmp_path: Path) -> None:
-    items = [item for _ in range(3000) for item in events()]
+    once = [{**item, "tid": "Thread 1"} if item["tid"] == 12 else item for item in events()]
+    items = [item for _ in range(3000) for item in once]
     path = tmp_path / "large.json"
     path.write_text(kineto_text(items))
     together, _ = parallel.read_columns(path, parallel_bytes=0)
@@ -185,6 +186,8 @@ def test_two_processes_read_the_same(tmp_path: Path) -> None:
     for kind in alone.kinds:
         assert together.frame(kind).equals(alone.frame(kind))
     assert together.thread_names == alone.thread_names
+    assert together.lane_names == alone.lane_names
+    assert list(alone.lane_names.values()) == ["Thread 1"]
 
 
 def test_a_file_cut_anywhere_gives_what_precedes_the_cut(plain: Path, tmp_path: Path) -> None:
@@ -272,6 +275,46 @@ def test_times_that_are_no_microseconds_are_refused(tmp_path: Path) -> None:
             assert kineto.read(path).ops.height == 20
     with pytest.raises(InputError, match="20 events are not microseconds"):
         kineto.read(path)
+
+
+@pytest.mark.parametrize("lane", ["Thread 1", "0x11", 1 << 63, 1 << 70, "99999999999999999999"])
+@pytest.mark.parametrize("member", ["pid", "tid"])
+def test_calls_on_lanes_without_a_number_are_kept(plain: Path, tmp_path: Path, member: str, lane: object) -> None:
+    items = [{**event, member: lane} if event["ph"] in "Xi" else event for event in events()]
+    path = tmp_path / "lanes.json"
+    path.write_text(json.dumps({"baseTimeNanoseconds": BASE_NS, "traceEvents": items}))
+    good, trace = kineto.read(plain), kineto.read(path)
+    assert trace.health is None or "damaged_events" not in trace.health["check"]
+    assert trace.memory.height == good.memory.height
+    if member == "pid":
+        # the threads are the same ones, in another process
+        assert trace.ops.select("name", "depth", "start_ns").equals(good.ops.select("name", "depth", "start_ns"))
+    assert trace.ops["name"].sort().to_list() == good.ops["name"].sort().to_list()
+    assert trace.ops[member].n_unique() == 1
+    named = trace.threads.filter(pl.col(member) == trace.ops[member][0])["name"].to_list()
+    assert named and all(str(lane) in name for name in named)
+
+
+def test_a_name_wins_over_the_text_of_a_lane_and_lanes_stay_apart(tmp_path: Path) -> None:
+    items = [
+        {"ph": "M", "name": "thread_name", "pid": 10, "tid": "a", "args": {"name": "loader"}},
+        *({**call(f"aten::{lane}", 0, 10), "tid": lane} for lane in ("a", "b", 7, "7", 8.0)),
+    ]
+    path = tmp_path / "lanes.json"
+    path.write_text(json.dumps({"traceEvents": items}))
+    trace = kineto.read(path)
+    assert trace.ops["tid"].n_unique() == 4
+    assert {7, 8} < set(trace.ops["tid"])
+    assert trace.threads["name"].sort().to_list() == ["b", "loader"]
+
+
+def test_a_call_without_a_thread_is_counted(plain: Path, tmp_path: Path) -> None:
+    lost = [{**call("aten::odd", 20, 1), "tid": None}, {**call("aten::odd", 20, 1), "pid": [1]}]
+    path = tmp_path / "lost.json"
+    path.write_text(json.dumps({"baseTimeNanoseconds": BASE_NS, "traceEvents": [*events(), *lost]}))
+    trace = kineto.read(path)
+    assert trace.health.filter(check="damaged_events")["count"].to_list() == [2]
+    assert trace.ops.height == kineto.read(plain).ops.height
 
 
 HOSTILE = {

@@ -109,7 +109,7 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
         message = "what the file says in front of its events is damaged: how it was recorded, and of which rank, is unknown"
         log.add("damaged_header", WARNING, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
     if columns.damaged:
-        message = "events are not valid JSON, or their time or duration is missing or is none, and were left out"
+        message = "events are not valid JSON, or have no time, duration or thread, and were left out"
         log.add("damaged_events", ERROR, columns.damaged, message, EVERYTHING)
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")

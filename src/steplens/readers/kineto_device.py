@@ -75,10 +75,10 @@ def device_tables(
     """
     raw: dict[str, pl.DataFrame] = {}
     calls = absolute(columns.take("calls"), base_ns)
-    ranges = absolute(columns.take("device_ranges"), base_ns, lanes=False)
-    tasks = absolute(columns.take("tasks"), base_ns, lanes=False)
+    ranges = absolute(columns.take("device_ranges"), base_ns)
+    tasks = absolute(columns.take("tasks"), base_ns)
     collectives = absolute(columns.take("collectives"), base_ns)
-    placed = place(absolute(columns.take("unplaced"), base_ns, lanes=False), _processes(host, calls), columns.process_labels)
+    placed = place(absolute(columns.take("unplaced"), base_ns), _processes(host, calls), columns.process_labels)
     tasks, ranges = _together(tasks, placed.tasks), _together(ranges, placed.ranges)
     _report_unplaced(placed.rest, log)
     if _cpu_is_device(members):

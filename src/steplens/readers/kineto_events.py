@@ -16,6 +16,7 @@ import polars as pl
 from steplens.readers import kineto_frames as frames
 from steplens.readers.event_decoder import DAMAGED
 from steplens.readers.json_events import JsonEventFile, Piece
+from steplens.readers.kineto_lanes import has_text_lanes, lane_names, lane_number
 from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
 from steplens.readers.kineto_times import needs_text, with_ns
 
@@ -28,9 +29,8 @@ COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 #: how much of a piece is looked at to find how its times are written
 _FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
 
-#: no column holds numbers from here on
-_NUMBERS = 1 << 63
-
+#: kinds whose events lie on threads of the host
+_ON_THREADS = ("operators", "calls", "python", "memory", "collectives")
 _TASKS = "tasks"
 _REPEATED = "collectives"
 _CALLS = "calls"
@@ -63,9 +63,10 @@ class EventColumns:
         count: events read.
         skipped: events that could not be read, and events of phases that carry nothing for a profile.
         damaged: events that were not valid JSON or not an event, or, as far as ``convert`` or ``frame`` was asked for them,
-            without a time.
+            without a time or, on the host, a thread.
         beyond: those of them that start when no profile in microseconds does.
         timed: events with a time.
+        lane_names: of the threads of the host that the file names with text (``kineto_lanes``).
         process_labels: of the processes that have one, such as "GPU 0" for a device.
     """
 
@@ -85,6 +86,7 @@ class EventColumns:
     def __init__(self) -> None:
         self.parts: dict[str, list[pl.DataFrame]] = {kind: [] for kind in self.kinds}
         self.thread_names: dict[tuple[int, int], str] = {}
+        self.lane_names: dict[tuple[int, int], str] = {}
         self.process_names: dict[int, str] = {}
         self.count = 0
         self.skipped = 0
@@ -103,10 +105,10 @@ class EventColumns:
     def frame(self, kind: str) -> pl.DataFrame:
         """All events of one kind, in file order."""
         timed = with_ns(self.as_read(kind))
-        frame = timed.frame
+        frame = timed.frame.drop_nulls(["pid", "tid"]) if kind in _ON_THREADS and timed.frame.width else timed.frame
         # of the calls that are described again as communication, the loss is counted already
         if kind != _REPEATED:
-            self.damaged += timed.lost
+            self.damaged += timed.lost + timed.frame.height - frame.height
             self.beyond += timed.beyond
         # kept, so that asking again costs nothing
         self.parts[kind] = [frame] if frame.width else []
@@ -142,6 +144,7 @@ class EventColumns:
         for kind in self.kinds:
             self.parts[kind] = other.parts[kind] + self.parts[kind]
         self.thread_names = {**other.thread_names, **self.thread_names}
+        self.lane_names = {**other.lane_names, **self.lane_names}
         self.process_names = {**other.process_names, **self.process_names}
         self.count += other.count
         self.skipped += other.skipped
@@ -207,7 +210,7 @@ class EventColumns:
                 self.skipped += 1
         if operators:
             frame, collectives = frames.operator_frames(operators, layout)
-            self.parts["operators"].append(frame)
+            self._host("operators", frame, operators)
             if collectives is not None:
                 self.parts["collectives"].append(collectives)
         if kernels:
@@ -218,7 +221,7 @@ class EventColumns:
             if found is not operators and found is not kernels and found is not copies:
                 self._add_category(category, found, layout)
         if memory:
-            self.parts["memory"].append(frames.memory_frame(memory, layout))
+            self._host("memory", frames.memory_frame(memory, layout), memory)
         for name, halves in (("flow_starts", starts), ("flow_ends", ends)):
             self.parts[name].extend(frames.flow_frame(category, found, layout) for category, found in halves.items())
 
@@ -227,22 +230,26 @@ class EventColumns:
         if kind is None:
             self.parts[_UNPLACED].append(frames.kernel_frame(events, layout))
         elif kind == _PYTHON:
-            self.parts[kind].append(frames.python_frame(events, layout))
+            self._host(kind, frames.python_frame(events, layout), events)
         elif kind == _CALLS:
-            self.parts[kind].append(frames.call_frame(category, events, layout))
+            self._host(kind, frames.call_frame(category, events, layout), events)
         elif kind == _DEVICE_RANGES:
             self.parts[kind].append(frames.device_range_frame(category, events, layout))
 
+    def _host(self, kind: str, frame: pl.DataFrame, events: list[Any]) -> None:
+        self.parts[kind].append(frame)
+        if has_text_lanes(frame):
+            self.lane_names.update(lane_names(events))
+
     def _metadata(self, event: Metadata) -> None:
-        if event.args is None or not isinstance(event.pid, int):
+        pid, tid, args = lane_number(event.pid), lane_number(event.tid), event.args
+        if args is None or pid is None:
             return
-        if not all(-_NUMBERS <= number < _NUMBERS for number in (event.pid, event.tid) if isinstance(number, int)):
-            return
-        if event.name == "process_labels" and isinstance(event.args.labels, str):
-            self.process_labels[event.pid] = event.args.labels
-        if not isinstance(event.args.name, str):
+        if event.name == "process_labels" and isinstance(args.labels, str):
+            self.process_labels[pid] = args.labels
+        if not isinstance(args.name, str):
             return
         if event.name == "process_name":
-            self.process_names[event.pid] = event.args.name
-        elif event.name == "thread_name" and isinstance(event.tid, int):
-            self.thread_names[event.pid, event.tid] = event.args.name
+            self.process_names[pid] = args.name
+        elif event.name == "thread_name" and tid is not None:
+            self.thread_names[pid, tid] = args.name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
 import polars as pl
 from msgspec import Raw
 
+from steplens.readers.kineto_lanes import lane_column
 from steplens.readers.kineto_structs import (
     NO_TEXT,
     ArgsDecoder,
@@ -111,7 +112,7 @@ def copy_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
 
 
 def _task_columns(events: list[Any], args: list[TaskArgs], layout: Layout) -> list[pl.Series]:
-    columns = _common(events, layout)
+    columns = _common(events, layout, _integers)
     columns.append(pl.Series("category", [event.cat for event in events], dtype=pl.String).cast(NAME))
     columns.append(_integers("external_id", [item.external_id for item in args]))
     columns.append(_integers("device", [item.device for item in args]))
@@ -136,7 +137,7 @@ def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
 def device_range_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
     """Ranges on a device: a user annotation as the device saw it, a wait of the host for the device."""
     args = _DEVICE_RANGE_ARGS([event.args for event in events])
-    columns = [*_common(events, layout), constant("category", category, len(events))]
+    columns = [*_common(events, layout, _integers), constant("category", category, len(events))]
     columns.append(_integers("external_id", [item.external_id for item in args]))
     columns.append(_integers("correlation", [item.correlation for item in args]))
     return pl.DataFrame(columns)
@@ -158,8 +159,8 @@ def flow_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
         [
             constant("category", category, len(events)),
             _integers("id", [event.id for event in events]),
-            _integers("pid", [event.pid for event in events]),
-            _integers("tid", [event.tid for event in events]),
+            lane_column("pid", [event.pid for event in events]),
+            lane_column("tid", [event.tid for event in events]),
             time_column(events, text=layout.text_times),
         ]
     )
@@ -168,8 +169,8 @@ def flow_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
 def memory_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     """Allocator events."""
     columns = [
-        _integers("pid", [event.pid for event in events]),
-        _integers("tid", [event.tid for event in events]),
+        lane_column("pid", [event.pid for event in events]),
+        lane_column("tid", [event.tid for event in events]),
         time_column(events, text=layout.text_times),
     ]
     all_args = [event.args for event in events]
@@ -200,12 +201,12 @@ def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _common(events: list[Any], layout: Layout) -> list[pl.Series]:
-    """The columns that every event with a duration has."""
+def _common(events: list[Any], layout: Layout, lane: Callable[[str, list[Any]], pl.Series] = lane_column) -> list[pl.Series]:
+    """The columns that every event with a duration has; a lane of a device needs no number."""
     return [
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
-        _integers("pid", [event.pid for event in events]),
-        _integers("tid", [event.tid for event in events]),
+        lane("pid", [event.pid for event in events]),
+        lane("tid", [event.tid for event in events]),
         *time_columns(events, text=layout.text_times),
     ]
 

@@ -377,8 +377,12 @@ def _mended(value: Any) -> Any | None:
         if key in value and (time := _time(value.pop(key))) is not None:
             value[key] = time
     for key in ("pid", "tid", "id"):
-        if key in value and not isinstance(value[key], (int, str)):
+        if isinstance(value.get(key), float) and value[key].is_integer():
+            value[key] = int(value[key])
+        if key in value and (isinstance(value[key], bool) or not isinstance(value[key], (int, str))):
             value.pop(key)
+        elif isinstance(value.get(key), int) and abs(value[key]) >= 1 << 63:
+            value[key] = str(value[key])
     for key in ("name", "cat"):
         if key in value:
             value[key] = str(value[key])

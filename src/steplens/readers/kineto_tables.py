@@ -35,26 +35,23 @@ def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
     if memory.height:
         raw["memory"] = _memory(memory)
     raw["threads"] = pl.DataFrame(
-        [(pid, tid, name) for (pid, tid), name in sorted(columns.thread_names.items())],
+        [(pid, tid, name) for (pid, tid), name in sorted({**columns.lane_names, **columns.thread_names}.items())],
         schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String},
         orient="row",
     )
     return raw
 
 
-def absolute(frame: pl.DataFrame, base_ns: int, *, lanes: bool = True) -> pl.DataFrame:
+def absolute(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
     """Times since the Unix epoch.
 
     Args:
         frame: any of start_ns, end_ns, time_ns, relative to ``base_ns``.
         base_ns: base time of the file.
-        lanes: leave out what lies on a lane named with text instead of a number: it is no thread and holds no calls.
     """
     if not frame.height:
         return frame
     times = [name for name in ("start_ns", "end_ns", "time_ns") if name in frame.columns]
-    if lanes and (frame["pid"].null_count() or frame["tid"].null_count()):
-        frame = frame.drop_nulls(["pid", "tid"])
     return frame.with_columns(pl.col(times) + base_ns) if base_ns else frame
 
 

@@ -77,6 +77,7 @@ def _load(folder: Path) -> EventColumns:
     counts = json_text.own((folder / _COUNTS).read_bytes())
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
+    columns.lane_names = {(pid, tid): name for pid, tid, name in counts["lanes"]}
     columns.process_names = dict(counts["processes"])
     columns.process_labels = dict(counts["labels"])
     for kind in columns.kinds:
@@ -99,6 +100,7 @@ def _main(path: str, end: str, folder: str) -> None:
         "damaged": columns.damaged,
         "labels": list(columns.process_labels.items()),
         "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
+        "lanes": [(pid, tid, name) for (pid, tid), name in columns.lane_names.items()],
         "processes": list(columns.process_names.items()),
     }
     (Path(folder) / _COUNTS).write_text(json.dumps(counts))

@@ -1,0 +1,61 @@
+"""Numbers for the threads and processes of the host that a trace names with text, or with more than 64 bits.
+
+Kineto numbers them; Chrome traces of other tools need not. The tables hold numbers, so such a lane gets one of its own: a hash
+of its text, the same in every process that reads a part of the file. The text stays as the name of the thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+#: numbers of text lanes lie from here to its double: above those of operating systems, and exact in a double
+_FIRST = 1 << 50
+#: no column holds numbers from here on
+_NUMBERS = 1 << 63
+
+
+def lane_number(lane: Any) -> int | None:
+    """The number of a thread or process; None where it has neither number nor text."""
+    if isinstance(lane, str):
+        try:
+            lane = int(lane)
+        except ValueError:
+            return _hashed(lane)
+    if not isinstance(lane, int):
+        return None
+    return lane if -_NUMBERS <= lane < _NUMBERS else _hashed(str(lane))
+
+
+def lane_column(name: str, lanes: list[Any]) -> pl.Series:
+    """A column of the numbers of threads or processes."""
+    try:
+        return pl.Series(name, lanes, dtype=pl.Int64)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, [lane_number(lane) for lane in lanes], dtype=pl.Int64)
+
+
+def has_text_lanes(frame: pl.DataFrame) -> bool:
+    """Whether any event of a frame may lie on a lane that got its number here."""
+    return any((frame[name].max() or 0) >= _FIRST for name in ("pid", "tid"))  # type: ignore[operator]
+
+
+def lane_names(events: Iterable[Any]) -> dict[tuple[int, int], str]:
+    """Names of the threads among those of the events whose process or thread got its number here."""
+    names: dict[tuple[int, int], str] = {}
+    for pid, tid in {(event.pid, event.tid) for event in events}:
+        numbers = lane_number(pid), lane_number(tid)
+        if None not in numbers and numbers != (pid, tid):
+            # "12" is a number, too
+            texts = [str(lane) for lane, number in zip((pid, tid), numbers, strict=True) if str(lane) != str(number)]
+            if texts:
+                names[numbers] = f"{texts[0]} {tid}" if texts == [pid] else " ".join(texts)  # type: ignore[index]
+    return names
+
+
+def _hashed(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return _FIRST + int.from_bytes(digest, "big") % _FIRST
