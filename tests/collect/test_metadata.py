@@ -172,7 +172,8 @@ IDS = """
 import json, sys, torch
 import steplens
 model = torch.nn.Linear(4, 2)
-for trace_id in ["run\\n7", "run=7", 'a "quoted" \\\\ one', "{}", "# 7", "\\x00", "%s%n", "\\ud800", "", "ü" * 1024, "run 7, 8; a:b/c@d+e-f_g.h"]:
+odd = ["run\\n7", "run=7", 'a "quoted" \\\\ one', "{}", "# 7", "\\x00", "%s%n", "\\ud800", "", "ü" * 1024]
+for trace_id in [*odd, "run 7, 8; a:b/c@d+e-f_g.h"]:
     ready = steplens.tensorboard_trace_handler("out", analyse_flag=False)
     with steplens.profile(on_trace_ready=ready, custom_trace_id_callback=lambda: trace_id) as profiler:
         model(torch.ones(3, 4))
