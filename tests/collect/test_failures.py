@@ -230,6 +230,21 @@ def test_of_two_profilers_at_a_time_one_records(look, tmp_path, how):
         assert set(second) == {"failed"}
 
 
+def test_a_recording_that_could_not_be_ended_for_lack_of_memory_costs_one_window(train, look, monkeypatch):
+    profiler = pytest.importorskip("torch.autograd.profiler")
+    original = profiler._disable_profiler
+
+    def lacks_memory():
+        monkeypatch.setattr(profiler, "_disable_profiler", original)
+        original()
+        raise MemoryError("std::bad_alloc")
+
+    monkeypatch.setattr(profiler, "_disable_profiler", lacks_memory)
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=handler()) as prof:
+        train(5, prof)
+    assert [look.state(run)["state"] for run in look.runs("out")] == ["failed", "collected"]
+
+
 def test_a_profiler_in_warmup_that_is_given_up_lets_others_record(train, look):
     pytest.importorskip("torch")
     first = profile(schedule=schedule(wait=0, warmup=3, active=1), on_trace_ready=handler("first"))
