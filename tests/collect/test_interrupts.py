@@ -387,3 +387,44 @@ def test_signals_from_outside(look, tmp_path):
     assert len(found) >= rounds
     assert {look.state(run)["state"] for run in found} == {"collected"}
     assert all(look.raw(run)["traceEvents"] for run in found)
+
+
+NOT_PYTHONS = """
+import ctypes, faulthandler, os, signal, sys
+from steplens.collect import interrupts
+
+def action(number):
+    kept = ctypes.create_string_buffer(1024)
+    assert ctypes.CDLL(None).sigaction(number, None, kept) == 0
+    # the handler and, in glibc, its flags, of which one without meaning is added to a signal that never had a handler
+    return kept.raw[:8], kept.raw[136:140] if number != signal.SIGHUP else b""
+
+faulthandler.register(signal.SIGTERM, file=sys.stdout, all_threads=False, chain=False)
+faulthandler.register(signal.SIGINT, file=sys.stdout, all_threads=False, chain=False)
+signal.signal(signal.SIGUSR1, lambda *_: print("restarted", flush=True))
+signal.siginterrupt(signal.SIGUSR1, False)
+numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+before = [action(number) for number in numbers]
+for number in numbers[:3]:
+    with interrupts.held():
+        os.kill(os.getpid(), number)
+        print("held", flush=True)
+    assert [action(number) for number in numbers] == before
+if sys.argv[1] == "impatient":
+    interrupts.PATIENCE_S = 0
+    with interrupts.held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert [action(number) for number in numbers] == before
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("how", ["patient", "impatient"])
+def test_handlers_of_other_languages_and_their_flags_are_given_back(look, tmp_path, how):
+    done = look.python(NOT_PYTHONS, how, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    stack = "Stack (most recent call first):"
+    told = [line for line in done.stdout.splitlines() if line in (stack, "held", "restarted", "alive")]
+    assert told == ["held", stack, "held", stack, "held", "restarted", *([stack] if how == "impatient" else []), "alive"]
+    assert "the process ends" not in done.stderr

@@ -12,6 +12,7 @@ thread does to this one (``PyThreadState_SetAsyncExc``), are not noticed here; f
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import signal
@@ -39,6 +40,39 @@ _NUMBERS = (*sorted(set(signal.Signals) - _AT_ONCE - {signal.SIGINT}), signal.SI
 
 _active: _Hold | None = None
 
+#: more than a ``struct sigaction`` of any system has
+_ACTION_BYTES = 1024
+
+
+class _Action:
+    """What the system does at a signal now: a handler that is not Python's too, and the flags of ``signal.siginterrupt``.
+
+    Args:
+        number: the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._kept = ctypes.create_string_buffer(_ACTION_BYTES)
+        try:
+            self._call: Any = ctypes.CDLL(None).sigaction
+            known = not self._call(number, None, self._kept)
+        except (OSError, TypeError, AttributeError):  # a system without: Python's handler is all that is known
+            known = False
+        if not known:
+            self._call = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is what happens in a program that has no handler."""
+        # the address of the handler comes first, and is 0 then
+        return self._call is None or not any(self._kept.raw[: ctypes.sizeof(ctypes.c_void_p)])
+
+    def put_back(self) -> None:
+        """Let the system do that again."""
+        if self._call is not None:
+            self._call(self._number, self._kept, None)
+
 
 class _Hold:
     """The time in which signals wait."""
@@ -46,6 +80,8 @@ class _Hold:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._replaced: dict[int, Any] = {}
+        #: what the system holds of each, which Python's handler tells only in part
+        self._actions: dict[int, _Action] = {}
         self._noted: list[int] = []
         self._asked_s: float | None = None
         #: the program was interrupted in the middle, because it was asked for twice
@@ -58,6 +94,7 @@ class _Hold:
             for number in _NUMBERS:
                 handler = signal.getsignal(number)
                 if callable(handler) or (number in _ENDING and handler is signal.SIG_DFL):
+                    self._actions[number] = _Action(number)
                     self._replaced[number] = handler
                     signal.signal(number, self._note)
         except BaseException:  # of a handler that is not replaced yet
@@ -106,7 +143,10 @@ class _Hold:
             # not later: what the last one interrupts would leave a hold behind that nobody ends
             _active = None
         if signal.getsignal(number) == self._note:
-            signal.signal(number, self._replaced[number])
+            try:
+                signal.signal(number, self._replaced[number])
+            finally:
+                self._actions[number].put_back()
         del self._replaced[number]
 
     def _note(self, number: int, frame: Any) -> None:
@@ -133,9 +173,10 @@ class _Hold:
         handler = self._replaced[number]
         self._noted.remove(number)
         if not callable(handler):
-            # as the last line of a process that says nothing any more
-            log.warning(f"{signal.Signals(number).name} came again: the process ends, and what was not saved yet is lost.")
-            signal.signal(number, handler)
+            if self._actions[number].is_default:
+                # as the last line of a process that says nothing any more
+                log.warning(f"{signal.Signals(number).name} came again: the process ends, and what was not saved yet is lost.")
+            self._give_back(number)
             signal.raise_signal(number)
             return
         try:

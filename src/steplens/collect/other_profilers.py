@@ -106,12 +106,25 @@ def _noticed(original: Callable[..., Any], begins: bool) -> Callable[..., Any]:
                 _theirs.discard(self)
         try:
             return original(self, *args, **kwargs)
+        except Exception:
+            if self in _ours:
+                _has_ended()
+            raise
         finally:
             if not begins:
                 give_back(self)
 
     call.steplens_original = original  # type: ignore[attr-defined]
     return call
+
+
+def _has_ended() -> None:
+    """Let PyTorch know that one of ours records no longer: it keeps a note of that, which stays when a call of it fails."""
+    profiler: Any = importlib.import_module("torch.autograd.profiler")
+    autograd: Any = importlib.import_module("torch.autograd")
+    stopped = getattr(profiler, "_run_on_profiler_stop", None)
+    if stopped is not None and not autograd._profiler_enabled():
+        stopped()
 
 
 def _give_way() -> None:
