@@ -317,6 +317,15 @@ def test_a_call_without_a_thread_is_counted(plain: Path, tmp_path: Path) -> None
     assert trace.ops.height == kineto.read(plain).ops.height
 
 
+def test_steps_without_a_number_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "steps.json"
+    odd = [call(f"ProfilerStep#{number}", 200 * index, 100, "user_annotation") for index, number in enumerate(["9" * 20, "x"], 1)]
+    path.write_text(json.dumps({"traceEvents": [*events(), *odd]}))
+    trace = kineto.read(path)
+    assert trace.steps["id"].to_list() == [5]
+    assert trace.health.filter(check="unnumbered_steps").select("count", "severity").rows() == [(2, "warning")]
+
+
 HOSTILE = {
     "negative_duration": call("aten::a", 0, -5),
     "huge_numbers": call("aten::a", 0, 1, **{"External id": 2**70, "Sequence number": -(2**63)}),

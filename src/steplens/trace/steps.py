@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from steplens.trace.health import HealthLog
+from steplens.trace.health import STEP_AVERAGES, STEP_TIMES, WARNING, HealthLog
 from steplens.trace.nesting import Int64Array
 from steplens.trace.schema import STEP_PREFIX
 
@@ -29,10 +29,13 @@ def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.Data
             "pid",
             "tid",
         )
-        .drop_nulls("id")
         .sort("start_ns")
         .collect()
     )
+    if nameless := found["id"].null_count():
+        message = f"ranges are named {STEP_PREFIX} without a number of 64 bits behind it; they are no steps here"
+        health.add("unnumbered_steps", WARNING, nameless, message, (STEP_TIMES, STEP_AVERAGES))
+        found = found.drop_nulls("id")
     if not found.height:
         return None
     unique = found.unique("id", keep="first", maintain_order=True)
