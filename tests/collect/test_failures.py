@@ -186,7 +186,14 @@ def recorder(folder, **plan):
     return steplens.profile(schedule=steplens.schedule(**plan), on_trace_ready=ready)
 
 model, how = torch.nn.Linear(8, 2), sys.argv[1]
-if how == "threads":
+if how == "black box":
+    # its windows change inside of what the profiler calls a step
+    with steplens.BlackBox("box", keep_steps=3, on_slow_step=False, analyse_flag=False) as box:
+        with recorder("first", wait=3, warmup=1, active=2) as profiler:
+            train(box, profiler)
+            box.capture()
+            train(box, profiler)
+elif how == "threads":
     def in_thread(number):
         with recorder("first", wait=number, warmup=1, active=2) as profiler:
             train(profiler)
@@ -204,7 +211,7 @@ print("trained to the end")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["same", "one step later", "threads"])
+@pytest.mark.parametrize("how", ["same", "one step later", "threads", "black box"])
 def test_of_two_profilers_at_a_time_one_records(look, tmp_path, how):
     pytest.importorskip("torch")
     done = look.python(TWO_OF_OURS, how, cwd=tmp_path)
@@ -212,6 +219,11 @@ def test_of_two_profilers_at_a_time_one_records(look, tmp_path, how):
     assert done.stdout.splitlines()[-1] == "trained to the end"
     refused = [line for line in done.stderr.splitlines() if "[ERROR]" in line]
     assert all("another profiler is recording in this process, or warms up for it" in line for line in refused)
+    if how == "black box":
+        assert refused
+        kept = [run for event in (tmp_path / "box").iterdir() for run in look.runs(event)]
+        assert kept and {look.state(run)["state"] for run in kept} == {"collected"}
+        return
     first, second = ([look.state(run)["state"] for run in look.runs(tmp_path / folder)] for folder in ("first", "second"))
     if how == "threads":
         assert "collected" in first

@@ -206,6 +206,16 @@ class KinetoSession(TorchOptions):
         """Whether the last step has ended and the next one has not begun."""
         return self.step > self.ended_step
 
+    def may_open_range(self) -> bool:
+        """Whether a range may stay open until the next step.
+
+        PyTorch ends a range in the recording that it began in, and the program with it where that one is gone: another profiler
+        of the process may change its window at any moment of a step.
+        """
+        window = self.window
+        own = None if window is None else window.kineto
+        return (window is not None and window.recording) or not other_profilers.another_is_recording(own)
+
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
         if self.window is not None and self.window.beside is not None:

@@ -389,14 +389,16 @@ class _KinetoProfile(Exporting):
 
     def _open_step(self) -> None:
         if self._schedule is not None:
-            self._step_range = self._range_type(f"{STEP_PREFIX}{self.step_num + self._step_offset}")
-            self._step_range.__enter__()
+            if self._session.may_open_range():
+                self._step_range = self._range_type(f"{STEP_PREFIX}{self.step_num + self._step_offset}")
+                self._step_range.__enter__()
             self._session.mark_step(self.step_num + self._step_offset)
 
     def _close_step(self) -> None:
         opened, self._step_range = self._step_range, None
-        if opened is not None:
+        if self._schedule is not None:
             self._session.mark_step(None)
+        if opened is not None:
             opened.__exit__(None, None, None)
 
     def _finish_requested_stop(self) -> None:

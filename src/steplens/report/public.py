@@ -474,7 +474,7 @@ ACRONYMS = _words(
     """
     % .gz AI-CPU Ascend B CANN CPU CSV CUDA CUPTI Chrome DataLoader DataLoaders FLOP/s FLOPs GB GPU GiB HCCL HIP
     JSON KB KiB Kineto MB MiB MindData MindSpore N/A NCCL NPU Parquet Perfetto PyTorch Python RCCL ROCm ROCtracer SQL SQLite
-    UTC UTF-8 Unix ms ns ph s set_env.sh traceEvents us
+    UTC UTF-8 Unix dur ms ns ph s set_env.sh traceEvents ts us
     """
 )
 QUANTITY = re.compile(r"^[-+~<>]?\d[\d,.:]*(ns|us|ms|s|B|KB|MB|GB|TB|KiB|MiB|GiB|TiB|%|x|st|nd|rd|th|GB/s|MHz)?$")
