@@ -228,7 +228,7 @@ def test_status_of_the_dead(cli: Any, folder: Folder, jobs: Jobs) -> None:
     until(lambda: "recording" in [item.state for item in folder.processes()], folder.describe)
     job.kill()
     text = cli.run("status", "config").stdout
-    assert re.search(r"killed +no: it was killed", text)
+    assert re.search(r"killed +no: it ended without a word \(killed,", text)
     assert "killed while recording, what there is lies in " in text
     assert "next: steplens trigger" not in text
 

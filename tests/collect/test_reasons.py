@@ -14,11 +14,11 @@ from steplens.collect import (
     budgets,
     child_threads,
     host_sources,
-    kineto,
     kineto_profile,
     landing,
     launched,
     osrt,
+    other_profilers,
     saving,
     torch_options,
 )
@@ -193,7 +193,7 @@ def test_what_keeps_a_requested_capture_from_beginning(monkeypatch):
     pytest.importorskip("torch")
     form = pytorch.PytorchForm()
     assert form.obstacle() == ""
-    monkeypatch.setattr(kineto, "another_is_recording", lambda: True)
+    monkeypatch.setattr(other_profilers, "another_is_recording", lambda besides=None: True)
     assert form.obstacle() == "another profiler is recording in this process"
     monkeypatch.setenv("PROFILING_MODE", "true")
     assert form.obstacle() == "PROFILING_MODE is set: another profiler is at work in this process"
@@ -211,7 +211,7 @@ def test_a_requested_capture_that_does_not_begin(monkeypatch, tmp_path):
         prof_dir=str(tmp_path), activities=None, warmup=0, active=1, analyse=False, async_mode=False, experimental=None,
         limits={}, recorded={}, metadata={},
     )  # fmt: skip
-    monkeypatch.setattr(kineto, "another_is_recording", lambda: True)
+    monkeypatch.setattr(other_profilers, "another_is_recording", lambda besides=None: True)
     with pytest.raises(RuntimeError, match="the profiler did not begin, see its messages"):
         pytorch.WindowCapture(settings, 3)
 
@@ -264,8 +264,8 @@ def test_a_pytorch_that_records_no_other_threads(monkeypatch):
     monkeypatch.setattr("torch._C._profiler._ExperimentalConfig", Old)
     monkeypatch.setattr(autograd, "profile", lambda use_cpu=True: SimpleNamespace())
     monkeypatch.setattr(autograd.profile, "__init__", lambda self, use_cpu=True: None, raising=False)
-    for name in ("is_ours", "add"):
-        monkeypatch.setattr(torch_options.other_profilers, name, lambda one: None)
+    for name in ("refuse_a_second", "take", "add"):
+        monkeypatch.setattr(other_profilers, name, lambda *session: None)
     monkeypatch.setattr(torch_options.child_threads, "needs_all_threads", lambda with_stack: True)
     health = Health()
     recording = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
