@@ -37,6 +37,7 @@ SAVE_CHECKPOINT = "save_checkpoint"
 _OF_DEVICE_AND_HOST = (("device_start_ns", "start_ns"), ("device_period_ns", "duration_ns"))
 #: parts of a step that a few steps have for all: every worker brings a batch when it has made one
 _IN_TURNS = ("data_wait_ns",)
+_NO_TIMES = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
 #: of more threads a join finds the rows quicker
 _FEW_THREADS = 16
 
@@ -175,7 +176,8 @@ class Facts:
         """The different names of ``calls``, as text."""
         calls = self.named_calls
         # mostly there are no others
-        every = calls.height == self.trace.required("ops").select(pl.len()).collect().item()
+        ops = self.trace.in_memory("ops")
+        every = calls.height == (self.trace.required("ops").select(pl.len()).collect().item() if ops is None else ops.height)
         return of_names.of_calls(self.trace) if every else of_names.distinct(calls["name"])
 
     def on_threads(self, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -234,6 +236,8 @@ class Facts:
     @worked_out
     def saves(self) -> pl.DataFrame:
         """When torch.save kept a step waiting (start_ns, end_ns): automatic marks; other threads save beside the step."""
+        if "marks" not in self.trace:
+            return _NO_TIMES
         marks = self.trace.required("marks").filter(pl.col("message").cast(pl.String) == SAVE_CHECKPOINT)
         threads = self.trace.required("steps").select("tid").drop_nulls().unique().collect()["tid"]
         if threads.len():
@@ -286,7 +290,9 @@ class Facts:
         """The calls that have one of these names."""
         if not known:
             return self._no_calls
-        return self.named_calls.filter(pl.col("name").is_in(list(known))).with_columns(pl.col("name").cast(pl.String))
+        calls = self.named_calls
+        rows = calls.filter(calls["name"].is_in(list(known)))
+        return rows.with_columns(rows["name"].cast(pl.String))
 
     @worked_out
     def _no_calls(self) -> pl.DataFrame:

@@ -17,6 +17,8 @@ from steplens.trace.trace import Trace
 #: number of the question, and of the trace that it is asked about; a question about the run has no trace
 Place = tuple[int, int]
 _RUN = -1
+#: of traces with fewer calls the questions take less time than threads lose by waiting for each other
+_FEW_CALLS = 20_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
     number = {id(part): place for place, part in enumerate(facts)}
     beside: list[list[tuple[Place, Callable[[], Iterable[Finding]]]]] = [[] for _ in facts]
     behind: list[tuple[Place, Callable[[], Iterable[Finding]]]] = []
-    workers = min(len(facts), os.cpu_count() or 1)
+    workers = min(sum(not _is_small(part.trace) for part in facts), os.cpu_count() or 1)
     for place, question in enumerate(questions):
         rule = question.rule
         if rule.judge_run is not None:
@@ -68,11 +70,16 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
     _ask(behind, found, failed)
     if failed:
         raise failed[min(failed)]
-    ordered = sorted(found)
-    of = {
-        one: [finding for place in ordered if place[1] == one for finding in found[place]] for one in (_RUN, *range(len(facts)))
-    }
+    of: dict[int, list[Finding]] = {one: [] for one in (_RUN, *range(len(facts)))}
+    for at in sorted(found):
+        of[at[1]] += found[at]
     return of.pop(_RUN), list(of.values())
+
+
+def _is_small(trace: Trace) -> bool:
+    """Whether a trace has few calls, which are in memory."""
+    calls = trace.in_memory("ops")
+    return "ops" not in trace or (calls is not None and calls.height < _FEW_CALLS)
 
 
 def _judged_once(rule: Rule, part: Facts) -> Iterable[Finding]:

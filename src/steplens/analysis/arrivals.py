@@ -176,6 +176,8 @@ def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
     numbers = ("step", "bytes", "ranks", "start_ns", "end_ns")
     frames: list[pl.DataFrame] = []
     for trace in traces:
+        if "communication" not in trace:
+            continue
         rows = trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE)
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         columns = {"group": pl.col("group").cast(pl.String).fill_null(""), "operation": operation, "rank": pl.lit(trace.rank)}

@@ -72,7 +72,8 @@ def _layout(traces: Sequence[Trace]) -> Layout:
     metas = [trace.meta_values() for trace in traces]
     sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]
     # groups of the whole job are known where its size is not
-    groups = [trace.required("communication").select(pl.col("ranks").max()).collect().item() for trace in traces]
+    communicating = [trace for trace in traces if "communication" in trace]
+    groups = [trace.required("communication").select(pl.col("ranks").max()).collect().item() for trace in communicating]
     sizes += [count for count in groups if count is not None and 0 < count < 1 << 20]
     size = max([*sizes, max(ranks, default=-1) + 1], default=0)
     numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
@@ -92,7 +93,7 @@ def _mode(named: str, stages: int) -> str:
 
 def _mode_of(traces: Sequence[Trace]) -> str:
     plain = {name: pl.col(name).cast(pl.String) for name in ("kind", "operation")}
-    frames = [trace.required("communication").select(**plain).unique().collect() for trace in traces]
+    frames = [trace.required("communication").select(**plain).unique().collect() for trace in traces if "communication" in trace]
     found = pl.concat([pl.DataFrame(schema=dict.fromkeys(plain, pl.String)), *frames])
     if found["kind"].is_in([SEND, RECEIVE]).any():
         return PIPELINE_PARALLEL

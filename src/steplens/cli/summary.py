@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from steplens.trace.run import Run
+    from steplens.trace.trace import Trace
 
 TRUNCATED = "truncated"
 LIMITED = "expansion_limit"
@@ -205,7 +206,15 @@ def _advice(run: Run) -> list[dict[str, str]]:
 
 
 def _is_recorded(run: Run, column: str) -> bool:
-    return any(trace.required("ops").select(column).drop_nulls().head(1).collect().height for trace in run.traces)
+    return any(_holds(trace, column) for trace in run.traces)
+
+
+def _holds(trace: Trace, column: str) -> bool:
+    """Whether any call has something in a column."""
+    calls = trace.in_memory("ops")
+    if calls is not None:
+        return calls[column].null_count() < calls.height
+    return trace.required("ops").select(column).drop_nulls().head(1).collect().height > 0
 
 
 def _problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:

@@ -34,9 +34,12 @@ def training_thread(trace: Trace) -> TrainingThread | None:
 def _training_thread(trace: Trace) -> TrainingThread | None:
     # the ranges of the steps themselves do not make a thread the one that trains
     is_step = pl.col("name").is_in(names.with_prefix(names.of_calls(trace), STEP_PREFIX))
-    calls = trace.required("ops").filter(~is_step).group_by("pid", "tid").agg(calls=pl.len())
-    threads = calls.drop_nulls().sort("calls", "tid", descending=[True, False]).select("pid", "tid").collect()
-    steps = trace.required("steps").select("pid", "tid").drop_nulls().head(1).collect()
-    if steps.height and (not threads.height or threads.join(steps, on=["pid", "tid"], how="semi").height):
-        return TrainingThread(*steps.row(0))
-    return TrainingThread(*threads.row(0)) if threads.height else None
+    calls = trace.required("ops").filter(~is_step)
+    steps = trace.table("steps")
+    first = None if steps is None else next(steps.select("pid", "tid").drop_nulls().iter_rows(), None)
+    of_steps = None if first is None else TrainingThread(*first)
+    if of_steps is not None and calls.filter(of_steps.is_own()).select("pid").head(1).collect().height:
+        return of_steps
+    threads = calls.drop_nulls(["pid", "tid"]).group_by("pid", "tid").agg(calls=pl.len())
+    most = threads.sort("calls", "tid", descending=[True, False]).select("pid", "tid").head(1).collect()
+    return TrainingThread(*most.row(0)) if most.height else of_steps

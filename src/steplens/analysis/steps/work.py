@@ -16,6 +16,7 @@ from steplens.trace.trace import Trace
 #: kinds of work in order of precedence: what happens at once counts as the first of them
 COMPUTING, COMMUNICATION, COPY = range(3)
 _KINDS = {KIND_COMPUTE: COMPUTING, KIND_COMMUNICATION: COMMUNICATION, KIND_COPY: COPY}
+_LASTS = pl.col("end_ns") > pl.col("start_ns")
 #: place of a step that is none
 NO_STEP = -1
 
@@ -93,9 +94,11 @@ def _device_work(trace: Trace) -> DeviceWork:
     tasks = trace.required("kernels").select(*columns, kind=pl.col("kind").cast(pl.String).replace_strict(
         _KINDS, default=None, return_dtype=pl.Int64
     ))  # fmt: skip
-    operations = trace.required("communication").select(*columns, kind=pl.lit(COMMUNICATION, dtype=pl.Int64))
-    work = pl.concat([tasks.drop_nulls(["kind", "start_ns", "end_ns"]), operations.drop_nulls(["start_ns", "end_ns"])]).collect()
-    work = work.filter(pl.col("end_ns") > pl.col("start_ns"))
+    parts = [tasks.filter(pl.col("kind").is_not_null() & _LASTS)]
+    if "communication" in trace:
+        operations = trace.required("communication").select(*columns, kind=pl.lit(COMMUNICATION, dtype=pl.Int64))
+        parts.append(operations.filter(_LASTS))
+    work = pl.concat(parts).collect()
     steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
     launched = pl.Series([None], dtype=pl.Int64).new_from_index(0, work.height)
     is_launch_known = work["launch_ns"].is_not_null()

@@ -15,6 +15,7 @@ from steplens.analysis.pipeline_verdict import MOST_EMPTY
 
 #: share of a step, or of the batches, that makes waiting matter, and matter much
 MATTERS, MATTERS_MUCH = 0.03, 0.10
+_NO_OPERATIONS = pl.DataFrame(schema=OPERATIONS)
 
 
 def pressure(facts: Facts) -> str:
@@ -43,7 +44,7 @@ def mindspore_operations(facts: Facts) -> pl.DataFrame:
     """``data_pipeline.operations`` of MindSpore's pipelines; PyTorch's loaders have rules in PyTorch's words."""
     # a look at every call is worth its time only where there is a pipeline
     if "pipeline_ops" not in facts.trace or loads_with_pytorch(facts.trace):
-        return pl.DataFrame(schema=OPERATIONS)
+        return _NO_OPERATIONS
     return operations(facts.trace)
 
 

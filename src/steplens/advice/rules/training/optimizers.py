@@ -71,6 +71,8 @@ def updates(facts: Facts, known: Collection[str]) -> Updates | None:
 
 def _class_of(facts: Facts, name: str, ranges: pl.DataFrame) -> str | None:
     """The class of ``torch.optim`` that runs inside ranges of this name; the name itself where no frames were recorded there."""
+    if "python" not in facts.trace:
+        return name
     begin, end = ranges.select("start_ns", "end_ns").row(0)
     inside = (pl.col("start_ns") >= begin) & (pl.col("end_ns") <= end)
     frames = facts.on_threads(facts.trace.required("python")).filter(inside).select("name").collect()["name"]

@@ -119,7 +119,7 @@ def _busy(facts: Facts) -> Intervals:
     ops = trace.required("ops")
     calls = ops.filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]))
     ranges = ops.filter(pl.col("scope") == SCOPE_USER).filter(pl.col("name").is_in(containing(of_calls(trace), _RANGES)))
-    tables = (calls, ranges, trace.required("gc"), trace.required("communication"))
+    tables = (calls, ranges, *(table for name in ("gc", "communication") if (table := trace.lazy(name)) is not None))
     return merged(pl.concat([*[table.select(times) for table in tables], facts.saves.lazy()]).drop_nulls().collect())
 
 
