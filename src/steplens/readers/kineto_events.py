@@ -16,8 +16,9 @@ import polars as pl
 from steplens.readers import kineto_frames as frames
 from steplens.readers.event_decoder import DAMAGED
 from steplens.readers.json_events import JsonEventFile, Piece
+from steplens.readers.kineto_halves import calls_of, halves_frame, paired
 from steplens.readers.kineto_lanes import has_text_lanes, lane_names, lane_number
-from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
+from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, tolerant
 from steplens.readers.kineto_times import needs_text, with_ns
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
@@ -28,9 +29,13 @@ COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
 #: how much of a piece is looked at to find how its times are written
 _FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
+#: whose times are looked at for it
+_CALL_CLASSES: tuple[Any, ...] = (FLOAT_TIMES.duration, FLOAT_TIMES.begin, FLOAT_TIMES.end)
 
 #: kinds whose events lie on threads of the host
-_ON_THREADS = ("operators", "calls", "python", "memory", "collectives")
+_ON_THREADS = ("operators", "calls", "python", "memory", "collectives", "halves")
+#: beginnings and ends of calls that are written as two events, until they are brought together
+_HALVES = "halves"
 _TASKS = "tasks"
 _REPEATED = "collectives"
 _CALLS = "calls"
@@ -66,6 +71,8 @@ class EventColumns:
             without a time or, on the host, a thread.
         beyond: those of them that start when no profile in microseconds does.
         timed: events with a time.
+        unended: calls that begin and have no end, as far as ``convert`` was asked for them; they are no events of any kind.
+        unbegun: ends of calls that have no beginning, likewise.
         lane_names: of the threads of the host that the file names with text (``kineto_lanes``).
         process_labels: of the processes that have one, such as "GPU 0" for a device.
     """
@@ -81,6 +88,7 @@ class EventColumns:
         "memory",
         "flow_starts",
         "flow_ends",
+        _HALVES,
     )
 
     def __init__(self) -> None:
@@ -93,11 +101,19 @@ class EventColumns:
         self.damaged = 0
         self.beyond = 0
         self.timed = 0
+        self.unended = 0
+        self.unbegun = 0
         self.process_labels: dict[int, str] = {}
         self._layout = FLOAT_TIMES
 
     def convert(self) -> None:
-        """Make the times of all events numbers of ns, and count the events that have none."""
+        """Bring calls in two events together, make the times of all events numbers of ns, and count what has none."""
+        halves = self.take(_HALVES)
+        if halves.height:
+            pairs = paired(halves)
+            self.unended, self.unbegun = pairs.unended, pairs.unbegun
+            for events in calls_of(halves, pairs):
+                self._sort_in(events, TEXT_TIMES)
         for kind in self.kinds:
             height = self.frame(kind).height
             self.timed += 0 if kind == _REPEATED else height
@@ -161,7 +177,7 @@ class EventColumns:
         try:
             events = self._layout.many.decode(piece)
             if not self._layout.text_times:
-                times = [event.ts for event in islice(events, _FIRST_EVENTS) if event.__class__ is Duration]
+                times = [event.ts for event in islice(events, _FIRST_EVENTS) if event.__class__ in _CALL_CLASSES]
                 if needs_text(times, piece[:_FIRST_BYTES]):
                     self._layout = TEXT_TIMES
                     events = TEXT_TIMES.many.decode(piece)
@@ -192,6 +208,7 @@ class EventColumns:
         starts: defaultdict[str, list[Any]] = defaultdict(list)
         ends: defaultdict[str, list[Any]] = defaultdict(list)
         memory: list[Any] = []
+        parts_of_calls: list[Any] = []
         duration, start, end, instant = layout.duration, layout.flow_start, layout.flow_end, layout.instant
         for event in events:
             kind = event.__class__
@@ -206,6 +223,8 @@ class EventColumns:
                     memory.append(event)
             elif kind is Metadata:
                 self._metadata(event)
+            elif kind is layout.begin or kind is layout.end:
+                parts_of_calls.append(event)
             else:
                 self.skipped += 1
         if operators:
@@ -222,6 +241,8 @@ class EventColumns:
                 self._add_category(category, found, layout)
         if memory:
             self._host("memory", frames.memory_frame(memory, layout), memory)
+        if parts_of_calls:
+            self._host(_HALVES, halves_frame(parts_of_calls, layout), parts_of_calls)
         for name, halves in (("flow_starts", starts), ("flow_ends", ends)):
             self.parts[name].extend(frames.flow_frame(category, found, layout) for category, found in halves.items())
 

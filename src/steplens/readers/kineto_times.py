@@ -125,6 +125,12 @@ def _float_ns(times: np.typing.NDArray[np.float64]) -> pl.Series:
     return known
 
 
+def ns_text(time_ns: int) -> bytes:
+    """JSON text of microseconds that ``text_ns`` makes the same ns of again."""
+    whole, fraction = divmod(abs(time_ns), 1000)
+    return b"%s%d.%03d" % (b"-" if time_ns < 0 else b"", whole, fraction)
+
+
 def text_ns(raws: Sequence[Raw]) -> pl.Series:
     """JSON text of microseconds, perhaps in quotes, as integer ns, to the nearest where it has more than three decimals.
 
