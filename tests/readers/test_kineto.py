@@ -308,6 +308,24 @@ def test_a_name_wins_over_the_text_of_a_lane_and_lanes_stay_apart(tmp_path: Path
     assert trace.threads["name"].sort().to_list() == ["b", "loader"]
 
 
+@pytest.mark.parametrize("names", [0, 300, 3000])
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_names_in_front_of_the_calls_cost_no_nanoseconds(tmp_path: Path, names: int, in_pieces: bool) -> None:
+    path = tmp_path / "names.json"
+    labels = [{"ph": "M", "name": "process_name", "pid": n, "tid": 0, "ts": 0.0, "args": {"name": f"p{n}"}} for n in range(names)]
+    calls = [call(f"aten::a{number}", 0, 0) for number in range(400)]
+    times = [1_790_857_026_000_000_000 + 1_001 * number for number in range(400)]
+    text = kineto_text([*labels, *({**item, "ts": f"@{number}@"} for number, item in enumerate(calls))])
+    for number, time_ns in enumerate(times):
+        text = text.replace(f'"@{number}@"', f"{time_ns // 1000}.{time_ns % 1000:03d}")
+    # without the base time, microseconds since the epoch with their fraction are more than a double holds
+    path.write_text(text.replace(str(BASE_NS), "0"))
+    columns = EventColumns()
+    columns.read(JsonEventFile(path, **({"piece_bytes": 5000} if in_pieces else {})))
+    columns.convert()
+    assert columns.frame("operators")["start_ns"].to_list() == times
+
+
 def test_a_call_without_a_thread_is_counted(plain: Path, tmp_path: Path) -> None:
     lost = [{**call("aten::odd", 20, 1), "tid": None}, {**call("aten::odd", 20, 1), "pid": [1]}]
     path = tmp_path / "lost.json"

@@ -27,9 +27,8 @@ OPERATOR_CATEGORIES = ("cpu_op", frames.USER_CATEGORY, "Operator")
 KERNEL_CATEGORIES = ("kernel", "Kernel", "concurrent_kernel")
 COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
-#: how much of a piece is looked at to find how its times are written
-_FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
-#: whose times are looked at for it
+#: how many calls of a piece are looked at to find how its times are written, and which events are calls
+_FIRST_CALLS = 256
 _CALL_CLASSES: tuple[Any, ...] = (FLOAT_TIMES.duration, FLOAT_TIMES.begin, FLOAT_TIMES.end)
 
 #: kinds whose events lie on threads of the host
@@ -177,8 +176,9 @@ class EventColumns:
         try:
             events = self._layout.many.decode(piece)
             if not self._layout.text_times:
-                times = [event.ts for event in islice(events, _FIRST_EVENTS) if event.__class__ in _CALL_CLASSES]
-                if needs_text(times, piece[:_FIRST_BYTES]):
+                # a file may begin with any number of names of processes and threads, which have no time
+                times = list(islice((event.ts for event in events if event.__class__ in _CALL_CLASSES), _FIRST_CALLS))
+                if needs_text(times, piece):
                     self._layout = TEXT_TIMES
                     events = TEXT_TIMES.many.decode(piece)
             return events, self._layout

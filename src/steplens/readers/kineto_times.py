@@ -20,6 +20,9 @@ _LAST_US = 4e15
 #: ns of what lies behind it
 _BEYOND = (1 << 63) - 1
 _FRACTION = re.compile(rb'"ts"\s*:\s*\d{13,}\.\d*[1-9]')
+_CALL = re.compile(rb'"ph"\s*:\s*"[XBE]"')
+#: how much text is searched for a fraction
+_SEARCHED_BYTES = 1 << 16
 _NUMBER = r"^-?[0-9]{1,16}(\.[0-9]*)?$"
 
 
@@ -28,9 +31,14 @@ def needs_text(times: Sequence[float], text: Piece) -> bool:
 
     Args:
         times: some of the times of a piece of the file.
-        text: the beginning of that piece.
+        text: that piece; it is searched from its first call on, as far as some hundred of them reach.
     """
-    return any(time > _FINE_LIMIT_US for time in times) and _FRACTION.search(text) is not None
+    if not any(time > _FINE_LIMIT_US for time in times):
+        return False
+    # the time may stand before the phase, and in front of the first call there is none to be found
+    first = _CALL.search(text)
+    begin = first.start() if first is not None else 0
+    return _FRACTION.search(text, begin, begin + _SEARCHED_BYTES) is not None
 
 
 def time_columns(events: list[Any], *, text: bool) -> list[pl.Series]:
