@@ -177,6 +177,7 @@ def test_every_piece_size_gives_the_same_events(plain: Path) -> None:
 
 def test_two_processes_read_the_same(tmp_path: Path) -> None:
     once = [{**item, "tid": "Thread 1"} if item["tid"] == 12 else item for item in events()]
+    once.append({**call("gemm", 60, 5, "kernel"), "pid": "gpu:0"})
     items = [item for _ in range(3000) for item in once]
     path = tmp_path / "large.json"
     path.write_text(kineto_text(items))
@@ -188,6 +189,8 @@ def test_two_processes_read_the_same(tmp_path: Path) -> None:
     assert together.thread_names == alone.thread_names
     assert together.lane_names == alone.lane_names
     assert list(alone.lane_names.values()) == ["Thread 1"]
+    assert together.lane_texts == alone.lane_texts
+    assert list(alone.lane_texts.values()) == ["gpu:0"]
 
 
 def test_a_file_cut_anywhere_gives_what_precedes_the_cut(plain: Path, tmp_path: Path) -> None:

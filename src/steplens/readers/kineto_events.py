@@ -17,7 +17,7 @@ from steplens.readers import kineto_frames as frames
 from steplens.readers.event_decoder import DAMAGED
 from steplens.readers.json_events import JsonEventFile, Piece
 from steplens.readers.kineto_halves import calls_of, halves_frame, paired
-from steplens.readers.kineto_lanes import has_text_lanes, lane_names, lane_number
+from steplens.readers.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
 from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, tolerant
 from steplens.readers.kineto_times import needs_text, with_ns
 
@@ -36,6 +36,7 @@ _ON_THREADS = ("operators", "calls", "python", "memory", "collectives", "halves"
 #: beginnings and ends of calls that are written as two events, until they are brought together
 _HALVES = "halves"
 _TASKS = "tasks"
+_DEVICE_LANES = frozenset(("pid", "tid", "device", "stream"))
 _REPEATED = "collectives"
 _CALLS = "calls"
 _DEVICE_RANGES = "device_ranges"
@@ -73,6 +74,7 @@ class EventColumns:
         unended: calls that begin and have no end, as far as ``convert`` was asked for them; they are no events of any kind.
         unbegun: ends of calls that have no beginning, likewise.
         lane_names: of the threads of the host that the file names with text (``kineto_lanes``).
+        lane_texts: what devices, their streams and ranges are called, of those that have a text for a number.
         process_labels: of the processes that have one, such as "GPU 0" for a device.
     """
 
@@ -94,6 +96,7 @@ class EventColumns:
         self.parts: dict[str, list[pl.DataFrame]] = {kind: [] for kind in self.kinds}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.lane_names: dict[tuple[int, int], str] = {}
+        self.lane_texts: dict[int, str] = {}
         self.process_names: dict[int, str] = {}
         self.count = 0
         self.skipped = 0
@@ -160,6 +163,7 @@ class EventColumns:
             self.parts[kind] = other.parts[kind] + self.parts[kind]
         self.thread_names = {**other.thread_names, **self.thread_names}
         self.lane_names = {**other.lane_names, **self.lane_names}
+        self.lane_texts = {**other.lane_texts, **self.lane_texts}
         self.process_names = {**other.process_names, **self.process_names}
         self.count += other.count
         self.skipped += other.skipped
@@ -233,9 +237,9 @@ class EventColumns:
             if collectives is not None:
                 self.parts["collectives"].append(collectives)
         if kernels:
-            self.parts[_TASKS].append(frames.kernel_frame(kernels, layout))
+            self._device(_TASKS, frames.kernel_frame(kernels, layout), kernels)
         if copies:
-            self.parts[_TASKS].append(frames.copy_frame(copies, layout))
+            self._device(_TASKS, frames.copy_frame(copies, layout), copies)
         for category, found in others.items():
             if found is not operators and found is not kernels and found is not copies:
                 self._add_category(category, found, layout)
@@ -249,13 +253,18 @@ class EventColumns:
     def _add_category(self, category: str, events: list[Any], layout: Layout) -> None:
         kind = kind_of_category(category)
         if kind is None:
-            self.parts[_UNPLACED].append(frames.kernel_frame(events, layout))
+            self._device(_UNPLACED, frames.kernel_frame(events, layout), events)
         elif kind == _PYTHON:
             self._host(kind, frames.python_frame(events, layout), events)
         elif kind == _CALLS:
             self._host(kind, frames.call_frame(category, events, layout), events)
         elif kind == _DEVICE_RANGES:
-            self.parts[kind].append(frames.device_range_frame(category, events, layout))
+            self._device(kind, frames.device_range_frame(category, events, layout), events)
+
+    def _device(self, kind: str, frame: pl.DataFrame, events: list[Any]) -> None:
+        self.parts[kind].append(frame)
+        if has_text_lanes(frame, _DEVICE_LANES.intersection(frame.columns)):
+            self.lane_texts.update(lane_texts(frames.task_lanes(events)))
 
     def _host(self, kind: str, frame: pl.DataFrame, events: list[Any]) -> None:
         self.parts[kind].append(frame)

@@ -78,6 +78,7 @@ def _load(folder: Path) -> EventColumns:
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.lane_names = {(pid, tid): name for pid, tid, name in counts["lanes"]}
+    columns.lane_texts = dict(counts["texts"])
     columns.process_names = dict(counts["processes"])
     columns.process_labels = dict(counts["labels"])
     for kind in columns.kinds:
@@ -101,6 +102,7 @@ def _main(path: str, end: str, folder: str) -> None:
         "labels": list(columns.process_labels.items()),
         "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
         "lanes": [(pid, tid, name) for (pid, tid), name in columns.lane_names.items()],
+        "texts": list(columns.lane_texts.items()),
         "processes": list(columns.process_names.items()),
     }
     (Path(folder) / _COUNTS).write_text(json.dumps(counts))
