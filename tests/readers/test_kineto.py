@@ -418,6 +418,15 @@ def test_missing_paths_and_folders_without_runs(tmp_path: Path) -> None:
         open_run(tmp_path / "nothing.json")
     with pytest.raises(InputError, match="holds no run"):
         open_run(tmp_path)
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "round").symlink_to("about")
+    (tmp_path / "about").symlink_to("round")
+    for name in ("dangling", "dangling/run"):
+        with pytest.raises(InputError, match=r"dangling: is a link to a place that does not exist\. Check where it leads$"):
+            open_run(tmp_path / name)
+    for name in ("round", "about/run"):
+        with pytest.raises(InputError, match=r"is a link that leads round in circles\. Check where it leads$"):
+            open_run(tmp_path / name)
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(InputError, match="not a trace"):
         open_run(tmp_path / "notes.txt")

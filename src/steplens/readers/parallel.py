@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens import json_text
-from steplens.errors import InputError
+from steplens.errors import check_exists
 from steplens.readers.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto_events import EventColumns
 
@@ -38,8 +38,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     Raises:
         InputError: the file is missing or no trace.
     """
-    if not path.exists():
-        raise InputError(path, "does not exist", "Check the path")
+    check_exists(path)
     split = None
     if path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1:
         split = kineto_split(path)
