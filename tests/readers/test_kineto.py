@@ -311,6 +311,23 @@ def test_a_name_wins_over_the_text_of_a_lane_and_lanes_stay_apart(tmp_path: Path
     assert trace.threads["name"].sort().to_list() == ["b", "loader"]
 
 
+@pytest.mark.parametrize("form", ["numbers", "quoted", "halves"])
+@pytest.mark.parametrize(("start", "length"), [(3.9e15, 3.9e15), (-3.9e15, -3.9e15), (1.0, 3.9999999999999995e15)])
+def test_an_end_that_no_clock_shows_is_counted(tmp_path: Path, start: float, length: float, form: str) -> None:
+    good = [call("aten::mm", number, 1) for number in range(3)]
+    ends = [{"ts": start, "dur": length}] if form != "halves" else [{"ts": 5e15, "ph": "E"}, {"ts": start, "ph": "B"}]
+    odd = [{**call("aten::far", 0, 1), **end} for end in ends]
+    items = [{**item, "ts": str(item["ts"]), "dur": str(item["dur"])} if form == "quoted" else item for item in [*good, *odd]]
+    path = tmp_path / "far.json"
+    # with the largest base time that is used, no end may go round the numbers of 64 bits
+    base_ns = (1 << 62) - 1 if start > 0 else 1 - (1 << 62)
+    path.write_text(json.dumps({"baseTimeNanoseconds": base_ns, "traceEvents": items}))
+    trace = kineto.read(path)
+    assert trace.ops["name"].cast(pl.String).to_list() == ["aten::mm"] * 3
+    assert (trace.ops["end_ns"] - trace.ops["start_ns"]).to_list() == [1000] * 3
+    assert trace.health.filter(check="damaged_events")["count"].to_list() == [1]
+
+
 @pytest.mark.parametrize("names", [0, 300, 3000])
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_names_in_front_of_the_calls_cost_no_nanoseconds(tmp_path: Path, names: int, in_pieces: bool) -> None:

@@ -17,6 +17,7 @@ from steplens.readers.json_events import Piece
 _FINE_LIMIT_US = float(1 << 43)
 #: 2096; what lies behind is no time of a profile, and its ns with a base time would not fit 64 bits
 _LAST_US = 4e15
+_LAST_NS = int(_LAST_US) * 1000
 #: ns of what lies behind it
 _BEYOND = (1 << 63) - 1
 _FRACTION = re.compile(rb'"ts"\s*:\s*\d{13,}\.\d*[1-9]')
@@ -106,10 +107,14 @@ def _converted(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ends(start: pl.Series, duration: pl.Series) -> pl.Series:
-    """Ends of events, null where the start or the duration is."""
+    """Ends of events, null where the start or the duration is, or where they are no time of a profile."""
     if duration.max() == _BEYOND:
         duration = duration.set(duration == _BEYOND, None)
     ends: pl.Series = (start + duration).alias("end_ns")
+    last, first = ends.max(), ends.min()
+    if last is not None and (last >= _LAST_NS or first <= -_LAST_NS):  # type: ignore[operator]
+        # of a start beyond all times the end may be any number, and the start tells
+        ends = ends.set((ends.abs() >= _LAST_NS) & (start != _BEYOND), None)
     return ends
 
 
