@@ -21,6 +21,7 @@ PLACES = (
     "trace/steps.py",
     "readers/run_directory.py",
     "rundir.py",
+    "links.py",
 )
 #: stands for what is put into a sentence
 VALUE = "…"

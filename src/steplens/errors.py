@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steplens.links import dead_link
+
 #: characters of a foreign error's text in a sentence
 _LONGEST = 300
 
@@ -61,4 +63,6 @@ def check_exists(path: Path) -> None:
             path, f"cannot be reached ({error.strerror})", "Check the permissions of the folders it is in"
         ) from error
     if not exists:
+        if (dead := dead_link(path)) is not None:
+            raise InputError(*dead, "Check where it leads")
         raise InputError(path, "does not exist", "Check the path")

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import partial
+from steplens.links import dead_link
 
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640
@@ -192,6 +193,8 @@ def why_unusable(folder: Path) -> tuple[Path, str] | None:
         what is in the way, and what is the matter with it; None where they can be written.
     """
     try:
+        if (dead := dead_link(folder)) is not None:
+            return dead
         there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
         if not there.is_dir():
             return there, "is a file, and run directories need a folder"

@@ -244,6 +244,8 @@ UNUSABLE = {
     "a file": (lambda folder: folder / "file", "is a file"),
     "below a file": (lambda folder: folder / "file" / "below", "is a file"),
     "a long name": (lambda folder: folder / ("n" * 300), os.strerror(errno.ENAMETOOLONG)),
+    "a link to nothing": (lambda folder: folder / "dangling", "dangling is a link to a place that does not exist"),
+    "below a loop": (lambda folder: folder / "loop" / "below", "loop is a link that leads round in circles"),
     "a file system for nobody": (lambda folder: "/proc/new", "cannot hold what is recorded"),
 }
 
@@ -253,6 +255,8 @@ UNUSABLE = {
 def test_a_folder_that_cannot_be_used_is_said_once(kind, plan, train, capfd, tmp_path):
     place, why = UNUSABLE[kind]
     (tmp_path / "file").write_text("x")
+    (tmp_path / "dangling").symlink_to("nothing")
+    (tmp_path / "loop").symlink_to("loop")
     with profile(schedule=plan, on_trace_ready=handler(place(tmp_path))) as prof:
         train(4, prof)
     assert prof.run_directory is None

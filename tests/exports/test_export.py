@@ -59,6 +59,20 @@ def test_every_format_by_its_default_name(whole: Trace, to: str, tmp_path: Path,
     assert mode == (0o750 if written.is_dir() else 0o640)
 
 
+def test_times_before_1970_become_no_database(tmp_path: Path) -> None:
+    path = kineto_file(tmp_path / "early.json", "aten::a", "aten::b")
+    path.write_text(path.read_text().replace('"ts": 0.0', '"ts": -5000.0'))
+    with pytest.raises(InputError, match=r"cannot be exported as db: its first event lies before 1970"):
+        export(path, "db", tmp_path / "db")
+    assert list((tmp_path / "db").rglob("*")) == []
+    (written,) = export(path, "text", tmp_path / "text")
+    assert open_run(written).traces[0].ops.height == 2
+    # from then on they do
+    path.write_text(path.read_text().replace("-5000.0", "0.0"))
+    (written,) = export(path, "db", tmp_path / "db")
+    assert open_run(written).traces[0].ops.height == 2
+
+
 def test_compression_goes_by_the_name(whole: Trace, tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.json", tmp_path / "a.json.gz"
     for to in ("kineto", "chrome", "speedscope"):

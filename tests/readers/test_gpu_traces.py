@@ -612,3 +612,63 @@ def test_memory_stays_below_the_size_of_a_large_file(tmp_path: Path) -> None:
     kernels, peak_kb = map(int, done.stdout.split())
     assert kernels == count
     assert peak_kb * 1024 < 450e6
+
+
+def of_devices(first: object, second: object, *, in_args: bool) -> list[Event]:
+    """Two kernels at the same time on two devices, whose names lie in their arguments or are their process alone."""
+    items = [op("aten::mm", 0, 10, 1), launch(1, 1), op("aten::mm", 20, 10, 2), launch(2, 21)]
+    for correlation, device in ((1, first), (2, second)):
+        item = kernel(correlation, 30, 5)
+        item["pid"], item["args"]["External id"] = device, correlation
+        if in_args:
+            item["args"]["device"] = device
+        else:
+            del item["args"]["device"]
+        items.append(item)
+    return items
+
+
+@pytest.mark.parametrize("in_args", [True, False])
+@pytest.mark.parametrize(
+    ("first", "second", "numbers"),
+    [
+        ("gpu:0", "gpu:1", [0, 1]),
+        ("GPU 3", "GPU 2", [3, 2]),
+        ("0", "1", [0, 1]),
+        ("node a / card 0", "node b / card 0", [0, 1]),
+        ("gpu:1", "GPU 1", [0, 1]),
+        (1 << 31, 1 << 40, [1, 0]),
+        (1 << 70, "x", [0, 1]),
+        (0, "gpu:1", [0, 1]),
+        (0, "other", [0, 1]),
+    ],
+)
+def test_devices_named_with_text_stay_apart(
+    tmp_path: Path, first: object, second: object, numbers: list[int], in_args: bool
+) -> None:
+    path = tmp_path / "devices.json"
+    path.write_text(json.dumps({"traceEvents": of_devices(first, second, in_args=in_args)}))
+    trace = kineto.read(path)
+    found = dict(trace.kernels.select("correlation", "device").rows())
+    if (first, second) == ("gpu:1", "GPU 1"):
+        # both say one; the first in the order of texts has it
+        assert found == {1: 0, 2: 1}
+    else:
+        assert [found[1], found[2]] == numbers
+    assert trace.health is None or not trace.health["check"].str.contains("overlap").any()
+    told = [] if trace.health is None else trace.health.filter(check="named_devices")["count"].to_list()
+    names = [name for name in (first, second) if name not in (0, "0", "1")]
+    assert told == ([len(names)] if names else [])
+
+
+def test_streams_named_with_text_stay_apart(tmp_path: Path) -> None:
+    items = of_devices(0, 0, in_args=True)
+    items[-2]["args"]["stream"], items[-1]["args"]["stream"] = "main", "copies"
+    # an annotation as the device saw it lies on the thread alone
+    items.append({**event("gpu_user_annotation", "range", 30, 5), "pid": 0, "tid": "main"})
+    path = tmp_path / "streams.json"
+    path.write_text(json.dumps({"traceEvents": items}))
+    trace = kineto.read(path)
+    found = dict(trace.kernels.select("correlation", "stream").rows())
+    assert sorted(found.values()) == [0, 1]
+    assert trace.marks["stream"].to_list() == [found[1]]

@@ -177,6 +177,7 @@ def test_every_piece_size_gives_the_same_events(plain: Path) -> None:
 
 def test_two_processes_read_the_same(tmp_path: Path) -> None:
     once = [{**item, "tid": "Thread 1"} if item["tid"] == 12 else item for item in events()]
+    once.append({**call("gemm", 60, 5, "kernel"), "pid": "gpu:0"})
     items = [item for _ in range(3000) for item in once]
     path = tmp_path / "large.json"
     path.write_text(kineto_text(items))
@@ -188,6 +189,8 @@ def test_two_processes_read_the_same(tmp_path: Path) -> None:
     assert together.thread_names == alone.thread_names
     assert together.lane_names == alone.lane_names
     assert list(alone.lane_names.values()) == ["Thread 1"]
+    assert together.lane_texts == alone.lane_texts
+    assert list(alone.lane_texts.values()) == ["gpu:0"]
 
 
 def test_a_file_cut_anywhere_gives_what_precedes_the_cut(plain: Path, tmp_path: Path) -> None:
@@ -308,6 +311,41 @@ def test_a_name_wins_over_the_text_of_a_lane_and_lanes_stay_apart(tmp_path: Path
     assert trace.threads["name"].sort().to_list() == ["b", "loader"]
 
 
+@pytest.mark.parametrize("form", ["numbers", "quoted", "halves"])
+@pytest.mark.parametrize(("start", "length"), [(3.9e15, 3.9e15), (-3.9e15, -3.9e15), (1.0, 3.9999999999999995e15)])
+def test_an_end_that_no_clock_shows_is_counted(tmp_path: Path, start: float, length: float, form: str) -> None:
+    good = [call("aten::mm", number, 1) for number in range(3)]
+    ends = [{"ts": start, "dur": length}] if form != "halves" else [{"ts": 5e15, "ph": "E"}, {"ts": start, "ph": "B"}]
+    odd = [{**call("aten::far", 0, 1), **end} for end in ends]
+    items = [{**item, "ts": str(item["ts"]), "dur": str(item["dur"])} if form == "quoted" else item for item in [*good, *odd]]
+    path = tmp_path / "far.json"
+    # with the largest base time that is used, no end may go round the numbers of 64 bits
+    base_ns = (1 << 62) - 1 if start > 0 else 1 - (1 << 62)
+    path.write_text(json.dumps({"baseTimeNanoseconds": base_ns, "traceEvents": items}))
+    trace = kineto.read(path)
+    assert trace.ops["name"].cast(pl.String).to_list() == ["aten::mm"] * 3
+    assert (trace.ops["end_ns"] - trace.ops["start_ns"]).to_list() == [1000] * 3
+    assert trace.health.filter(check="damaged_events")["count"].to_list() == [1]
+
+
+@pytest.mark.parametrize("names", [0, 300, 3000])
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_names_in_front_of_the_calls_cost_no_nanoseconds(tmp_path: Path, names: int, in_pieces: bool) -> None:
+    path = tmp_path / "names.json"
+    labels = [{"ph": "M", "name": "process_name", "pid": n, "tid": 0, "ts": 0.0, "args": {"name": f"p{n}"}} for n in range(names)]
+    calls = [call(f"aten::a{number}", 0, 0) for number in range(400)]
+    times = [1_790_857_026_000_000_000 + 1_001 * number for number in range(400)]
+    text = kineto_text([*labels, *({**item, "ts": f"@{number}@"} for number, item in enumerate(calls))])
+    for number, time_ns in enumerate(times):
+        text = text.replace(f'"@{number}@"', f"{time_ns // 1000}.{time_ns % 1000:03d}")
+    # without the base time, microseconds since the epoch with their fraction are more than a double holds
+    path.write_text(text.replace(str(BASE_NS), "0"))
+    columns = EventColumns()
+    columns.read(JsonEventFile(path, **({"piece_bytes": 5000} if in_pieces else {})))
+    columns.convert()
+    assert columns.frame("operators")["start_ns"].to_list() == times
+
+
 def test_a_call_without_a_thread_is_counted(plain: Path, tmp_path: Path) -> None:
     lost = [{**call("aten::odd", 20, 1), "tid": None}, {**call("aten::odd", 20, 1), "pid": [1]}]
     path = tmp_path / "lost.json"
@@ -397,6 +435,15 @@ def test_missing_paths_and_folders_without_runs(tmp_path: Path) -> None:
         open_run(tmp_path / "nothing.json")
     with pytest.raises(InputError, match="holds no run"):
         open_run(tmp_path)
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "round").symlink_to("about")
+    (tmp_path / "about").symlink_to("round")
+    for name in ("dangling", "dangling/run"):
+        with pytest.raises(InputError, match=r"dangling: is a link to a place that does not exist\. Check where it leads$"):
+            open_run(tmp_path / name)
+    for name in ("round", "about/run"):
+        with pytest.raises(InputError, match=r"is a link that leads round in circles\. Check where it leads$"):
+            open_run(tmp_path / name)
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(InputError, match="not a trace"):
         open_run(tmp_path / "notes.txt")

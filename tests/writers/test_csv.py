@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steplens.readers.ascend_csv import read_kernel_details, read_operator_memory
+from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 from steplens.writers import (
     kernel_details,
@@ -207,6 +209,24 @@ def test_hostile_names_reach_no_spreadsheet_as_formulas(text: Callable[..., str]
             for cell in row.values():
                 assert not cell.startswith(start), write
     assert rows(text(operator_details.write, trace))[0]["Name"] == "'" + name
+
+
+ODD_NAMES = ("plain", "  lead", "trail  ", " both ", "end\t", "=x", "'=x", "''@x", "'x", "' =x", "-", "\tx", "\r", "a\nb")
+
+
+def test_odd_names_are_read_back_as_they_are(tmp_path: Path) -> None:
+    tasks = [kernel(name, 10 * at, 10 * at + 2, input_types="FLOAT", input_shapes="1") for at, name in enumerate(ODD_NAMES, 1)]
+    calls = [op(name, 10 * at, 10 * at + 2) for at, name in enumerate(ODD_NAMES, 1)]
+    rises = [memory(10 * at + 1, 64, 64 * at, op=at - 1) for at in range(1, len(ODD_NAMES) + 1)]
+    output = Output(build(ops=calls, kernels=tasks, memory=rises), BASE_NS, "Level1")
+    health = HealthLog()
+    kernel_details.write(output, tmp_path / "kernel_details.csv")
+    kernels, _ = read_kernel_details([tmp_path / "kernel_details.csv"], health)
+    assert kernels["name"].cast(pl.String).to_list() == list(ODD_NAMES)
+    operator_memory.write(output, tmp_path / "operator_memory.csv")
+    blocks = read_operator_memory([tmp_path / "operator_memory.csv"], health)
+    assert blocks["name"].cast(pl.String).to_list() == list(ODD_NAMES)
+    assert health.findings == []
 
 
 @settings(deadline=None)

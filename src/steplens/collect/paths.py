@@ -36,9 +36,9 @@ def warn_if_unusual(path: str | os.PathLike[str], what: str) -> None:
 
 
 def _link_on(text: str) -> str:
-    """The first part of a path that is a link; empty where there is none."""
+    """The first part of a path that is a link, and leads somewhere; empty where there is none."""
     path = Path(os.path.expanduser(text))
     # what is no path at all is said when something is to be written there
     with contextlib.suppress(OSError, ValueError):
-        return next((str(part) for part in (*reversed(path.parents), path) if part.is_symlink()), "")
+        return next((str(part) for part in (*reversed(path.parents), path) if part.is_symlink() and part.exists()), "")
     return ""

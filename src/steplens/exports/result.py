@@ -10,8 +10,9 @@ from steplens import rundir
 from steplens.errors import SteplensError
 from steplens.exports.subject import Subject
 from steplens.trace.trace import Trace
-from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError
-from steplens.writers.result import DONE, FAILED, Settings, write_result
+from steplens.writers.database import TOO_EARLY
+from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, first_event_ns
+from steplens.writers.result import DATABASE, DONE, FAILED, Settings, write_result
 
 _SIDE_FILE_BYTES = 64 << 20
 
@@ -25,10 +26,13 @@ def write(subject: Subject, folder: Path, export_type: str) -> None:
         export_type: "text" or "db".
 
     Raises:
-        NothingToWriteError: none of the files has anything to hold.
+        NothingToWriteError: none of the files has anything to hold, or a database cannot hold the times.
         SteplensError: some of them failed.
     """
     trace = subject.trace
+    if export_type == DATABASE and (first_event_ns(trace) or 0) < 0:
+        # analysis.db alone would pass for the whole
+        raise NothingToWriteError(TOO_EARLY)
     _copy_side_files(subject, folder)
     statuses = write_result(trace, folder, Settings(level=recorded_level(trace)), export_types=(export_type,))
     failed = [f"{name} ({status.reason})" for name, status in statuses.items() if status.status == FAILED]

@@ -56,9 +56,6 @@ _GRAPH_ENGINE_PREFIX = "cann::"
 #: rows that add up those of two allocators; the writer adds them again
 _SUM_OF_BOTH = "PTA+GE"
 
-#: what a spreadsheet takes for a formula carries a quote in front
-_GUARDED = r"^'([=+\-@\t\r])"
-
 KERNEL_DETAILS_FILE = "kernel_details"
 
 
@@ -76,8 +73,8 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
     rows = pl.DataFrame(
         {
             "id": pl.int_range(table.frame.height, dtype=pl.Int32, eager=True),
-            "name": _unguarded(table.text(*name)),
-            "type": _unguarded(table.text("Type", "OP Type")),
+            "name": table.name(*name),
+            "type": table.name("Type", "OP Type"),
             "core": table.text("Accelerator Core", "Task Type"),
             "device": table.integer("Device_id").cast(pl.Int32, strict=False),
             "stream": table.integer("Stream ID"),
@@ -150,11 +147,6 @@ def _metrics(table: TextTable) -> pl.DataFrame:
     return rows.drop_nulls("value").select(kernel="_kernel", name=pl.col("name").cast(NAME), value="value")
 
 
-def _unguarded(names: pl.Series) -> pl.Series:
-    plain: pl.Series = names.cast(pl.String).str.replace(_GUARDED, "$1").cast(NAME)
-    return plain
-
-
 def _unquoted(shapes: pl.Series) -> pl.Series:
     """Shapes without the quotes that belong to the cell; an empty list is known, unlike ``N/A``."""
     plain: pl.Series = shapes.cast(pl.String).str.replace('^"(.*)"$', "$1").cast(NAME)
@@ -212,7 +204,7 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
     of_cann = table.find("Release Time(us)") is None
     allocation = table.time_ns(base_ns, "Allocation Time(us)")
     release = allocation + table.ns("Duration(us)") if of_cann else table.time_ns(base_ns, "Release Time(us)")
-    name = _unguarded(table.text("Name")).cast(pl.String)
+    name = table.name("Name").cast(pl.String)
     name = (pl.Series([_GRAPH_ENGINE_PREFIX], dtype=pl.String) + name) if of_cann else name
     by_engine = name.str.starts_with(_GRAPH_ENGINE_PREFIX).fill_null(False)
     component = pl.select(pl.when(by_engine).then(pl.lit(_GRAPH_ENGINE)).otherwise(pl.lit(_FRAMEWORK))).to_series()

@@ -15,6 +15,8 @@ from steplens.trace.schema import NAME
 _UNKNOWN = ("N/A", "", "NA")
 _KILO, _MEGA = 1 << 10, 1 << 20
 _UNIT_BYTES = {"(b)": 1, "(byte)": 1, "(kb)": _KILO, "(mb)": _MEGA}
+#: what a spreadsheet takes for a formula carries a quote in front, and so does what looks like that (``writers.text.guard``)
+_GUARDED = r"^'('*[=+\-@\t\r])"
 #: a cell larger than this is none
 _CELL_LIMIT = 64 << 20
 
@@ -40,6 +42,13 @@ class TextTable:
         """Names and kinds; null where the file says ``N/A`` or nothing, or lacks the column."""
         names_: pl.Series = self._cells(names).cast(NAME)
         return names_
+
+    def name(self, *names: str) -> pl.Series:
+        """Names that a program chose: blanks around them belong to them, the quote of a guarded cell does not."""
+        column = self.find(*names)
+        cells = self._nothing(pl.String()) if column is None else self.frame[column]
+        known: pl.Series = cells.set(cells.is_in(_UNKNOWN), None).str.replace(_GUARDED, "$1").cast(NAME)
+        return known
 
     def integer(self, *names: str) -> pl.Series:
         """Whole numbers, also written as ``2.0``; null where there is none."""

@@ -18,8 +18,14 @@ from steplens.trace.health import (
     ERROR,
     EVERYTHING,
     INFO,
+    KERNEL_CALLS,
+    KERNEL_TIMES,
+    OPERATOR_CALLS,
+    OPERATOR_SELF_TIMES,
+    OPERATOR_TIMES,
     RANK_COMPARISON,
     RUN_OPTIONS,
+    STEP_TIMES,
     WARNING,
     HealthLog,
 )
@@ -31,6 +37,8 @@ SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
 #: share of events in times of no profile from which on the unit is another one
 _MOST_BEYOND = 0.9
+#: what calls that are left out would change
+_OF_CALLS = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, KERNEL_CALLS, KERNEL_TIMES)
 #: tables that a host and a device recorded apart may both have rows of
 _SHARED = ("memory", "marks", "threads", "api", "counters")
 
@@ -111,5 +119,11 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
     if columns.damaged:
         message = "events are not valid JSON, or have no time, duration or thread, and were left out"
         log.add("damaged_events", ERROR, columns.damaged, message, EVERYTHING)
+    if columns.unended:
+        message = "calls in two events (ph B and E) begin and have no end in the file; they were left out"
+        log.add("unpaired_events", WARNING, columns.unended, message, _OF_CALLS)
+    if columns.unbegun:
+        message = "ends of calls in two events (ph B and E) have no beginning in the file; they were left out"
+        log.add("unpaired_events", WARNING, columns.unbegun, message, _OF_CALLS)
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")

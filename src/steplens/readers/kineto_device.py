@@ -20,6 +20,7 @@ from steplens.readers.kineto_accelerators import (
 )
 from steplens.readers.kineto_collectives import communication
 from steplens.readers.kineto_events import EventColumns
+from steplens.readers.kineto_lanes import short_numbers
 from steplens.readers.kineto_structs import LaunchArgs
 from steplens.readers.kineto_tables import absolute
 from steplens.trace.checks import launches_device_work
@@ -51,6 +52,8 @@ _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
 _SYNCHRONIZATION = "cuda_sync"
 #: names of categories in one finding
 _NAMED = 8
+#: characters of a device's name in a finding
+_CHARACTERS = 40
 #: calls of HIP whose grid is the number of threads, not of blocks
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
@@ -81,6 +84,7 @@ def device_tables(
     placed = place(absolute(columns.take("unplaced"), base_ns), _processes(host, calls), columns.process_labels)
     tasks, ranges = _together(tasks, placed.tasks), _together(ranges, placed.ranges)
     _report_unplaced(placed.rest, log)
+    tasks, ranges = _numbered(tasks, ranges, columns.lane_texts, log)
     if _cpu_is_device(members):
         # they repeat what the operator calls say, which their own rule makes the CPU's tasks
         tasks, collectives = tasks.clear(), collectives.clear()
@@ -151,6 +155,45 @@ def _together(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([first, second], how="diagonal_relaxed")
 
 
+def _numbered(
+    tasks: pl.DataFrame, ranges: pl.DataFrame, texts: Mapping[int, str], log: HealthLog
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tasks and ranges with small numbers for the devices and streams that have none.
+
+    Args:
+        tasks: they get device and stream of their process and thread where they say none.
+        ranges: their process and thread are a device and a stream.
+        texts: what lanes are called that have a text for a number.
+        log: takes which device got which number.
+    """
+    if tasks.height:
+        tasks = tasks.with_columns(device=pl.coalesce("device", "pid"), stream=pl.coalesce("stream", "tid"))
+    # the column of a device has 32 bits
+    devices = {number for number in _distinct(tasks, "device") | _distinct(ranges, "pid") if abs(number) >= 1 << 31}
+    if not texts and not devices:
+        return tasks, ranges
+    named = {number: texts.get(number, str(number)) for number in devices}
+    short = short_numbers(named.values(), _distinct(tasks, "device"))
+    device = {number: short[text] for number, text in named.items()}
+    streams = {number: texts[number] for number in _distinct(tasks, "stream") | _distinct(ranges, "tid") if number in texts}
+    short = short_numbers(streams.values(), _distinct(tasks, "stream"))
+    stream = {number: short[text] for number, text in streams.items()}
+    worked = sorted((device[number], named[number]) for number in devices & _distinct(tasks, "device"))
+    if worked:
+        told = ", ".join(f"{number} is {text[:_CHARACTERS]!r}" for number, text in worked[:_NAMED])
+        more = " ..." if len(worked) > _NAMED else ""
+        log.add("named_devices", INFO, len(worked), f"devices have a text, or a number of no device, for a number: {told}{more}")
+    if tasks.height:
+        tasks = tasks.with_columns(pl.col("device").replace(device), pl.col("stream").replace(stream))
+    if ranges.height:
+        ranges = ranges.with_columns(pl.col("pid").replace(device), pl.col("tid").replace(stream))
+    return tasks, ranges
+
+
+def _distinct(frame: pl.DataFrame, column: str) -> set[int]:
+    return set(frame[column].drop_nulls().unique()) if frame.height else set()
+
+
 def _report_unplaced(events: pl.DataFrame, log: HealthLog) -> None:
     """Name the categories of the events that nothing says the place of."""
     if not events.height:
@@ -207,7 +250,6 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> pl.Dat
         described = described.select("correlation", _described="launch", _call="name")
         tasks = tasks.join(described, on="correlation", how="left", maintain_order="left")
         tasks = tasks.with_columns(launch=pl.coalesce(own, "_described"))
-    tasks = tasks.with_columns(device=pl.coalesce("device", "pid"), stream=pl.coalesce("stream", "tid"))
     # of tasks with the same times the one launched first comes first, whatever their order in the file
     tasks = tasks.sort("device", "stream", "start_ns", "correlation", maintain_order=True, nulls_last=True)
     distinct = tasks.select("name", "category").unique()

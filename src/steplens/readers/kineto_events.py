@@ -16,8 +16,9 @@ import polars as pl
 from steplens.readers import kineto_frames as frames
 from steplens.readers.event_decoder import DAMAGED
 from steplens.readers.json_events import JsonEventFile, Piece
-from steplens.readers.kineto_lanes import has_text_lanes, lane_names, lane_number
-from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Duration, Layout, Metadata, tolerant
+from steplens.readers.kineto_halves import calls_of, halves_frame, paired
+from steplens.readers.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
+from steplens.readers.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, tolerant
 from steplens.readers.kineto_times import needs_text, with_ns
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
@@ -26,12 +27,16 @@ OPERATOR_CATEGORIES = ("cpu_op", frames.USER_CATEGORY, "Operator")
 KERNEL_CATEGORIES = ("kernel", "Kernel", "concurrent_kernel")
 COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 
-#: how much of a piece is looked at to find how its times are written
-_FIRST_EVENTS, _FIRST_BYTES = 256, 1 << 16
+#: how many calls of a piece are looked at to find how its times are written, and which events are calls
+_FIRST_CALLS = 256
+_CALL_CLASSES: tuple[Any, ...] = (FLOAT_TIMES.duration, FLOAT_TIMES.begin, FLOAT_TIMES.end)
 
 #: kinds whose events lie on threads of the host
-_ON_THREADS = ("operators", "calls", "python", "memory", "collectives")
+_ON_THREADS = ("operators", "calls", "python", "memory", "collectives", "halves")
+#: beginnings and ends of calls that are written as two events, until they are brought together
+_HALVES = "halves"
 _TASKS = "tasks"
+_DEVICE_LANES = frozenset(("pid", "tid", "device", "stream"))
 _REPEATED = "collectives"
 _CALLS = "calls"
 _DEVICE_RANGES = "device_ranges"
@@ -66,7 +71,10 @@ class EventColumns:
             without a time or, on the host, a thread.
         beyond: those of them that start when no profile in microseconds does.
         timed: events with a time.
+        unended: calls that begin and have no end, as far as ``convert`` was asked for them; they are no events of any kind.
+        unbegun: ends of calls that have no beginning, likewise.
         lane_names: of the threads of the host that the file names with text (``kineto_lanes``).
+        lane_texts: what devices, their streams and ranges are called, of those that have a text for a number.
         process_labels: of the processes that have one, such as "GPU 0" for a device.
     """
 
@@ -81,23 +89,33 @@ class EventColumns:
         "memory",
         "flow_starts",
         "flow_ends",
+        _HALVES,
     )
 
     def __init__(self) -> None:
         self.parts: dict[str, list[pl.DataFrame]] = {kind: [] for kind in self.kinds}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.lane_names: dict[tuple[int, int], str] = {}
+        self.lane_texts: dict[int, str] = {}
         self.process_names: dict[int, str] = {}
         self.count = 0
         self.skipped = 0
         self.damaged = 0
         self.beyond = 0
         self.timed = 0
+        self.unended = 0
+        self.unbegun = 0
         self.process_labels: dict[int, str] = {}
         self._layout = FLOAT_TIMES
 
     def convert(self) -> None:
-        """Make the times of all events numbers of ns, and count the events that have none."""
+        """Bring calls in two events together, make the times of all events numbers of ns, and count what has none."""
+        halves = self.take(_HALVES)
+        if halves.height:
+            pairs = paired(halves)
+            self.unended, self.unbegun = pairs.unended, pairs.unbegun
+            for events in calls_of(halves, pairs):
+                self._sort_in(events, TEXT_TIMES)
         for kind in self.kinds:
             height = self.frame(kind).height
             self.timed += 0 if kind == _REPEATED else height
@@ -145,6 +163,7 @@ class EventColumns:
             self.parts[kind] = other.parts[kind] + self.parts[kind]
         self.thread_names = {**other.thread_names, **self.thread_names}
         self.lane_names = {**other.lane_names, **self.lane_names}
+        self.lane_texts = {**other.lane_texts, **self.lane_texts}
         self.process_names = {**other.process_names, **self.process_names}
         self.count += other.count
         self.skipped += other.skipped
@@ -161,8 +180,9 @@ class EventColumns:
         try:
             events = self._layout.many.decode(piece)
             if not self._layout.text_times:
-                times = [event.ts for event in islice(events, _FIRST_EVENTS) if event.__class__ is Duration]
-                if needs_text(times, piece[:_FIRST_BYTES]):
+                # a file may begin with any number of names of processes and threads, which have no time
+                times = list(islice((event.ts for event in events if event.__class__ in _CALL_CLASSES), _FIRST_CALLS))
+                if needs_text(times, piece):
                     self._layout = TEXT_TIMES
                     events = TEXT_TIMES.many.decode(piece)
             return events, self._layout
@@ -192,6 +212,7 @@ class EventColumns:
         starts: defaultdict[str, list[Any]] = defaultdict(list)
         ends: defaultdict[str, list[Any]] = defaultdict(list)
         memory: list[Any] = []
+        parts_of_calls: list[Any] = []
         duration, start, end, instant = layout.duration, layout.flow_start, layout.flow_end, layout.instant
         for event in events:
             kind = event.__class__
@@ -206,6 +227,8 @@ class EventColumns:
                     memory.append(event)
             elif kind is Metadata:
                 self._metadata(event)
+            elif kind is layout.begin or kind is layout.end:
+                parts_of_calls.append(event)
             else:
                 self.skipped += 1
         if operators:
@@ -214,27 +237,34 @@ class EventColumns:
             if collectives is not None:
                 self.parts["collectives"].append(collectives)
         if kernels:
-            self.parts[_TASKS].append(frames.kernel_frame(kernels, layout))
+            self._device(_TASKS, frames.kernel_frame(kernels, layout), kernels)
         if copies:
-            self.parts[_TASKS].append(frames.copy_frame(copies, layout))
+            self._device(_TASKS, frames.copy_frame(copies, layout), copies)
         for category, found in others.items():
             if found is not operators and found is not kernels and found is not copies:
                 self._add_category(category, found, layout)
         if memory:
             self._host("memory", frames.memory_frame(memory, layout), memory)
+        if parts_of_calls:
+            self._host(_HALVES, halves_frame(parts_of_calls, layout), parts_of_calls)
         for name, halves in (("flow_starts", starts), ("flow_ends", ends)):
             self.parts[name].extend(frames.flow_frame(category, found, layout) for category, found in halves.items())
 
     def _add_category(self, category: str, events: list[Any], layout: Layout) -> None:
         kind = kind_of_category(category)
         if kind is None:
-            self.parts[_UNPLACED].append(frames.kernel_frame(events, layout))
+            self._device(_UNPLACED, frames.kernel_frame(events, layout), events)
         elif kind == _PYTHON:
             self._host(kind, frames.python_frame(events, layout), events)
         elif kind == _CALLS:
             self._host(kind, frames.call_frame(category, events, layout), events)
         elif kind == _DEVICE_RANGES:
-            self.parts[kind].append(frames.device_range_frame(category, events, layout))
+            self._device(kind, frames.device_range_frame(category, events, layout), events)
+
+    def _device(self, kind: str, frame: pl.DataFrame, events: list[Any]) -> None:
+        self.parts[kind].append(frame)
+        if has_text_lanes(frame, _DEVICE_LANES.intersection(frame.columns)):
+            self.lane_texts.update(lane_texts(frames.task_lanes(events)))
 
     def _host(self, kind: str, frame: pl.DataFrame, events: list[Any]) -> None:
         self.parts[kind].append(frame)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -112,14 +112,23 @@ def copy_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
 
 
 def _task_columns(events: list[Any], args: list[TaskArgs], layout: Layout) -> list[pl.Series]:
-    columns = _common(events, layout, _integers)
+    columns = _common(events, layout)
     columns.append(pl.Series("category", [event.cat for event in events], dtype=pl.String).cast(NAME))
     columns.append(_integers("external_id", [item.external_id for item in args]))
-    columns.append(_integers("device", [item.device for item in args]))
+    columns.append(lane_column("device", [item.device for item in args]))
     columns.append(_integers("context", [item.context for item in args]))
-    columns.append(_integers("stream", [item.stream for item in args]))
+    columns.append(lane_column("stream", [item.stream for item in args]))
     columns.append(_integers("correlation", [item.correlation for item in args]))
     return columns
+
+
+def task_lanes(events: list[Any]) -> list[Any]:
+    """What tasks or ranges of a device call their processes, threads, devices and streams."""
+    args = _TASK_ARGS([event.args for event in events])
+    return [
+        *(lane for event in events for lane in (event.pid, event.tid)),
+        *(lane for item in args for lane in (item.device, item.stream)),
+    ]
 
 
 def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
@@ -137,7 +146,7 @@ def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
 def device_range_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
     """Ranges on a device: a user annotation as the device saw it, a wait of the host for the device."""
     args = _DEVICE_RANGE_ARGS([event.args for event in events])
-    columns = [*_common(events, layout, _integers), constant("category", category, len(events))]
+    columns = [*_common(events, layout), constant("category", category, len(events))]
     columns.append(_integers("external_id", [item.external_id for item in args]))
     columns.append(_integers("correlation", [item.correlation for item in args]))
     return pl.DataFrame(columns)
@@ -201,12 +210,12 @@ def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _common(events: list[Any], layout: Layout, lane: Callable[[str, list[Any]], pl.Series] = lane_column) -> list[pl.Series]:
-    """The columns that every event with a duration has; a lane of a device needs no number."""
+def _common(events: list[Any], layout: Layout) -> list[pl.Series]:
+    """The columns that every event with a duration has."""
     return [
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
-        lane("pid", [event.pid for event in events]),
-        lane("tid", [event.tid for event in events]),
+        lane_column("pid", [event.pid for event in events]),
+        lane_column("tid", [event.tid for event in events]),
         *time_columns(events, text=layout.text_times),
     ]
 

@@ -1,13 +1,15 @@
-"""Numbers for the threads and processes of the host that a trace names with text, or with more than 64 bits.
+"""Numbers for the threads, processes, devices and streams that a trace names with text, or with more than 64 bits.
 
 Kineto numbers them; Chrome traces of other tools need not. The tables hold numbers, so such a lane gets one of its own: a hash
-of its text, the same in every process that reads a part of the file. The text stays as the name of the thread.
+of its text, the same in every process that reads a part of the file. The text stays as the name of a thread of the host; devices
+and streams get a short number once all of them are known.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import polars as pl
@@ -16,6 +18,8 @@ import polars as pl
 _FIRST = 1 << 50
 #: no column holds numbers from here on
 _NUMBERS = 1 << 63
+#: names of devices and streams that say their number: "gpu:0", "GPU 0", "stream 7"
+_NUMBERED = re.compile(r"\s*[A-Za-z]*[\s:#_-]*([0-9]{1,6})\s*")
 
 
 def lane_number(lane: Any) -> int | None:
@@ -38,9 +42,9 @@ def lane_column(name: str, lanes: list[Any]) -> pl.Series:
         return pl.Series(name, [lane_number(lane) for lane in lanes], dtype=pl.Int64)
 
 
-def has_text_lanes(frame: pl.DataFrame) -> bool:
+def has_text_lanes(frame: pl.DataFrame, columns: Iterable[str] = ("pid", "tid")) -> bool:
     """Whether any event of a frame may lie on a lane that got its number here."""
-    return any((frame[name].max() or 0) >= _FIRST for name in ("pid", "tid"))  # type: ignore[operator]
+    return any((frame[name].max() or 0) >= _FIRST for name in columns)  # type: ignore[operator]
 
 
 def lane_names(events: Iterable[Any]) -> dict[tuple[int, int], str]:
@@ -54,6 +58,38 @@ def lane_names(events: Iterable[Any]) -> dict[tuple[int, int], str]:
             if texts:
                 names[numbers] = f"{texts[0]} {tid}" if texts == [pid] else " ".join(texts)  # type: ignore[index]
     return names
+
+
+def lane_texts(lanes: Iterable[Any]) -> dict[int, str]:
+    """The texts of those of the lanes that got their number here."""
+    numbers = ((lane_number(lane), str(lane)) for lane in set(lanes))
+    return {number: text for number, text in numbers if number is not None and number >= _FIRST and str(number) != text.strip()}
+
+
+def short_numbers(texts: Iterable[str], taken: Collection[int]) -> dict[str, int]:
+    """A small number for each of the texts that name devices, or streams: the one in the text where it says one, and no other
+    text says the same; else the next that nothing has.
+
+    Args:
+        texts: any number of times.
+        taken: numbers of devices, or streams, that have no text.
+    """
+    numbers: dict[str, int] = {}
+    rest = []
+    for text in sorted(set(texts)):
+        found = _NUMBERED.fullmatch(text)
+        if found is not None and int(found[1]) not in numbers.values():
+            numbers[text] = int(found[1])
+        else:
+            rest.append(text)
+    used = {*taken, *numbers.values()}
+    free = 0
+    for text in rest:
+        while free in used:
+            free += 1
+        numbers[text] = free
+        free += 1
+    return numbers
 
 
 def _hashed(text: str) -> int:

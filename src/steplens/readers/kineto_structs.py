@@ -233,6 +233,28 @@ class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
     ts: float = NO_TIME
 
 
+class Begin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
+    """Where a call begins that is written as two events."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+    args: Raw = NO_ARGS
+
+
+class End(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
+    """Where it ends; a name is not needed."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+    args: Raw = NO_ARGS
+
+
 class TextDuration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     """``Duration`` with its times as text."""
 
@@ -275,8 +297,30 @@ class TextFlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
     ts: Raw = NO_TEXT
 
 
+class TextBegin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
+    """``Begin`` with its time as text."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+    args: Raw = NO_ARGS
+
+
+class TextEnd(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
+    """``End`` with its time as text."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+    args: Raw = NO_ARGS
+
+
 #: phases of the Chrome format that carry nothing for a profile; a phase outside the format is a damaged event
-_OTHER_PHASES = ("B", "E", "C", "b", "n", "e", "S", "T", "p", "F", "t", "P", "N", "O", "D", "R", "c", "v", "V", "(", ")")
+_OTHER_PHASES = ("C", "b", "n", "e", "S", "T", "p", "F", "t", "P", "N", "O", "D", "R", "c", "v", "V", "(", ")")
 _OTHERS = [
     msgspec.defstruct(f"Other{number}", [], gc=False, tag_field="ph", tag=phase) for number, phase in enumerate(_OTHER_PHASES)
 ]
@@ -295,18 +339,25 @@ class Layout:
     instant: type
     flow_start: type
     flow_end: type
+    begin: type
+    end: type
     many: json_decoder.Decoder[list[Any]]
     one: json_decoder.Decoder[Any]
 
 
-def _layout(text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type) -> Layout:
-    event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, *_OTHERS])
+def _layout(text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type) -> Layout:
+    event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, begin, end, *_OTHERS])
     decoders = (json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event))
-    return Layout(text_times, duration, instant, flow_start, flow_end, *decoders)
+    return Layout(text_times, duration, instant, flow_start, flow_end, begin, end, *decoders)
 
 
-FLOAT_TIMES = _layout(False, Duration, Instant, FlowStart, FlowEnd)
-TEXT_TIMES = _layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd)
+FLOAT_TIMES = _layout(False, Duration, Instant, FlowStart, FlowEnd, Begin, End)
+TEXT_TIMES = _layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd, TextBegin, TextEnd)
+
+#: phases of events whose ``args`` differ with their category
+_CALLS = ("X", "B", "E")
+#: phases that are something for a profile
+_USED = (*_CALLS, "i", "I", "M", "s", "f")
 
 _Args = TypeVar("_Args", bound=msgspec.Struct)
 
@@ -370,7 +421,7 @@ def _one(text: bytes) -> Any | None:
 
 def _mended(value: Any) -> Any | None:
     """The event in a decoded JSON value whose members have unexpected types; None where it is nothing for a profile."""
-    if not isinstance(value, dict) or value.get("ph") not in ("X", "i", "I", "M", "s", "f"):
+    if not isinstance(value, dict) or value.get("ph") not in _USED:
         return None
     value = {**value, "ph": "i" if value["ph"] == "I" else value["ph"]}
     for key in ("ts", "dur"):
@@ -387,7 +438,7 @@ def _mended(value: Any) -> Any | None:
         if key in value:
             value[key] = str(value[key])
     args = value.get("args")
-    if value["ph"] != "X":
+    if value["ph"] not in _CALLS:
         kind = MemoryArgs if value["ph"] == "i" else MetadataArgs
         value["args"] = _fitting(args, kind) if isinstance(args, dict) else None
     try:

@@ -17,9 +17,13 @@ from steplens.readers.json_events import Piece
 _FINE_LIMIT_US = float(1 << 43)
 #: 2096; what lies behind is no time of a profile, and its ns with a base time would not fit 64 bits
 _LAST_US = 4e15
+_LAST_NS = int(_LAST_US) * 1000
 #: ns of what lies behind it
 _BEYOND = (1 << 63) - 1
 _FRACTION = re.compile(rb'"ts"\s*:\s*\d{13,}\.\d*[1-9]')
+_CALL = re.compile(rb'"ph"\s*:\s*"[XBE]"')
+#: how much text is searched for a fraction
+_SEARCHED_BYTES = 1 << 16
 _NUMBER = r"^-?[0-9]{1,16}(\.[0-9]*)?$"
 
 
@@ -28,9 +32,14 @@ def needs_text(times: Sequence[float], text: Piece) -> bool:
 
     Args:
         times: some of the times of a piece of the file.
-        text: the beginning of that piece.
+        text: that piece; it is searched from its first call on, as far as some hundred of them reach.
     """
-    return any(time > _FINE_LIMIT_US for time in times) and _FRACTION.search(text) is not None
+    if not any(time > _FINE_LIMIT_US for time in times):
+        return False
+    # the time may stand before the phase, and in front of the first call there is none to be found
+    first = _CALL.search(text)
+    begin = first.start() if first is not None else 0
+    return _FRACTION.search(text, begin, begin + _SEARCHED_BYTES) is not None
 
 
 def time_columns(events: list[Any], *, text: bool) -> list[pl.Series]:
@@ -98,10 +107,14 @@ def _converted(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ends(start: pl.Series, duration: pl.Series) -> pl.Series:
-    """Ends of events, null where the start or the duration is."""
+    """Ends of events, null where the start or the duration is, or where they are no time of a profile."""
     if duration.max() == _BEYOND:
         duration = duration.set(duration == _BEYOND, None)
     ends: pl.Series = (start + duration).alias("end_ns")
+    last, first = ends.max(), ends.min()
+    if last is not None and (last >= _LAST_NS or first <= -_LAST_NS):  # type: ignore[operator]
+        # of a start beyond all times the end may be any number, and the start tells
+        ends = ends.set((ends.abs() >= _LAST_NS) & (start != _BEYOND), None)
     return ends
 
 
@@ -123,6 +136,12 @@ def _float_ns(times: np.typing.NDArray[np.float64]) -> pl.Series:
     result[~fine] = _BEYOND
     known: pl.Series = pl.Series(result).set(pl.Series(~number), None)
     return known
+
+
+def ns_text(time_ns: int) -> bytes:
+    """JSON text of microseconds that ``text_ns`` makes the same ns of again."""
+    whole, fraction = divmod(abs(time_ns), 1000)
+    return b"%s%d.%03d" % (b"-" if time_ns < 0 else b"", whole, fraction)
 
 
 def text_ns(raws: Sequence[Raw]) -> pl.Series:

@@ -198,7 +198,7 @@ def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
     device = table.text("Device", "Device Type").cast(pl.String)
     frame = pl.DataFrame(
         {
-            "name": table.text("Name"),
+            "name": table.name("Name"),
             "bytes": table.bytes("Size"),
             "allocation_ns": allocation,
             # not freed: no duration

@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens import json_text
-from steplens.errors import InputError
+from steplens.errors import check_exists
 from steplens.readers.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto_events import EventColumns
 
@@ -38,8 +38,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     Raises:
         InputError: the file is missing or no trace.
     """
-    if not path.exists():
-        raise InputError(path, "does not exist", "Check the path")
+    check_exists(path)
     split = None
     if path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1:
         split = kineto_split(path)
@@ -78,6 +77,7 @@ def _load(folder: Path) -> EventColumns:
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.lane_names = {(pid, tid): name for pid, tid, name in counts["lanes"]}
+    columns.lane_texts = dict(counts["texts"])
     columns.process_names = dict(counts["processes"])
     columns.process_labels = dict(counts["labels"])
     for kind in columns.kinds:
@@ -101,6 +101,7 @@ def _main(path: str, end: str, folder: str) -> None:
         "labels": list(columns.process_labels.items()),
         "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
         "lanes": [(pid, tid, name) for (pid, tid), name in columns.lane_names.items()],
+        "texts": list(columns.lane_texts.items()),
         "processes": list(columns.process_names.items()),
     }
     (Path(folder) / _COUNTS).write_text(json.dumps(counts))

@@ -52,6 +52,9 @@ _NO_METADATA = {
     "world_size",
 }
 
+#: why some traces become no database
+TOO_EARLY = "its first event lies before 1970, and the tools that read these databases know no such times; text holds them"
+
 _END_COLUMNS = {
     "ops": "end_ns",
     "python": "end_ns",
@@ -76,6 +79,8 @@ def write(output: Output, path: Path) -> None:
     first = first_event_ns(trace)
     if first is None:
         raise NothingToWriteError("the trace has no events")
+    if first < 0:
+        raise NothingToWriteError(TOO_EARLY)
     pid = main_pid(trace)
     found = connections(trace)
     with DatabaseFile(path, PROFILER_TABLES) as file:

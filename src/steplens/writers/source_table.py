@@ -33,7 +33,7 @@ def writer(name: str) -> Callable[[Output, Path], None]:
 def write_table(frame: pl.DataFrame, path: Path) -> None:
     """Write a table of text; a cell that a spreadsheet would take for a formula is guarded, unless it is a number."""
     safe = frame.select(pl.all().cast(pl.String))
-    suspicious = [column for column in safe.columns if safe[column].str.contains(r"^[=+\-@\t\r]").any()]
+    suspicious = [column for column in safe.columns if safe[column].str.contains(r"^'*[=+\-@\t\r]").any()]
     columns = {column: safe[column].map_elements(_guarded, return_dtype=pl.String) for column in suspicious}
     write_csv(safe.with_columns(**columns).rename({name: guard(name) or name for name in safe.columns}), path)
 

@@ -79,8 +79,11 @@ def render_distinct(values: pl.Series, render: Callable[[str], str | None], miss
 
 
 def guard(text: str) -> str | None:
-    """A cell of text that somebody else chose: a leading quote where a spreadsheet would see a formula; "" is null."""
-    if text.startswith(_FORMULA_STARTS):
+    """A cell of text that somebody else chose: a leading quote where a spreadsheet would see a formula; "" is null.
+
+    A text that looks like a guarded one gets a quote too, so that whoever takes one off has the text again.
+    """
+    if text.lstrip("'").startswith(_FORMULA_STARTS):
         return "'" + text
     return text or None
 
