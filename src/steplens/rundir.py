@@ -40,6 +40,8 @@ FILE_MODE = 0o640
 #: a folder that nobody may write to was closed on purpose; that root could write all the same is no invitation
 ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _DEVICES = Path("/dev")
+#: where a process finds the folders that it has open by their numbers
+_OPEN_FILES = Path("/proc/self/fd")
 
 #: what a file system gives away at once
 _BLOCK_BYTES = 4096
@@ -200,9 +202,45 @@ def why_unusable(folder: Path) -> tuple[Path, str] | None:
         if any(len(os.fsencode(name)) > longest for name in missing):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         try_to_write(there)
+        _check_name_for_kineto(folder.absolute())
     except OSError as error:
         return folder, f"cannot hold what is recorded ({error.strerror or error})"
     return None
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether Kineto takes the name of a file as it is.
+
+    It makes ``/`` of a backslash, leaves out a newline, takes no bytes that are no text, and writes the name into its file
+    without regard to the rules of JSON.
+    """
+    text = str(path)
+    return text.isprintable() and "\\" not in text and '"' not in text
+
+
+def _check_name_for_kineto(path: Path) -> None:
+    """Raise OSError if there is no name of ``path`` that Kineto takes."""
+    if not _is_plain(path) and not _OPEN_FILES.is_dir():
+        message = f"Kineto cannot write below such a name, and there is no {_OPEN_FILES} to name it otherwise"
+        raise OSError(errno.EINVAL, message, str(path))
+
+
+@contextlib.contextmanager
+def name_for_kineto(path: Path) -> Iterator[str]:
+    """Yield a name by which Kineto can write the file ``path``: its own, or if that is odd, one by the number of its open folder.
+
+    Raises:
+        OSError: the folder is not there, or there is no such name.
+    """
+    _check_name_for_kineto(path)
+    if _is_plain(path):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield str(_OPEN_FILES / str(folder) / path.name)
+    finally:
+        os.close(folder)
 
 
 def try_to_write(folder: Path) -> None:

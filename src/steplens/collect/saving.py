@@ -38,7 +38,8 @@ def save_trace(results: Any, unfinished: Path, target: Path) -> int:
     try:
         if not target.exists():
             if not unfinished.exists():
-                results.save(str(unfinished))
+                with rundir.name_for_kineto(unfinished) as name:
+                    results.save(name)
             _check_complete(unfinished)
             rundir.publish(unfinished, target)
     except Exception:
