@@ -111,6 +111,8 @@ class profile(_KinetoProfile):
             backward.afterwards(self.step)
             return
         with self._lock:
+            if self._called_inside("step"):
+                return
             if self._session.recorded_elsewhere:
                 self._skip_step()
                 return
@@ -128,6 +130,9 @@ class profile(_KinetoProfile):
                 # A schedule that fails must not leave a window open for the rest of the training.
                 planned = ProfilerAction.NONE
                 self._call_failed("schedule", exception)
+            if self._stop_requested:
+                self._stop()
+                return
             # An interrupt before this leaves the step that has ended as one that goes on, and the window open.
             has_work = reason or self._controller.has_work(previous, planned)
             with interrupts.held() if has_work else contextlib.nullcontext():
@@ -138,7 +143,10 @@ class profile(_KinetoProfile):
                     asked, self._asked = self._asked, planned
                     previous, planned = self._within_budget(reason, previous, planned, asked)
                 self._transit(previous, planned)
-                self._open_step()
+                if self._stop_requested and self._session.window is None:
+                    self._stop()
+                else:
+                    self._open_step()
             if budget is not None:
                 budget.step_begins()
 
