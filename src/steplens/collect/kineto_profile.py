@@ -425,9 +425,12 @@ class _KinetoProfile(Exporting):
         if opened is not None:
             opened.__exit__(None, None, None)
 
-    def _finish_requested_stop(self) -> None:
-        if self._stop_requested:
+    def _finish_requested_stop(self) -> bool:
+        """Stop if that was asked for where it could not be done; whether it was."""
+        requested = self._stop_requested
+        if requested:
             self._stop()
+        return requested
 
     def _init_trace(self) -> None:
         # a handler that stops the profiler wants no other window
