@@ -437,7 +437,7 @@ class KinetoSession(TorchOptions):
 
     def _modules_failed(self, exception: Exception) -> None:
         log.failed("module hooks", exception)
-        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {exception}", unsafe="modules")
+        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {reasons.text_of(exception)}", unsafe="modules")
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""

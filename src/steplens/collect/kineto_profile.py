@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import options, rundir
-from steplens.collect import at_exit, backward, child_threads, interrupts, loader, log, metadata, support
+from steplens.collect import at_exit, backward, child_threads, interrupts, loader, log, metadata, reasons, support
 from steplens.collect.actions import (
     DELETE,
     FINALIZE,
@@ -37,6 +37,7 @@ from steplens.collect.harmless import harmless
 from steplens.collect.health import ERROR, INFO, WARNING, Health
 from steplens.collect.kineto import KinetoSession
 from steplens.collect.path_creator import ProfPathCreator
+from steplens.collect.plain_text import plain_text
 from steplens.collect.plan import describe, size_text
 from steplens.collect.window import Recording
 from steplens.options import ProfilerActivity
@@ -351,8 +352,10 @@ class _KinetoProfile(Exporting):
             key: at most 4096 characters.
             value: JSON, at most 4096 characters; all metadata together stays below 50 KiB.
         """
-        self._metadata.add(key, value, is_json=True)
-        self._session.preset[key] = self._metadata.entries.get(key)
+        name = plain_text(key)
+        self._metadata.add(name, value, is_json=True)
+        if name is not None:
+            self._session.preset[name] = self._metadata.entries.get(name)
 
     @harmless
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
@@ -482,7 +485,7 @@ class _KinetoProfile(Exporting):
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {type(exception).__name__}: {exception}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

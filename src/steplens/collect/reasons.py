@@ -5,10 +5,24 @@ from __future__ import annotations
 import errno
 import resource
 
+from steplens.collect.plain_text import plain_text
+
+
+def named(exception: BaseException) -> str:
+    """An exception by its name and in words. Never raises, whatever the exceptions of the program do."""
+    return f"{type(exception).__name__}: {_words(exception)}"
+
+
+def _words(exception: BaseException) -> str:
+    try:
+        return plain_text(str(exception)) or ""
+    except Exception as error:
+        return f"it has no text, making it raises {type(error).__name__}"
+
 
 def text_of(exception: BaseException) -> str:
-    """An exception in words; one without any by its name."""
-    text = str(exception) or type(exception).__name__
+    """An exception in words; one without any by its name. Never raises, like :func:`named`."""
+    text = _words(exception) or type(exception).__name__
     limit = largest_file()
     if limit is not None and isinstance(exception, OSError) and exception.errno == errno.EFBIG:
         text += limit_text(limit)
