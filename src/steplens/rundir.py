@@ -95,8 +95,8 @@ def run_directory_name(worker_name: str | None = None, *, now_ns: int | None = N
     return f"{worker}_{os.getpid()}_{stamp}{now // 1_000_000 % 1000:03d}{RUN_SUFFIX}"
 
 
-def make_directory(path: Path) -> Path:
-    """Create ``path`` and its missing parents with mode 0750, whatever the umask is."""
+def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> Path:
+    """Create ``path`` and its missing parents with one mode, whatever the umask is."""
     missing = []
     current = path
     while not current.exists():
@@ -104,8 +104,8 @@ def make_directory(path: Path) -> Path:
         current = current.parent
     for directory in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=DIRECTORY_MODE)
-            directory.chmod(DIRECTORY_MODE)
+            directory.mkdir(mode=mode)
+            directory.chmod(mode)
     return path
 
 
