@@ -59,7 +59,7 @@ def range_end(range_id: int, domain: str = marks.DEFAULT_DOMAIN) -> None:
         domain: that of the range; the number alone tells which range is meant.
     """
     recorder = marks.recorder
-    if recorder is not None and range_id:
+    if recorder is not None:
         recorder.end(range_id)
 
 

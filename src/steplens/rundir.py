@@ -41,6 +41,8 @@ FILE_MODE = 0o640
 #: a folder that nobody may write to was closed on purpose; that root could write all the same is no invitation
 ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _DEVICES = Path("/dev")
+#: where a process finds the folders that it has open by their numbers
+_OPEN_FILES = Path("/proc/self/fd")
 
 #: what a file system gives away at once
 _BLOCK_BYTES = 4096
@@ -94,8 +96,8 @@ def run_directory_name(worker_name: str | None = None, *, now_ns: int | None = N
     return f"{worker}_{os.getpid()}_{stamp}{now // 1_000_000 % 1000:03d}{RUN_SUFFIX}"
 
 
-def make_directory(path: Path) -> Path:
-    """Create ``path`` and its missing parents with mode 0750, whatever the umask is."""
+def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> Path:
+    """Create ``path`` and its missing parents with one mode, whatever the umask is."""
     missing = []
     current = path
     while not current.exists():
@@ -103,8 +105,8 @@ def make_directory(path: Path) -> Path:
         current = current.parent
     for directory in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=DIRECTORY_MODE)
-            directory.chmod(DIRECTORY_MODE)
+            directory.mkdir(mode=mode)
+            directory.chmod(mode)
     return path
 
 
@@ -203,9 +205,45 @@ def why_unusable(folder: Path) -> tuple[Path, str] | None:
         if any(len(os.fsencode(name)) > longest for name in missing):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         try_to_write(there)
+        _check_name_for_kineto(folder.absolute())
     except OSError as error:
         return folder, f"cannot hold what is recorded ({error.strerror or error})"
     return None
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether Kineto takes the name of a file as it is.
+
+    It makes ``/`` of a backslash, leaves out a newline, takes no bytes that are no text, and writes the name into its file
+    without regard to the rules of JSON.
+    """
+    text = str(path)
+    return text.isprintable() and "\\" not in text and '"' not in text
+
+
+def _check_name_for_kineto(path: Path) -> None:
+    """Raise OSError if there is no name of ``path`` that Kineto takes."""
+    if not _is_plain(path) and not _OPEN_FILES.is_dir():
+        message = f"Kineto cannot write below such a name, and there is no {_OPEN_FILES} to name it otherwise"
+        raise OSError(errno.EINVAL, message, str(path))
+
+
+@contextlib.contextmanager
+def name_for_kineto(path: Path) -> Iterator[str]:
+    """Yield a name by which Kineto can write the file ``path``: its own, or if that is odd, one by the number of its open folder.
+
+    Raises:
+        OSError: the folder is not there, or there is no such name.
+    """
+    _check_name_for_kineto(path)
+    if _is_plain(path):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield str(_OPEN_FILES / str(folder) / path.name)
+    finally:
+        os.close(folder)
 
 
 def try_to_write(folder: Path) -> None:

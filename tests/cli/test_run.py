@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,8 @@ def test_a_stderr_that_takes_nothing_changes_nothing(cli: Any, stderr: str) -> N
     [
         ("import sys; sys.exit('bye')", 1, "bye"),
         ("raise SystemExit", 0, ""),
-        ("raise KeyboardInterrupt", 130, "KeyboardInterrupt"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
         ("import os; os._exit(5)", 5, ""),
         ("def broken(", 1, "SyntaxError"),
         ("from steplens.errors import InputError; raise InputError('mine', 'is mine')", 1, "mine: is mine"),
@@ -117,6 +119,27 @@ def test_a_stderr_that_takes_nothing_changes_nothing(cli: Any, stderr: str) -> N
 def test_ends_as_the_script_ends(cli: Any, text: str, code: int, said: str) -> None:
     cli.write("script.py", text)
     assert said in cli.run("run", "script.py", expect=code).stderr
+
+
+def test_a_script_that_is_interrupted_ends_by_the_signal_behind_what_waits_for_the_end(cli: Any) -> None:
+    script = """
+        import atexit, os, signal, sys, threading, torch
+        atexit.register(print, "at exit")
+        parameter = torch.nn.Parameter(torch.zeros(4))
+        optimizer = torch.optim.SGD([parameter], lr=0.1)
+        for step in range(9):
+            (parameter * 2).sum().backward()
+            optimizer.step()
+            if step == 3:
+                print("interrupted", end=" ")
+                signal.raise_signal(signal.SIGINT)
+    """
+    cli.write("script.py", script)
+    done = cli.run("run", "--out", "kept", "script.py", expect=-signal.SIGINT)
+    assert done.stdout.startswith("interrupted ") and done.stdout.endswith("at exit\n")
+    assert done.stderr.count("KeyboardInterrupt") == done.stderr.count("Traceback") == 1
+    assert "next: steplens summary" in done.stderr
+    assert [row["step"] for row in cli.json("summary", "kept")["steps"]][:2] == [2, 3]
 
 
 def test_what_was_recorded_survives_a_failing_script(cli: Any) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import BlackBox, partial, profile, rundir, schedule, tensorboard_trace_handler
-from steplens.collect import kineto, saving, spare_files
+from steplens.collect import kineto, reasons, saving, spare_files
 from steplens.errors import InputError
 from steplens.readers import run_directory
 
@@ -357,3 +357,31 @@ def test_kineto_that_does_not_say_why(tmp_path, monkeypatch):
     results = SimpleNamespace(save=lambda path: None)
     with pytest.raises(OSError, match=r"Kineto wrote no file; .* are free now, and Kineto does not say why"):
         saving.save_trace(results, tmp_path / "x.partial", tmp_path / "trace.json")
+
+
+def test_a_limit_on_the_size_of_files_is_named(train, look, capfd):
+    before, limit = resource.getrlimit(resource.RLIMIT_FSIZE), 20_000
+    with profile(schedule=ONE_WINDOW, on_trace_ready=handler()) as prof:
+        train(1, prof)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            train(1, prof)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    (run,) = look.runs("out")
+    line = next(line for line in errors(capfd) if "The raw data" in line)
+    assert f"Kineto wrote no file: a file of this process may have {limit} bytes (ulimit -f)" in line
+    assert look.state(run)["state"] == "failed"
+    assert not list((run / "KINETO").glob("*.partial*"))
+
+
+def test_a_small_file_beyond_the_limit_names_it(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as raised:
+            saving.rundir.write_bytes(tmp_path / "x", bytes(101))
+        text = reasons.text_of(raised.value)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert text == f"[Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}: a file of this process may have 100 bytes (ulimit -f)"

@@ -261,3 +261,97 @@ def test_a_profiler_in_warmup_that_is_given_up_lets_others_record(train, look):
     with profile(on_trace_ready=handler("after")):
         train(1)
     assert look.state(look.runs("after")[0])["state"] == "collected"
+
+
+@pytest.mark.parametrize("call", ["step", "start"])
+def test_calls_out_of_a_handler_have_no_effect_and_say_so(train, look, capfd, call):
+    def ready(prof):
+        getattr(prof, call)()
+
+    with profile(schedule=TWO_WINDOWS, on_trace_ready=ready) as prof:
+        train(5, prof)
+    said = capfd.readouterr().err
+    assert said.count(f"{call}() has no effect in a function that the profiler calls, such as on_trace_ready.") == 2
+    assert [look.state(run)["state"] for run in look.runs(".")] == ["collected"] * 2
+    assert [look.state(run)["first_step"] for run in look.runs(".")] == [1, 3]
+
+
+@pytest.mark.parametrize("follows", ["warmup", "record", "nothing"])
+def test_a_handler_that_stops_the_profiler_gets_no_other_window(train, look, capfd, follows):
+    wanted = schedule(wait=follows == "nothing", warmup=follows == "warmup", active=1, repeat=0)
+    with profile(schedule=wanted, on_trace_ready=lambda prof: prof.stop()) as prof:
+        train(6, prof)
+    (run,) = look.runs(".")
+    assert look.state(run)["state"] == "collected" and not look.checks(run)
+    said = capfd.readouterr().err
+    assert said.count("step() has no effect, the profiler is not running.") == 6 - look.state(run)["first_step"] - 1
+    assert "ERROR" not in said
+
+
+def test_a_schedule_that_calls_the_profiler(train, look, capfd):
+    def ask(step):
+        if step == 2:
+            prof.step()
+            prof.start()
+        if step == 3:
+            prof.stop()
+        return TWO_WINDOWS(step)
+
+    prof = profile(schedule=ask, on_trace_ready=handler())
+    with prof:
+        train(5, prof)
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "collected"
+    assert prof.step_num == 2
+    said = capfd.readouterr().err
+    assert said.count("has no effect in a function that the profiler calls") == 2
+    assert said.count("step() has no effect, the profiler is not running.") == 2
+
+
+class Unspeakable(Exception):
+    """An exception whose text cannot be made."""
+
+    def __str__(self):
+        raise Unspeakable
+
+
+@pytest.mark.parametrize("where", ["handler", "schedule", "trace id", "observer", "name of an action"])
+def test_exceptions_without_a_text_stay_with_the_profiler(train, look, capfd, where):
+    def fail(*_):
+        raise Unspeakable
+
+    def wanted(step):
+        if step == 3 and where == "schedule":
+            fail()
+        if step == 3 and where == "name of an action":
+            return type("Action", (), {"name": property(fail)})()
+        return schedule(wait=0, warmup=1, active=2, repeat=1)(step)
+
+    more = {"custom_trace_id_callback": fail} if where == "trace id" else {}
+    if where == "observer":
+        more["execution_trace_observer"] = type("Observer", (), {"start": fail, "stop": fail, "cleanup": fail})()
+    with profile(schedule=wanted, on_trace_ready=fail if where == "handler" else handler("."), **more) as prof:
+        train(5, prof)
+    assert prof.step_num == 5
+    (run,) = look.runs(".")
+    assert look.state(run)["state"] == "collected" and look.state(run)["last_step"] == 2
+    assert all("Exception: Unspeakable: it has no text, making it raises Unspeakable" in line for line in errors(capfd))
+
+
+def test_metadata_of_hostile_texts(train, look, capfd):
+    class Hostile(str):
+        def _no(self, *_):
+            raise RuntimeError("no")
+
+        __hash__ = __len__ = __str__ = __repr__ = __format__ = __sizeof__ = encode = _no
+
+    with profile(on_trace_ready=handler(), custom_trace_id_callback=lambda: Hostile("id")) as prof:
+        prof.add_metadata(Hostile("key"), Hostile("value"))
+        prof.add_metadata_json(Hostile("list"), Hostile("[1]"))
+        prof.preset_metadata_json(Hostile("preset"), Hostile("2"))
+        train(1)
+    (run,) = look.runs("out")
+    assert look.state(run)["state"] == "collected"
+    content = json.loads((run / "profiler_metadata.json").read_bytes())
+    assert (content["key"], content["list"], content["preset"], content["trace_id"]) == ("value", [1], 2, "id")
+    assert len(errors(capfd)) == 0

@@ -373,10 +373,53 @@ def test_bounds(recorder, monkeypatch):
         if number < 50:
             mstx.mark("x" * 100 + str(number))
     assert len(list(rows_of(recorder))) == 100
+    found = recorder.found.take()
+    assert all(finding["check"] == "marks_dropped" and finding["severity"] == "warning" for finding in found)
+    kept = 2000 // len("x" * 100 + "10" + "default")
+    assert {finding["message"]: finding["count"] for finding in found} == {
+        "marks are missing: a window keeps 100 of them": 130 + kept - 100,
+        "marks are missing: the texts of a window have at most 2000 bytes": 50 - kept,
+    }
+
+
+def test_a_text_beyond_the_limit_costs_no_other(recorder, monkeypatch):
+    monkeypatch.setattr(marks, "TEXT_LIMIT", 100)
+    for text in ("x" * 101, "after", "é" * 60, "and after", "after"):
+        mstx.mark(text)
+    assert [row.message for row in rows_of(recorder)] == ["after", "and after", "after"]
     (finding,) = recorder.found.take()
-    assert finding["check"] == "marks_dropped" and finding["severity"] == "warning"
-    assert finding["count"] == 130 + 50 - 100
-    assert finding["message"] == "marks are missing: a window keeps 100 of them"
+    assert finding["message"] == "marks are missing: the texts of a window have at most 100 bytes" and finding["count"] == 2
+
+
+class Hostile(str):
+    """A text all of whose methods raise."""
+
+    def _no(self, *_):
+        raise RuntimeError("no")
+
+    __hash__ = __eq__ = __len__ = __bool__ = __str__ = __repr__ = encode = __format__ = _no
+
+
+class Unasked:
+    """What raises whatever it is asked."""
+
+    __hash__ = __eq__ = __bool__ = __len__ = __str__ = __repr__ = Hostile._no
+    __class__ = property(Hostile._no)
+
+
+def test_no_argument_raises(recorder):
+    for what in (Hostile("x"), Unasked(), ["x"], b"x", None, 5, "\ud800", ""):
+        mstx.mark(what)
+        mstx.range_end(mstx.range_start(what))
+        mstx.range_push(what)
+        mstx.mark("m", None, what)
+        mstx.range_push("p", None, what)
+        mstx.range_pop(what)
+        mstx.range_end(what)
+    mstx.mark("x")
+    texts = [row.message for row in rows_of(recorder)]
+    assert texts.count("x") == 4 and texts.count("m") == texts.count("p") == 2
+    assert {type(text) for text in texts} == {str}
 
 
 FORK = """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import steplens
+from steplens import rundir
 from steplens.collect import paths
 
 
@@ -44,3 +47,35 @@ def test_exports_and_offline_analysis_warn_too(train, look, tmp_path, capfd):
     said = capfd.readouterr().err
     assert "output_path of export_chrome_trace" in said and "a|b.json" in said
     assert said.count("'?'") == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["a\\b", "a\nb", 'a"b', os.fsdecode(b"caf\xe9")], ids=["backslash", "newline", "quote", "no text"]
+)
+def test_a_name_that_kineto_does_not_take_holds_windows_all_the_same(train, look, capfd, name):
+    with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler(name, worker_name="w\\\n", analyse_flag=False)):
+        train(1)
+    (run,) = look.runs(name)
+    assert "ERROR" not in capfd.readouterr().err
+    assert look.state(run)["state"] == "collected" and not look.checks(run)
+    assert "aten::addmm" in look.names(run)
+    assert not list((run / "KINETO").glob(".steplens-*"))
+
+
+@pytest.mark.slow
+def test_the_analysis_of_a_run_whose_name_is_no_text(train, look, capfd):
+    with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler(os.fsdecode(b"caf\xe9"))):
+        train(1)
+    (run,) = look.runs(os.fsdecode(b"caf\xe9"))
+    assert "ERROR" not in capfd.readouterr().err
+    assert (run / "ASCEND_PROFILER_OUTPUT" / "analyse.done").is_file()
+
+
+def test_a_name_that_kineto_does_not_take_is_refused_where_it_has_no_other(train, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(rundir, "_OPEN_FILES", tmp_path / "nowhere")
+    with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler("a\\b", analyse_flag=False)) as prof:
+        train(1)
+    assert prof.off
+    (line,) = (line for line in capfd.readouterr().err.splitlines() if "ERROR" in line)
+    assert f"Kineto cannot write below such a name, and there is no {tmp_path / 'nowhere'} to name it otherwise" in line
+    assert not (tmp_path / "a\\b").exists()

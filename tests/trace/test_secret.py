@@ -53,6 +53,21 @@ def test_it_is_made_once_and_closed_to_others(state: Path) -> None:
     assert os.listdir(state) == [secret.NAME]
 
 
+def test_folders_above_it_that_are_missing_are_closed_to_others(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_STATE_HOME", str(there / "new" / "state"))
+    before = os.umask(0)
+    try:
+        assert secret.secret() is not None
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(folder.stat().st_mode) for folder in (there, there / "new", there / "new" / "state")]
+    assert modes == [0o755, 0o700, 0o700]
+
+
 def test_processes_that_begin_at_once_agree(state: Path) -> None:
     code = "import sys; sys.stdin.read(); from steplens.trace.secret import secret; print(secret().hex())"
     started = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from steplens.cli import advise, analyse, doctor, export, open_, report, run, status, summary, table, trigger, view
+from steplens.cli import advise, analyse, doctor, export, open_, report, run, script, status, summary, table, trigger, view
 from steplens.cli.text import clean
 from steplens.collect import log
 from steplens.errors import SteplensError
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Args:
         arguments: the command line without the program's name; that of the process by default.
+
+    Raises:
+        KeyboardInterrupt: it ended a script of ``steplens run``; it has been shown, and Python says nothing more.
     """
     for stream in (sys.stdout, sys.stderr):
         # names in a trace may hold characters the terminal's encoding lacks
@@ -71,6 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise  # the last: of a child of a recorded script
         _drop_stdout()
         return _fail(f"the output cannot be written: {error.strerror}", EXIT_NOT_WRITTEN)
+    except script.Interrupted:
+        # Python then ends by the signal, for which shells look, when everything else that waits for its end is done
+        sys.excepthook = lambda *_: None
+        raise KeyboardInterrupt from None
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", EXIT_INTERRUPTED)
     except _COMMAND_LINE_ERROR as error:

@@ -25,8 +25,6 @@ from steplens.errors import SteplensError
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
 SCHEDULE_DEFAULTS = {"wait": 1, "warmup": 1, "active": 3, "repeat": 1}
 
-EXIT_INTERRUPTED = 130
-
 _PANELS = {
     options.PROFILE: "What to record",
     options.SCHEDULE: "When to record",
@@ -113,9 +111,11 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             code = run_command.run_command([name, *arguments], {**os.environ, launched.VARIABLE: order.text()})
         else:
             ending = _run_here(name, arguments, module is not None, order)
-            if os.getpid() != process:  # a child that the script forked came back from it
-                return _end(ending)
             code = _end(ending)
+            if os.getpid() != process:  # a child that the script forked came back from it
+                if isinstance(ending, KeyboardInterrupt):
+                    raise script.Interrupted
+                return code
         recorded.collect()
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
         recording.report(recorded, max(before, 1), order, command=command)
@@ -132,6 +132,8 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
                 recording.say_next(shown, directories, start, complete=complete)
     if isinstance(ending, SystemExit):
         raise ending
+    if isinstance(ending, KeyboardInterrupt):
+        raise script.Interrupted
     run_command.end_like(code)
     return code
 
@@ -161,7 +163,7 @@ def _end(ending: BaseException | None) -> int:
         return 0
     ending = ending.with_traceback(script.strip(ending.__traceback__))
     sys.excepthook(type(ending), ending, ending.__traceback__)
-    return EXIT_INTERRUPTED if isinstance(ending, KeyboardInterrupt) else script.EXIT_EXCEPTION
+    return script.EXIT_EXCEPTION
 
 
 def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from steplens.collect import log, marks
+from steplens.collect import log, marks, reasons
 from steplens.collect.automatic_marks import AutomaticMarks
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.health import ERROR, Health
@@ -102,4 +102,4 @@ class Beside:
             call()
         except Exception as exception:
             log.failed(name, exception)
-            self._health.add("call_failed", ERROR, f"{name} failed: {type(exception).__name__}: {exception}", unsafe=name)
+            self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe=name)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from steplens import options, rundir
-from steplens.collect import black_box_event, clock, handler, interrupts, loader, log, metadata, support
+from steplens.collect import black_box_event, clock, handler, interrupts, loader, log, metadata, reasons, support
 from steplens.collect.activities import choose_activities
 from steplens.collect.experimental import _ExperimentalConfig
 from steplens.collect.harmless import harmless
@@ -404,7 +404,7 @@ class BlackBox:
         if os.getpid() != self._process or threading.get_ident() != self._owner:
             return
         self._seen_exception = exception
-        text = " ".join(f"{type(exception).__name__}: {exception}".split())[:1000]
+        text = " ".join(reasons.named(exception).split())[:1000]
         self._in_the_middle(EXCEPTION, f"step {self.step_num} ended with {text}")
 
     def _excepthook(self, kind: type[BaseException], exception: BaseException, traceback: TracebackType | None) -> None:
@@ -433,7 +433,7 @@ class BlackBox:
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {type(exception).__name__}: {exception}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
 
 
 #: black boxes of this process, for its forked children

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steplens import rundir
-from steplens.collect import handler, log, memory_categories, paths, torch_events
+from steplens.collect import handler, log, memory_categories, paths, reasons, torch_events
 from steplens.collect.harmless import harmless
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class Exporting:
         try:
             memory_categories.write(results, run_directory)
         except Exception as exception:
-            reason = " ".join(f"{type(exception).__name__}: {exception}".split())[:300]
+            reason = " ".join(reasons.named(exception).split())[:300]
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 
 

@@ -143,7 +143,7 @@ def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes
     show = not beside and sys.stderr is not None and sys.stderr.isatty()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, rundir.FILE_MODE), "wb") as handle:
         os.fchmod(handle.fileno(), rundir.FILE_MODE)
-        handle.write(f"{run_directory}\n".encode())
+        handle.write(os.fsencode(f"{run_directory}\n"))
         handle.flush()
         process = subprocess.Popen(
             offline_command("analyse", run_directory),

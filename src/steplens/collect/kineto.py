@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, partial, rundir
-from steplens.collect import backward, child_threads, clock, log, metadata, other_profilers, saving
+from steplens.collect import backward, child_threads, clock, log, metadata, other_profilers, reasons, saving
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.beside import Beside
@@ -263,7 +263,7 @@ class KinetoSession(TorchOptions):
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
         except Exception as exception:
-            window.kineto, window.reason = None, f": {saving.text_of(exception)}"
+            window.kineto, window.reason = None, f": {reasons.text_of(exception)}"
             raise
         # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
         if not window.held:
@@ -305,7 +305,7 @@ class KinetoSession(TorchOptions):
                 self._save(window)
                 window.outcome = rundir.STATE_COLLECTED
             except Exception as exception:
-                message = f"The raw data of {window.run_directory.name} could not be saved: {saving.text_of(exception)}"
+                message = f"The raw data of {window.run_directory.name} could not be saved: {reasons.text_of(exception)}"
                 self._health.add("save_failed", ERROR, message, unsafe="everything")
                 log.error(message)
                 window.outcome = STATE_FAILED
@@ -315,7 +315,7 @@ class KinetoSession(TorchOptions):
             device = self._device.summary() if self._device is not None else None
             saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
         except Exception as exception:
-            message = f"What belongs to the trace of {window.run_directory.name} was not saved: {saving.text_of(exception)}"
+            message = f"What belongs to the trace of {window.run_directory.name} was not saved: {reasons.text_of(exception)}"
             self._health.add("save_failed", ERROR, message)
             log.error(message)
         self._close(window, window.outcome)
@@ -437,7 +437,7 @@ class KinetoSession(TorchOptions):
 
     def _modules_failed(self, exception: Exception) -> None:
         log.failed("module hooks", exception)
-        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {exception}", unsafe="modules")
+        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {reasons.text_of(exception)}", unsafe="modules")
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import options, rundir
-from steplens.collect import at_exit, backward, child_threads, interrupts, loader, log, metadata, support
+from steplens.collect import at_exit, backward, child_threads, interrupts, loader, log, metadata, reasons, support
 from steplens.collect.actions import (
     DELETE,
     FINALIZE,
@@ -37,6 +37,7 @@ from steplens.collect.harmless import harmless
 from steplens.collect.health import ERROR, INFO, WARNING, Health
 from steplens.collect.kineto import KinetoSession
 from steplens.collect.path_creator import ProfPathCreator
+from steplens.collect.plain_text import plain_text
 from steplens.collect.plan import describe, size_text
 from steplens.collect.window import Recording
 from steplens.options import ProfilerActivity
@@ -97,6 +98,8 @@ class _KinetoProfile(Exporting):
         self._running = False
         self._enabled = False
         self._stop_requested = False
+        # a function of the program runs that the profiler calls: its handler, its schedule
+        self._inside = False
         self._process = os.getpid()
         self._temporary: Path | None = None
         self._session: KinetoSession
@@ -163,7 +166,7 @@ class _KinetoProfile(Exporting):
         self._controller = ActionController(
             {
                 WARN: self._incorrect,
-                INIT: session.init_trace,
+                INIT: self._init_trace,
                 WARM: session.warmup_trace,
                 START: self._start_trace,
                 STOP: self._stop_trace,
@@ -197,6 +200,8 @@ class _KinetoProfile(Exporting):
     def start(self) -> None:
         """Begin: with a schedule at its step 0, else recording at once."""
         with self._lock:
+            if self._called_inside("start"):
+                return
             self._finish_requested_stop()
             if not self._enabled:
                 return
@@ -254,7 +259,8 @@ class _KinetoProfile(Exporting):
 
         Kineto can only be stopped by the thread that started it. From another thread, recording ends when
         that thread next calls :meth:`step`, :meth:`start` or :meth:`stop`, or when the program ends. From a hook
-        of a gradient, recording ends when the backward pass is over, unless it began in the same pass.
+        of a gradient, recording ends when the backward pass is over, unless it began in the same pass. From a handler or a
+        schedule, which :meth:`step` calls, it ends with that call.
         """
         if not self._running or os.getpid() != self._process:
             return
@@ -269,7 +275,10 @@ class _KinetoProfile(Exporting):
             self._health.add("late_stop", WARNING, message)
             return
         with self._lock:
-            self._stop()
+            if self._inside:
+                self._stop_requested = True
+            else:
+                self._stop()
 
     def _stop(self) -> None:
         if not self._running:
@@ -299,8 +308,11 @@ class _KinetoProfile(Exporting):
     def _transit(self, previous: ProfilerAction, following: ProfilerAction | None) -> None:
         """Do what has to be done between two steps; None: behind the last one."""
         window, action = self._session.window, ProfilerAction.NONE if following is None else following
+        self._inside = True
         try:
             self._controller.transit(previous, following)
+            if self._stop_requested and self._session.window is None:
+                action = ProfilerAction.NONE
         except BaseException:
             if interrupts.abandoned():
                 self._session.give_up()
@@ -309,6 +321,7 @@ class _KinetoProfile(Exporting):
                 action = previous
             raise
         finally:
+            self._inside = False
             self._action = action
 
     @harmless
@@ -339,8 +352,10 @@ class _KinetoProfile(Exporting):
             key: at most 4096 characters.
             value: JSON, at most 4096 characters; all metadata together stays below 50 KiB.
         """
-        self._metadata.add(key, value, is_json=True)
-        self._session.preset[key] = self._metadata.entries.get(key)
+        name = plain_text(key)
+        self._metadata.add(name, value, is_json=True)
+        if name is not None:
+            self._session.preset[name] = self._metadata.entries.get(name)
 
     @harmless
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
@@ -385,7 +400,19 @@ class _KinetoProfile(Exporting):
     # --- inside
 
     def _next_action(self, step: int) -> ProfilerAction:
-        return ProfilerAction.RECORD if self._schedule is None else to_action(self._schedule(step))
+        if self._schedule is None:
+            return ProfilerAction.RECORD
+        self._inside = True
+        try:
+            return to_action(self._schedule(step))
+        finally:
+            self._inside = False
+
+    def _called_inside(self, method: str) -> bool:
+        """Whether a method is called by what the profiler itself calls, in the middle of a step; says so."""
+        if self._inside:
+            log.warning(f"{method}() has no effect in a function that the profiler calls, such as on_trace_ready.")
+        return self._inside
 
     def _open_step(self) -> None:
         if self._schedule is not None:
@@ -401,9 +428,17 @@ class _KinetoProfile(Exporting):
         if opened is not None:
             opened.__exit__(None, None, None)
 
-    def _finish_requested_stop(self) -> None:
-        if self._stop_requested:
+    def _finish_requested_stop(self) -> bool:
+        """Stop if that was asked for where it could not be done; whether it was."""
+        requested = self._stop_requested
+        if requested:
             self._stop()
+        return requested
+
+    def _init_trace(self) -> None:
+        # a handler that stops the profiler wants no other window
+        if not self._stop_requested:
+            self._session.init_trace()
 
     def _start_trace(self) -> None:
         self._session.start_trace()
@@ -450,7 +485,7 @@ class _KinetoProfile(Exporting):
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {type(exception).__name__}: {exception}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from steplens import json_text, partial, rundir
-from steplens.collect import log
+from steplens.collect import log, reasons
 from steplens.collect.health import ERROR
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:]+)*://")
@@ -146,7 +146,7 @@ def note_failure(run: Path, target: str, error: BaseException) -> str:
     Returns:
         the sentence.
     """
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    reason = " ".join(reasons.named(error).split())[:500]
     message = f"{run} could not be moved to {shown(target)} and stays where it is: {shown(reason)}"
     path = run / rundir.RAW_DIRECTORY / rundir.STATE_FILE
     with contextlib.suppress(OSError, ValueError, KeyError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, rundir
-from steplens.collect import interrupts, log
+from steplens.collect import interrupts, log, reasons
 
 #: holds the order, as JSON
 VARIABLE = "STEPLENS_RUN"
@@ -107,7 +107,7 @@ class StepRecording:
             self._observes_loaders = True
             loader.profiler_starts()
         except Exception as error:  # the boundary to somebody's training
-            self._complain(f"data loaders are not recorded: {type(error).__name__}: {error}")
+            self._complain(f"data loaders are not recorded: {reasons.named(error)}")
 
     def on_step(self) -> None:
         """Start with the first step; go on with every later one."""
@@ -122,7 +122,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"recording failed, the training goes on: {type(error).__name__}: {error}")
+            self._complain(f"recording failed, the training goes on: {reasons.named(error)}")
 
     def _start(self) -> None:
         if self._order.black_box is not None:
@@ -173,7 +173,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"the recording could not be closed: {type(error).__name__}: {error}")
+            self._complain(f"the recording could not be closed: {reasons.named(error)}")
 
     def _leave_loaders(self) -> None:
         if not self._observes_loaders:
@@ -184,7 +184,7 @@ class StepRecording:
         try:
             loader.profiler_stops()
         except Exception as error:  # as above
-            self._complain(f"data loaders are still watched: {type(error).__name__}: {error}")
+            self._complain(f"data loaders are still watched: {reasons.named(error)}")
 
 
 def on_torch_import() -> None:

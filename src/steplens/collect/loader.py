@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import clock, log
+from steplens.collect import clock, log, reasons
 from steplens.collect.health import WARNING, Health
 from steplens.collect.loader_arena import CAPACITY, Slot
 from steplens.collect.loader_ring import ATTACHED_NS, BATCH_COLUMNS, COUNT, STAGE_COLUMNS
@@ -75,7 +75,7 @@ def _needed_since_ns() -> int | None:
 
 
 def _watch_failed(exception: Exception) -> None:
-    _state.problem = f"{type(exception).__name__}: {exception}"
+    _state.problem = reasons.named(exception)
     log.failed("data_loader", exception)
 
 

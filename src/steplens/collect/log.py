@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+from steplens.collect import reasons
+
 
 def write_line(text: str) -> None:
     """Write a line to stderr as far as that is possible: if it is closed, full or gone, nothing changes for the program."""
@@ -51,4 +53,4 @@ def error(message: str) -> None:
 
 def failed(call: str, exception: BaseException) -> None:
     """Print the one line that a failed call of the public interface leaves."""
-    _line("ERROR", f"Call {call} failed. Exception: {type(exception).__name__}: {exception}")
+    _line("ERROR", f"Call {call} failed. Exception: {reasons.named(exception)}")

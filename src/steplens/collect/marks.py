@@ -21,6 +21,7 @@ from typing import Any
 from steplens import rundir
 from steplens.collect import clock, log
 from steplens.collect.health import INFO, WARNING, Health
+from steplens.collect.plain_text import plain_text
 from steplens.collect.stream_marks import StreamMarks
 
 DEFAULT_DOMAIN = "default"
@@ -80,6 +81,7 @@ class MarkRecorder:
         self._ends: dict[int, int] = {}
         self._first = next(_numbers)
         self._dropped = 0
+        self._without_text = 0
         self._strange = 0
         self._said: set[str] = set()
         self._step: int = 0
@@ -113,11 +115,14 @@ class MarkRecorder:
     def end(self, number: int) -> None:
         """End a range; one that began before this window is passed over."""
         now = clock.now_ns()
-        begun = self._open.pop(number, None) if isinstance(number, int) else None
+        if type(number) is not int:
+            # a range that was not begun has no number
+            self._strange += number is not None
+            return
+        begun = self._open.pop(number, None)
         self._ends.pop(number, None)
         if begun is None:
-            if not isinstance(number, int) or number > self._first:
-                self._strange += 1
+            self._strange += number > self._first
             return
         self._ended(begun, now)
 
@@ -137,13 +142,13 @@ class MarkRecorder:
         number = self.start(message, stream, domain, PUSHED)
         if not number:
             return -1
-        pushed = self._thread.pushed.setdefault(domain, [])
+        pushed = self._thread.pushed.setdefault(plain_text(domain) or "", [])
         pushed.append(number)
         return len(pushed) - 1
 
     def pop(self, domain: str) -> int:
         """End the innermost of the pushed ranges of this thread and domain; returns how many are left, or -1."""
-        pushed = self._thread.pushed.get(domain)
+        pushed = self._thread.pushed.get(plain_text(domain) or "")
         if not pushed:
             return -1
         self.end(pushed.pop())
@@ -177,8 +182,10 @@ class MarkRecorder:
         self._streams.finish()
         for text, kind, start, end, tid, stream in self._streams.rows:
             self._add(text, kind, start, end, tid, stream)
+        too_long = f"marks are missing: the texts of a window have at most {TEXT_LIMIT} bytes"
         for check, severity, count, message in (
             ("marks_dropped", WARNING, self._dropped, f"marks are missing: a window keeps {LIMIT} of them"),
+            ("marks_dropped", WARNING, self._without_text, too_long),
             ("marks_unfinished", INFO, unfinished, "ranges were open when the window ended, and end with it"),
             ("marks_unmatched", INFO, self._strange, "calls of range_end had no range to end"),
         ):
@@ -219,23 +226,28 @@ class MarkRecorder:
 
     def _text(self, message: str, domain: str) -> int:
         """The number of a text in a domain; -1 when it is not to be recorded."""
+        if type(message) is not str or type(domain) is not str:
+            message, domain = plain_text(message) or "", plain_text(domain) or ""
         try:
             return self._texts[domain, message]
-        except (KeyError, TypeError):
+        except KeyError:
             pass
-        if not isinstance(message, str) or not message:
+        if not message:
             self._say("The message of a mark should be a string that is not empty: the mark is left out.")
             return -1
-        if not isinstance(domain, str) or not domain:
+        if not domain:
             self._say("The domain of a mark should be a string that is not empty: the mark is left out.")
             return -1
         if domain in self._exclude or (self._include and domain not in self._include):
             return -1
         # No lock: the handler of a signal may set a mark inside of this, and would wait for its own thread for ever.
-        self._text_bytes += len(message) + len(domain)
-        if self._text_bytes > TEXT_LIMIT:
-            self._dropped += 1
+        size = len(message) + len(domain)
+        if self._text_bytes + size <= TEXT_LIMIT:
+            size = sum(len(text.encode(errors="surrogatepass")) for text in (message, domain))
+        if self._text_bytes + size > TEXT_LIMIT:
+            self._without_text += 1
             return -1
+        self._text_bytes += size
         return self._texts.setdefault((domain, message), next(self._text_numbers))
 
     def _say(self, message: str) -> None:

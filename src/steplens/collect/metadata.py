@@ -12,6 +12,7 @@ from typing import Any
 from steplens import json_text
 from steplens.collect import log
 from steplens.collect.ascend import installation
+from steplens.collect.plain_text import plain_text
 
 #: Every text time of a result counts from a multiple of this many ns (about three months). It is Kineto's own
 #: unit, so a base that we choose and one that Kineto chooses agree, and microseconds stay exact in a double.
@@ -49,7 +50,8 @@ class UserMetadata:
             value: likewise; all entries together must stay below 50 KiB.
             is_json: the value is JSON text and is stored as what it means.
         """
-        if not isinstance(key, str) or not isinstance(value, str):
+        key, value = plain_text(key), plain_text(value)
+        if key is None or value is None:
             log.warning("The key and the value of metadata must be strings, this metadata is skipped.")
             return
         if len(key) > _TEXT_LIMIT or len(value) > _TEXT_LIMIT:
@@ -76,8 +78,8 @@ def trace_id(callback: Callable[[], str] | None) -> str:
     """The id of a window: what ``callback`` returns if that is a string of at most 1024 characters, else a new UUID."""
     if callback is not None:
         try:
-            value = callback()
-            if isinstance(value, str) and len(value) <= _TRACE_ID_LIMIT:
+            value = plain_text(callback())
+            if value is not None and len(value) <= _TRACE_ID_LIMIT:
                 return value
             log.warning(f"The trace id callback must return a string of at most {_TRACE_ID_LIMIT} characters, a UUID is used.")
         except Exception as exception:

@@ -111,11 +111,12 @@ class profile(_KinetoProfile):
             backward.afterwards(self.step)
             return
         with self._lock:
+            if self._called_inside("step"):
+                return
             if self._session.recorded_elsewhere:
                 self._skip_step()
                 return
-            if self._stop_requested:
-                self._finish_requested_stop()
+            if self._finish_requested_stop():
                 return
             self._close_step()
             budget, previous = self._budget, self._action
@@ -128,6 +129,8 @@ class profile(_KinetoProfile):
                 # A schedule that fails must not leave a window open for the rest of the training.
                 planned = ProfilerAction.NONE
                 self._call_failed("schedule", exception)
+            if self._finish_requested_stop():
+                return
             # An interrupt before this leaves the step that has ended as one that goes on, and the window open.
             has_work = reason or self._controller.has_work(previous, planned)
             with interrupts.held() if has_work else contextlib.nullcontext():
@@ -138,7 +141,8 @@ class profile(_KinetoProfile):
                     asked, self._asked = self._asked, planned
                     previous, planned = self._within_budget(reason, previous, planned, asked)
                 self._transit(previous, planned)
-                self._open_step()
+                if self._session.window is not None or not self._finish_requested_stop():
+                    self._open_step()
             if budget is not None:
                 budget.step_begins()
 

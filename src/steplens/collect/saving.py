@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import clock, log, metadata
+from steplens.collect import clock, log, metadata, reasons
 from steplens.collect.health import ERROR, INFO, Health
 from steplens.collect.plan import size_text
 from steplens.collect.window import Recording, Window
@@ -38,12 +39,12 @@ def save_trace(results: Any, unfinished: Path, target: Path) -> int:
     try:
         if not target.exists():
             if not unfinished.exists():
-                results.save(str(unfinished))
+                with rundir.name_for_kineto(unfinished) as name:
+                    results.save(name)
             _check_complete(unfinished)
             rundir.publish(unfinished, target)
     except Exception:
-        # Kineto has a temporary file of its own, named after this one, which it leaves when the disk is full.
-        for leftover in target.parent.glob(f"{unfinished.name}*"):
+        for leftover in _parts(unfinished):
             leftover.unlink(missing_ok=True)
         raise
     return target.stat().st_size
@@ -54,21 +55,29 @@ def _check_complete(path: Path) -> None:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise OSError(f"Kineto wrote no file{_why(path.parent)}") from None
+        raise OSError(f"Kineto wrote no file{_why(path)}") from None
     with path.open("rb") as handle:
         handle.seek(max(0, size - _TRACE_END_BYTES))
         end = handle.read().rstrip()
     if not end.endswith(b"}") or _TRACE_END not in end:
-        raise OSError(f"Kineto's file is not complete{_why(path.parent)}")
+        raise OSError(f"Kineto's file is not complete{_why(path)}")
 
 
-def _why(folder: Path) -> str:
-    """Why Kineto could not write, which does not say it: what happens to a file of ours."""
+def _why(path: Path) -> str:
+    """Why Kineto could not write a file, which it does not say: what it has left, and what happens to a file of ours."""
+    folder, limit = path.parent, reasons.largest_file()
+    if limit is not None and any(left.stat().st_size >= limit for left in _parts(path)):
+        return reasons.limit_text(limit)
     try:
         rundir.try_to_write(folder)
     except OSError as error:
         return f": {error.strerror or error}"
     return f"; {size_text(rundir.free_bytes(folder))} are free now, and Kineto does not say why"
+
+
+def _parts(path: Path) -> Iterator[Path]:
+    """What Kineto has left of a file: it has a temporary one of its own, named after this, which stays when the disk is full."""
+    return path.parent.glob(f"{path.name}*")
 
 
 def write_side_files(
@@ -118,7 +127,7 @@ def write_side_files(
         try:
             rundir.write_json(path, value, indent=indent)
         except Exception as exception:  # without them the trace is still worth having
-            message = f"{path.name} could not be written: {text_of(exception)}"
+            message = f"{path.name} could not be written: {reasons.text_of(exception)}"
             log.error(message)
             health.add("save_failed", ERROR, message)
 
@@ -174,8 +183,3 @@ def save_collectives(target: Path, health: Health) -> bool:
         health.add("not_collected", INFO, message, unsafe="communication volume")
         return False
     return True
-
-
-def text_of(exception: BaseException) -> str:
-    """An exception in words; one without any by its name."""
-    return str(exception) or type(exception).__name__

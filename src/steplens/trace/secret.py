@@ -14,6 +14,8 @@ import pwd
 import stat
 from pathlib import Path
 
+from steplens import rundir
+
 NAME = "cache_secret"
 SIZE = 32
 
@@ -69,8 +71,8 @@ def opened(place: Path) -> int:
         RefusedError: it is not that of this user alone.
     """
     if place.parent != _MEMORY:
-        # the folders above are the user's as they are; ours is made closed
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # the folders above are the user's as they are; what is made is closed, as the standard of these variables asks
+        rundir.make_directory(place.parent, 0o700)
     with contextlib.suppress(FileExistsError):
         place.mkdir(mode=0o700)
     status = place.lstat()

@@ -485,7 +485,8 @@ def test_a_state_directory_that_is_made_is_private_whatever_the_umask(run: Any, 
         assert run().agent.place is not None
     finally:
         os.umask(before)
-    assert (tmp_path / "a" / "state").stat().st_mode & 0o777 == 0o700
+    for made in (tmp_path / "a", tmp_path / "a" / "state"):
+        assert made.stat().st_mode & 0o777 == 0o700
 
 
 def test_folders_and_files_are_private(run: Any) -> None:

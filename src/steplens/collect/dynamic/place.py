@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
+from steplens import json_text, rundir
 from steplens.collect.dynamic import process
 from steplens.collect.dynamic.process import Process
 from steplens.errors import InputError
@@ -72,7 +72,7 @@ def create(directory: Path) -> Path:
     top = root()
     _refuse_chosen(os.geteuid())
     # whatever the umask, nobody else gets to write into it
-    top.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    rundir.make_directory(top.parent, _MODE)
     for folder in (top, top / key(directory)):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=_MODE)
