@@ -29,16 +29,31 @@ _BOUND = 8
 _ROUNDS = 10
 
 
+#: more than kernels keep for a connection
+_LARGE = 32 << 20
+
+
 @pytest.fixture(scope="module")
-def hurried(serve: Start) -> Client:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built front end with a large file."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "index.html").write_text("<!doctype html>")
+    (folder / "large.js").write_bytes(b"a" * _LARGE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hurried(serve: Start, pages: Path) -> Client:
     """A server that gives nobody much time."""
-    return serve([Path("nothing-here")], limits=Limits(head_s=0.3, body_s=0.3, idle_s=1, strangers=1000))
+    limits = Limits(head_s=0.3, body_s=0.3, answer_s=0.2, idle_s=1, strangers=1000)
+    return serve([Path("nothing-here")], static=pages, limits=limits)
 
 
 @pytest.fixture(scope="module")
-def narrow(serve: Start) -> Client:
+def narrow(serve: Start, pages: Path) -> Client:
     """A server that gives time, and keeps few connections without the token."""
-    return serve([Path("nothing-here")], limits=Limits(head_s=_LONG_S, body_s=_LONG_S, idle_s=_LONG_S, strangers=_BOUND))
+    limits = Limits(head_s=_LONG_S, body_s=_LONG_S, answer_s=_LONG_S, idle_s=_LONG_S, strangers=_BOUND)
+    return serve([Path("nothing-here")], static=pages, limits=limits)
 
 
 @contextlib.contextmanager
@@ -95,6 +110,20 @@ def test_a_slow_body_ends_even_with_the_token(hurried: Client) -> None:
         # a table of a run that was not opened is refused before its question is read
         assert rest(one).startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 4"))
     assert hurried.ask("/api/session").status == 200
+
+
+def test_a_page_that_is_asked_for_without_the_token_ends_the_connection(hurried: Client, narrow: Client) -> None:
+    """At once where it is taken, and after a time where it is not."""
+    asked = head(hurried, token=None).replace(b"/api/session", b"/large.js")
+    with connected(hurried, asked) as one:
+        assert one.recv(12) == b"HTTP/1.1 200"
+        # the time of another one, which began later and is longer, is over
+        with connected(hurried) as other:
+            assert rest(other) == b""
+        assert len(rest(one)) < _LARGE
+    with connected(narrow, asked + head(narrow)) as one:
+        taken = rest(one)
+    assert len(taken.partition(b"\r\n\r\n")[2]) == _LARGE, "and nothing behind it is answered"
 
 
 def test_an_idle_connection_of_the_owner_ends_after_its_time(hurried: Client) -> None:
