@@ -14,6 +14,7 @@ from collections.abc import Collection
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steplens.server.connections import SHOWN
@@ -49,6 +50,9 @@ HEADERS = {
 }
 _SAFE_SITES = ("same-origin", "none")
 _REMEDY = "Open the link that steplens view printed; it holds the token"
+#: of a request's body, in bytes; the largest that the pages send has some conditions
+_MOST_BODY = 1 << 20
+_TOO_LARGE = f"the body of the request has more than {_MOST_BODY} bytes"
 _PLAIN = "GET /api/openapi.json describes all addresses; they answer plain requests"
 
 
@@ -99,21 +103,34 @@ class Guard:
                 scope.get(SHOWN, _nothing)()
                 if socket_wanted:
                     problem = 400, Problem(problem="there are no WebSockets here", where=scope["path"], remedy=_PLAIN)
+                elif int(headers.get("content-length", "0")) > _MOST_BODY:
+                    problem = 413, Problem(problem=_TOO_LARGE, where=scope["path"])
             elif self._given(headers, scope) or scope["path"] not in self._open or scope["method"] != "GET" or socket_wanted:
                 problem = 401, Problem(problem="the token is missing or wrong", where=scope["path"], remedy=_REMEDY)
+
+        came = 0
+
+        async def bounded() -> Message:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            if came > _MOST_BODY:
+                # of a length that was not told
+                raise HTTPException(413, _TOO_LARGE)
+            return message
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     answer.setdefault(name, value)
-                if problem is not None or not known:
+                if problem is not None or not known or came > _MOST_BODY:
                     # nothing more is read from whoever was refused, or has not shown the token
                     answer["Connection"] = "close"
             await send(message)
 
         if problem is None:
-            await self._app(scope, receive, secured)
+            await self._app(scope, bounded, secured)
         else:
             status, body = problem
             await response(status, body)(scope, receive, secured)
