@@ -174,6 +174,40 @@ def test_the_body_of_whoever_is_refused_is_not_even_taken_apart(narrow: Client, 
     assert len(found) == 4 and answers[2:] == [b"200", b"401"] and b"401" not in answers[:2], answers
 
 
+def test_whoever_leaves_a_page_says_nothing_on_the_terminal(narrow: Client, caplog: pytest.LogCaptureFixture) -> None:
+    asked = head(narrow, token=None).replace(b"/api/session", b"/large.js")
+    for _ in range(5):
+        with connected(narrow, asked):
+            pass
+        assert narrow.ask("/api/session").status == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_many_header_lines_are_not_even_taken_apart(narrow: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve thousand of four bytes were 60 ms each, with which anybody could keep the server busy."""
+    begun = 0
+    read = h11.Connection.next_event
+
+    def counted(self: h11.Connection) -> object:
+        nonlocal begun
+        event = read(self)
+        begun += isinstance(event, h11.Request)
+        return event
+
+    monkeypatch.setattr(h11.Connection, "next_event", counted)
+    for token in (None, TOKEN):
+        for lines in (["a:b"] * 201, ["a:b"] * 12_000):
+            with connected(narrow, head(narrow, *lines, token=token)) as one:
+                assert rest(one).startswith(b"HTTP/1.1 400 ")
+    assert begun == 0
+    # as many as anybody has, and lines of a body
+    with connected(narrow, head(narrow, *["a:b"] * 150, "Connection: close")) as one:
+        assert rest(one).startswith(b"HTTP/1.1 200 ")
+    asked = head(narrow, "Content-Length: 1002", "Content-Type: application/json", "Connection: close", method="POST")
+    with connected(narrow, asked.replace(b"/api/session", b"/api/tickets") + b"{" + b"\n" * 1000 + b"}") as one:
+        assert rest(one).startswith(b"HTTP/1.1 422 ")
+
+
 def test_a_damaged_body_of_the_owner_is_one_answer(narrow: Client, caplog: pytest.LogCaptureFixture) -> None:
     for method in ("GET", "POST"):
         with connected(narrow, head(narrow, *_CHUNKED, method=method) + b"no size\r\n") as one:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import re
 import resource
 import socket
 from collections.abc import Callable
@@ -37,6 +38,11 @@ _QUEUE = 1024
 #: until connections are taken again when there are no files for them
 _RETRY_S = 0.2
 
+#: header lines of a connection's first request, many times what browsers send; each costs the server more than its sender
+_MOST_LINES = 200
+
+#: of a request's head
+_END = re.compile(rb"\n\r?\n")
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -216,14 +222,28 @@ class _Reading(h11.Connection):
 
     #: whether the request that is read has shown it
     shown = False
+    #: line ends that came before there was a request
+    _lines = 0
+    _begun = False
+
+    def receive_data(self, data: bytes) -> None:
+        if not self._begun:
+            self._lines += data.count(b"\n")
+        super().receive_data(data)
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if not self._begun and self._lines > _MOST_LINES:
+            # those of a body may be among them
+            head = _END.split(self.trailing_data[0], maxsplit=1)[0]
+            if head.count(b"\n") > _MOST_LINES:
+                raise h11.RemoteProtocolError("too many header lines", error_status_hint=431)
         if self.their_state is h11.SEND_BODY and not self.shown:
             # what has come stays as it is; a request that is refused ends the connection, and with it all of that
             return h11.NEED_DATA
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.shown = False
+            self._begun = True
         return event
 
 

@@ -6,6 +6,7 @@ a piece of each, however many ask and however slowly they read.
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import os
 from pathlib import Path
@@ -29,6 +30,8 @@ class PageFile(Response):
         for begin in range(0, len(self.body), _PIECE_BYTES):
             piece = bytes(self.body[begin : begin + _PIECE_BYTES])
             await send({"type": "http.response.body", "body": piece, "more_body": True})
+            # others have their turn, and that the connection has ended is heard before more is written to it
+            await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b""})
 
 
