@@ -104,7 +104,7 @@ def serve() -> Iterator[Start]:
     ) -> Client:
         bound = listen("127.0.0.1", 0)
         library = Library(paths)
-        app = create_app(library, TOKEN, bound.getsockname()[1], static=static, control=Trainings())
+        app = create_app(library, TOKEN, static=static, control=Trainings())
         server = connections.server(app, limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import socket
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import polars as pl
@@ -26,7 +28,7 @@ from steplens.trace.run import Run
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
 
-from .conftest import DEADLINE_S, Client, Start, sample
+from .conftest import DEADLINE_S, TOKEN, Client, Start, sample
 
 CPU, CUDA, ASCEND, MINDSPORE, CLUSTER = range(5)
 
@@ -290,6 +292,12 @@ def test_a_csv_file_keeps_unix_times_and_guards_formulas(client: Client, runs: l
         ({"where": [{"column": "name", "contains": "\udfff"}]}, 422, "surrogate"),
         ({"where": [{"column": "\ud800", "contains": "a"}]}, 422, "surrogate"),
         ({"sort": [{"column": "\ud800"}]}, 422, "surrogate"),
+        ({"where": [{"column": "name", "contains": "a"}] * 101}, 422, "at most 100"),
+        ({"where": [{"column": "name", "contains": "a" * 10_001}]}, 422, "at most 10000"),
+        ({"where": [{"column": "name" * 10_000, "contains": "a"}]}, 422, "at most 10000"),
+        ({"where": [{"column": "name", "one_of": ["a"] * 10_001}]}, 422, "at most 10000"),
+        ({"where": [{"column": "name", "one_of": ["a" * 10_001]}]}, 422, "at most 10000"),
+        ({"sort": [{"column": "name"}] * 21}, 422, "at most 20"),
         ({"unknown": 1}, 422, ""),
         ({"trace": 99}, 404, "traces"),
         ({"sort": 1}, 422, ""),
@@ -299,6 +307,38 @@ def test_a_wrong_question_is_answered_with_what_is_wrong(client: Client, body: A
     answer = client.post(f"/api/runs/{CPU}/tables/operators", body, expect=status)
     assert set(answer) == {"problem", "where", "remedy"}
     assert says in answer["problem"] + answer["remedy"]
+
+
+def test_a_file_is_refused_as_a_page_is(client: Client) -> None:
+    asked = quote(json.dumps({"sort": [{"column": "name"}] * 21}))
+    answer = client.ask(f"/api/runs/{CPU}/tables/operators/csv?query={asked}")
+    assert answer.status == 422 and answer.json["where"] == "query" and "at most 20" in answer.json["problem"]
+
+
+def test_as_many_conditions_as_may_be_are_answered_as_one(client: Client) -> None:
+    address = f"/api/runs/{CPU}/tables/operators"
+    one = client.post(address, {"where": [{"column": "name", "contains": "mm"}]})
+    conditions = [{"column": "name", "contains": "m" * (1 + number % 2)} for number in range(100)]
+    assert client.post(address, {"where": conditions, "sort": [{"column": "name"}] * 20})["matching"] == one["matching"] > 0
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 1048577", "Transfer-Encoding: chunked"])
+def test_a_body_is_bounded_whether_its_length_is_told_or_not(client: Client, length: str) -> None:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=DEADLINE_S) as one:
+        told = (f"POST /api/runs/{CPU}/tables/operators HTTP/1.1", "Host: 127.0.0.1", length)
+        kind = ("Content-Type: application/json", f"Authorization: Bearer {TOKEN}", "", "")
+        one.sendall("\r\n".join((*told, *kind)).encode())
+        if "chunked" in length:
+            for _ in range(32):
+                one.sendall(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
+            one.sendall(b"1\r\n \r\n")
+        # its end is not waited for
+        answer = b""
+        while piece := one.recv(1 << 16):
+            answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413 ") and b"connection: close" in head.lower()
+    assert "1048576 bytes" in json.loads(body)["problem"]
 
 
 def test_numbers_of_any_size_are_looked_for(client: Client) -> None:

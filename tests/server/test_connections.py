@@ -29,16 +29,31 @@ _BOUND = 8
 _ROUNDS = 10
 
 
+#: more than kernels keep for a connection
+_LARGE = 32 << 20
+
+
 @pytest.fixture(scope="module")
-def hurried(serve: Start) -> Client:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built front end with a large file."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "index.html").write_text("<!doctype html>")
+    (folder / "large.js").write_bytes(b"a" * _LARGE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hurried(serve: Start, pages: Path) -> Client:
     """A server that gives nobody much time."""
-    return serve([Path("nothing-here")], limits=Limits(head_s=0.3, body_s=0.3, idle_s=1, strangers=1000))
+    limits = Limits(head_s=0.3, body_s=0.3, answer_s=0.2, idle_s=1, strangers=1000)
+    return serve([Path("nothing-here")], static=pages, limits=limits)
 
 
 @pytest.fixture(scope="module")
-def narrow(serve: Start) -> Client:
+def narrow(serve: Start, pages: Path) -> Client:
     """A server that gives time, and keeps few connections without the token."""
-    return serve([Path("nothing-here")], limits=Limits(head_s=_LONG_S, body_s=_LONG_S, idle_s=_LONG_S, strangers=_BOUND))
+    limits = Limits(head_s=_LONG_S, body_s=_LONG_S, answer_s=_LONG_S, idle_s=_LONG_S, strangers=_BOUND)
+    return serve([Path("nothing-here")], static=pages, limits=limits)
 
 
 @contextlib.contextmanager
@@ -97,6 +112,20 @@ def test_a_slow_body_ends_even_with_the_token(hurried: Client) -> None:
     assert hurried.ask("/api/session").status == 200
 
 
+def test_a_page_that_is_asked_for_without_the_token_ends_the_connection(hurried: Client, narrow: Client) -> None:
+    """At once where it is taken, and after a time where it is not."""
+    asked = head(hurried, token=None).replace(b"/api/session", b"/large.js")
+    with connected(hurried, asked) as one:
+        assert one.recv(12) == b"HTTP/1.1 200"
+        # the time of another one, which began later and is longer, is over
+        with connected(hurried) as other:
+            assert rest(other) == b""
+        assert len(rest(one)) < _LARGE
+    with connected(narrow, asked + head(narrow)) as one:
+        taken = rest(one)
+    assert len(taken.partition(b"\r\n\r\n")[2]) == _LARGE, "and nothing behind it is answered"
+
+
 def test_an_idle_connection_of_the_owner_ends_after_its_time(hurried: Client) -> None:
     with connected(hurried, head(hurried)) as one:
         assert rest(one).startswith(b"HTTP/1.1 200 ")
@@ -143,6 +172,40 @@ def test_the_body_of_whoever_is_refused_is_not_even_taken_apart(narrow: Client, 
     with connected(narrow, 2 * asked + head(narrow) + head(narrow, token=None) + asked) as one:
         answers = re.findall(rb"HTTP/1\.1 (\d+) ", rest(one))
     assert len(found) == 4 and answers[2:] == [b"200", b"401"] and b"401" not in answers[:2], answers
+
+
+def test_whoever_leaves_a_page_says_nothing_on_the_terminal(narrow: Client, caplog: pytest.LogCaptureFixture) -> None:
+    asked = head(narrow, token=None).replace(b"/api/session", b"/large.js")
+    for _ in range(5):
+        with connected(narrow, asked):
+            pass
+        assert narrow.ask("/api/session").status == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_many_header_lines_are_not_even_taken_apart(narrow: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve thousand of four bytes were 60 ms each, with which anybody could keep the server busy."""
+    begun = 0
+    read = h11.Connection.next_event
+
+    def counted(self: h11.Connection) -> object:
+        nonlocal begun
+        event = read(self)
+        begun += isinstance(event, h11.Request)
+        return event
+
+    monkeypatch.setattr(h11.Connection, "next_event", counted)
+    for token in (None, TOKEN):
+        for lines in (["a:b"] * 201, ["a:b"] * 12_000):
+            with connected(narrow, head(narrow, *lines, token=token)) as one:
+                assert rest(one).startswith(b"HTTP/1.1 400 ")
+    assert begun == 0
+    # as many as anybody has, and lines of a body
+    with connected(narrow, head(narrow, *["a:b"] * 150, "Connection: close")) as one:
+        assert rest(one).startswith(b"HTTP/1.1 200 ")
+    asked = head(narrow, "Content-Length: 1002", "Content-Type: application/json", "Connection: close", method="POST")
+    with connected(narrow, asked.replace(b"/api/session", b"/api/tickets") + b"{" + b"\n" * 1000 + b"}") as one:
+        assert rest(one).startswith(b"HTTP/1.1 422 ")
 
 
 def test_a_damaged_body_of_the_owner_is_one_answer(narrow: Client, caplog: pytest.LogCaptureFixture) -> None:

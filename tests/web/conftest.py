@@ -176,7 +176,7 @@ def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
         library = Library(paths)
         bound = listen("127.0.0.1", 0)
         port = bound.getsockname()[1]
-        server = connections.server(create_app(library, TOKEN, port, control=Trainings()))
+        server = connections.server(create_app(library, TOKEN, control=Trainings()))
         thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
         thread.start()
         servers.append((server, thread))

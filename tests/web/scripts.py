@@ -4,9 +4,11 @@ from __future__ import annotations
 
 ALL_SHOWN = "return arguments[0].split(', ').every(one => document.querySelector('main ' + one))"
 ANY_SHOWN = "return document.querySelector(arguments[0]) !== null"
+#: what a question of a test brings, as those of the page do
+WITH_TOKEN = "{headers: {Authorization: `Bearer ${localStorage.getItem('steplens.token')}`}}"
 READY = "return document.body.dataset.ready !== undefined"
-ALL_OPEN = """
-return fetch('./api/session').then(one => one.json())
+ALL_OPEN = f"""
+return fetch('./api/session', {WITH_TOKEN}).then(one => one.json())
   .then(one => one.runs.every(run => run.progress.state === 'ready'))"""
 #: the first name in a cell or heading that holds the text
 NAME_WITH = """
@@ -159,7 +161,7 @@ at('pointerdown', 50, 8);
 at('pointermove', 300, 20);
 at('pointermove', 500, 60);
 at('pointerup', 500, 60)"""
-EVENTS_OF_THE_SERVER = "return fetch('./api/runs/0/timeline').then(one => one.json()).then(one => one.events)"
+EVENTS_OF_THE_SERVER = f"return fetch('./api/runs/0/timeline', {WITH_TOKEN}).then(one => one.json()).then(one => one.events)"
 #: whether the events that are painted one by one and those in shared boxes are as many as wanted
 ALL_COUNTED = r"""
 const text = document.querySelector('.timeline-status').innerText;
@@ -195,4 +197,4 @@ return [...low];
 """
 
 #: what the server answers about the first run
-ASK = "return fetch('./api/runs/0/' + arguments[0]).then(one => one.json())"
+ASK = f"return fetch('./api/runs/0/' + arguments[0], {WITH_TOKEN}).then(one => one.json())"

@@ -77,7 +77,8 @@ def test_the_file_and_the_copy_have_what_is_filtered(table: Site) -> None:
     where = quote(json.dumps([{"column": "name", "contains": "mul"}]))
     site.open(f"{TABLE}&recorded_ops.where={where}&recorded_ops.sort=-start_ns")
     site.until(FOOT, "the filter holds", f"{ROWS - SHORTER:,} of {ROWS:,} rows")
-    text = site.script("return fetch(document.querySelector('.table-tools a[download]').href).then(one => one.text())")
+    file = "document.querySelector('.table-tools a[download]').href"
+    text = site.script(f"return fetch({file}, {scripts.WITH_TOKEN}).then(one => one.text())")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == ROWS - SHORTER
     assert {row["name"] for row in rows} == {"aten::mul"}

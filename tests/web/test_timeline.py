@@ -18,9 +18,9 @@ PRESS_PIN = "const pin = document.querySelector('.lane-pin'); pin.focus(); pin.c
 COUNTED = """
 const read = answer => new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).json();
 const told = events => events.filter(one => one.name === "process_name").map(one => one.args.name.split(": ")[0]);
-return Promise.all(arguments[0].map(address => fetch(address).then(read))).then(files =>
+return Promise.all(arguments[0].map(address => fetch(address, WITH_TOKEN).then(read))).then(files =>
     files.map(events => ({ told: [...new Set(told(events))], events: events.filter(one => one.ph !== "M").length })));
-"""
+""".replace("WITH_TOKEN", scripts.WITH_TOKEN)
 
 
 def shown(site: Site, address: str) -> None:
@@ -73,7 +73,7 @@ def test_the_window_can_be_had_as_a_file(site: Site) -> None:
     assert asked.keys() == {"start", "end"}
     assert all(abs(int(asked[one]) - int(window[one])) <= 1 for one in asked)
     assert site.script(scripts.COLOURS_PAINTED) > 20, "boxes of many colours are painted"
-    assert site.script("return fetch(arguments[0]).then(one => one.ok)", address)
+    assert site.script(f"return fetch(arguments[0], {scripts.WITH_TOKEN}).then(one => one.ok)", address)
 
 
 def test_the_window_of_several_ranks_is_one_file(site: Site) -> None:

@@ -3,6 +3,7 @@
 import { type Query, report } from "./embedded";
 import { Refused } from "./refused";
 import { type Tile, decode } from "./timeline/tile";
+import { withToken } from "./token";
 import type * as C from "./cluster_types";
 import type * as T from "./types";
 
@@ -20,7 +21,7 @@ export function address(path: string, query: Query = {}): string {
 }
 
 async function request(path: string, query: Query, init: RequestInit): Promise<Response> {
-  const response = await fetch(address(path, query), { ...init, credentials: "same-origin" });
+  const response = await fetch(address(path, query), { ...init, headers: withToken(init.headers), credentials: "same-origin" });
   if (response.ok) return response;
   const problem = (await response.json().catch(() => null)) as T.Problem | null;
   throw new Refused(response.status, problem ?? { problem: `HTTP ${response.status}`, where: path, remedy: "" });
@@ -116,6 +117,13 @@ export class RunApi {
   async reopen(): Promise<void> {
     await request(`runs/${this.run}/reopen`, {}, { method: "POST", signal: this.signal });
   }
+}
+
+/** Where the file of an address can be had without the token: once, and soon. */
+export async function fileAddress(of: string): Promise<string> {
+  const sent = { method: "POST", body: JSON.stringify({ address: of.replace(/^\./, "") }), headers: { "Content-Type": "application/json" } };
+  const { address: found } = (await (await request("tickets", {}, sent)).json()) as T.Ticket;
+  return `.${found}`;
 }
 
 export function session(): Promise<T.Session> {

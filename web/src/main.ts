@@ -12,6 +12,7 @@ import { PAGES } from "./pages";
 import { type Route, parseRoute } from "./route";
 import { Shell } from "./shell";
 import * as theme from "./theme";
+import { enter } from "./token";
 import { t } from "./i18n";
 import type { RunState, Session } from "./types";
 
@@ -163,8 +164,7 @@ class App {
 /** a draft that is no longer of use is no reason to show a page again */
 const outline = (run: RunState): unknown => [run.generation, run.progress.state === "failed", run.progress.problem, run.generation === 0 && run.draft];
 
-// the cookie that came with the page answers for it from now on; the token need not stay in the address or the history
-if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);
+enter();
 theme.start();
 const app = new App(document.getElementById("app")!);
 document.addEventListener("steplens-reopen", app.refresh);

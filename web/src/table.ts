@@ -4,6 +4,7 @@ import { address } from "./api";
 import { copy } from "./clipboard";
 import { h, replace, type Child } from "./dom";
 import { report } from "./embedded";
+import { fileLink } from "./file_link";
 import * as format from "./format";
 import { named, t } from "./i18n";
 import type { Context } from "./page";
@@ -125,7 +126,7 @@ class Grid {
           ? h("button", { type: "button", "data-control": "columns", "aria-pressed": String(this.state.all), onclick: () => this.change({ all: !this.state.all }) }, t("table.columns"))
           : null,
         h("button", { type: "button", "data-control": "copy", title: t("table.copy.why"), onclick: () => void this.copyRows() }, t("table.copy")),
-        report() ? null : h("a", { class: "button", href: address(`runs/${this.context.run.run}/tables/${this.options.name}/csv`, { query }), download: "" }, "CSV"),
+        report() ? null : fileLink("CSV", address(`runs/${this.context.run.run}/tables/${this.options.name}/csv`, { query })),
       ),
     );
     if (held) this.bar.querySelector<HTMLElement>(`[data-control="${held}"]`)?.focus({ preventScroll: true });

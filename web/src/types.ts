@@ -140,6 +140,7 @@ export interface Process {
   why_not: string; problem: string; recorded: number | null; wanted: number | null; requests: CaptureRequest[];
 }
 export interface Captures { folder: string | null; processes: Process[] }
+export interface Ticket { address: string }
 export interface CaptureWanted { steps: number; warmup: number; record: string[]; ranks: number[] | null }
 
 export interface Alive { time_ns: number; allocations: number; bytes: number; by_owner: Row[]; largest: Row[] }

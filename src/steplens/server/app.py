@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from steplens.server import (
@@ -23,6 +23,7 @@ from steplens.server import (
     memory,
     memory_plans,
     overview,
+    pages,
     pipeline,
     pipeline_batches,
     processors,
@@ -32,8 +33,9 @@ from steplens.server import (
     step_trace,
     strategy,
     table_routes,
+    tickets,
 )
-from steplens.server.errors import Refusal, refuse_outside
+from steplens.server.errors import Refusal
 from steplens.server.runs import Library
 from steplens.server.security import Guard
 from steplens.server.timeline import routes as timeline_routes
@@ -64,6 +66,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     search.router,
     compare.router,
     download.router,
+    tickets.router,
 )
 
 
@@ -79,6 +82,7 @@ def addresses(library: Library) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.library = library
+    app.state.tickets = tickets.Tickets()
     error_answers.register(app)
     for router in ROUTERS:
         app.include_router(router)
@@ -88,7 +92,6 @@ def addresses(library: Library) -> FastAPI:
 def create_app(
     library: Library,
     token: str,
-    port: int,
     host: str = "127.0.0.1",
     static: Path = STATIC,
     control: captures.Control | None = None,
@@ -97,8 +100,7 @@ def create_app(
 
     Args:
         library: the runs; opened elsewhere.
-        token: what every request has to bring.
-        port: that it will listen on.
+        token: what every request for data has to bring.
         host: that it will be bound to.
         static: folder of the built front end; need not exist.
         control: asks trainings that run for captures; without it none can be asked.
@@ -106,26 +108,21 @@ def create_app(
     app = addresses(library)
     app.state.captures = control
 
+    files = pages.held(static)
+
     @app.get("/", include_in_schema=False)
-    def index() -> Response:
-        page = static / "index.html"
-        if page.is_file():
-            return FileResponse(page)
-        return PlainTextResponse(_not_built(app, static))
+    async def index() -> Response:
+        return files.get(pages.PAGE) or PlainTextResponse(_not_built(app, static))
 
     @app.get("/{path:path}", include_in_schema=False)
-    def asset(path: str) -> Response:
-        if path.startswith("api/") or not static.is_dir():
+    async def asset(path: str) -> Response:
+        file = files.get(f"/{path}")
+        if file is None:
             raise Refusal(404, "there is no such address", path, "GET /api/openapi.json describes all of them")
-        file = static / path
-        try:
-            refuse_outside(file, static)
-        except (OSError, ValueError):
-            raise Refusal(404, "there is no such file", path) from None
-        return FileResponse(file)
+        return file
 
     # outermost, so that it also covers answers about errors
-    return Guard(app, token, port, host)
+    return Guard(app, token, host, open_to_all=frozenset(files), tickets=app.state.tickets)
 
 
 def _not_built(app: FastAPI, static: Path) -> str:
@@ -140,7 +137,7 @@ def _not_built(app: FastAPI, static: Path) -> str:
         "steplens view runs, and its pages have not been built: a released package has them, a checkout builds them.",
         "",
         f"Expected: {static / 'index.html'}",
-        "Build them in the folder web/ of the checkout: npm ci && npm run build",
+        "Build them in the folder web/ of the checkout: npm ci && npm run build; then start steplens view again",
         "",
         "The addresses below answer already; /api/openapi.json describes them.",
         "",

@@ -1,11 +1,11 @@
 """Who may keep a connection, and for how long: whoever has shown the token is never dropped for others.
 
 Anybody who can reach the port can connect to it and say nothing. A connection that has not shown the token has a few seconds for
-its request, is closed with the answer that refuses it, and counts to a bound: when that is reached, the oldest such connection is
-dropped for the new one. So files for the owner's connections and for captures stay free, however many others connect. Until it
-sends something, a connection is a socket and a timer: whoever opens many has as much work with each as the server. Of a request
-without the token the first line and headers are read, and nothing of its body: in chunks of a byte that costs the server far
-more than the sender.
+its request, is closed with its answer, a refusal or a file of the pages, and counts to a bound: when that is reached, the
+oldest such connection is dropped for the new one. So files for the owner's connections and for captures stay free, however many
+others connect. Until it sends something, a connection is a socket and a timer: whoever opens many has as much work with each as
+the server. Of a request without the token the first line and headers are read, and nothing of its body: in chunks of a byte that
+costs the server far more than the sender.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import re
 import resource
 import socket
 from collections.abc import Callable
@@ -37,6 +38,11 @@ _QUEUE = 1024
 #: until connections are taken again when there are no files for them
 _RETRY_S = 0.2
 
+#: header lines of a connection's first request, many times what browsers send; each costs the server more than its sender
+_MOST_LINES = 200
+
+#: of a request's head
+_END = re.compile(rb"\n\r?\n")
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -47,12 +53,14 @@ class Limits:
     Attributes:
         head_s: for a request's first line and headers, from the connection or from the first byte that follows an answer.
         body_s: for a request's body.
+        answer_s: for an answer to a request without the token, from the request on.
         idle_s: between an answer and the next request of a connection that has shown the token.
         strangers: connections that have not shown it.
     """
 
     head_s: float = 10.0
     body_s: float = 30.0
+    answer_s: float = 60.0
     idle_s: int = 60
     strangers: int = field(default_factory=lambda: strangers_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
 
@@ -214,14 +222,28 @@ class _Reading(h11.Connection):
 
     #: whether the request that is read has shown it
     shown = False
+    #: line ends that came before there was a request
+    _lines = 0
+    _begun = False
+
+    def receive_data(self, data: bytes) -> None:
+        if not self._begun:
+            self._lines += data.count(b"\n")
+        super().receive_data(data)
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if not self._begun and self._lines > _MOST_LINES:
+            # those of a body may be among them
+            head = _END.split(self.trailing_data[0], maxsplit=1)[0]
+            if head.count(b"\n") > _MOST_LINES:
+                raise h11.RemoteProtocolError("too many header lines", error_status_hint=431)
         if self.their_state is h11.SEND_BODY and not self.shown:
             # what has come stays as it is; a request that is refused ends the connection, and with it all of that
             return h11.NEED_DATA
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.shown = False
+            self._begun = True
         return event
 
 
@@ -290,6 +312,9 @@ class _Connection(H11Protocol):
             waits_for, limit_s = "body", limits.body_s
         elif self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
             waits_for, limit_s = "head", limits.head_s
+        elif self.conn.their_state is h11.DONE and self.stranger in self.stranger.server.strangers:
+            # the pages are answered to all, and need not be taken
+            waits_for, limit_s = "answer", limits.answer_s
         else:
             waits_for, limit_s = "", 0.0
         if waits_for == self._waits_for:

@@ -18,6 +18,11 @@ from steplens.server.tables import ORIGIN, Table
 from steplens.writers.text import guarded_header, names
 
 MOST_ROWS = 1000
+#: more than any page asks for; each condition looks at all rows
+MOST_CONDITIONS = 100
+MOST_ORDERS = 20
+MOST_VALUES = 10_000
+LONGEST_TEXT = 10_000
 _CSV_ROWS = 50_000
 #: what a 64-bit integer holds
 _INT64 = (1 << 63) - 1
@@ -29,9 +34,12 @@ Given = TypeVar("Given", str, list[Scalar])
 
 
 def _of_characters(given: Given) -> Given:
-    """What a question holds, if all its texts are made of characters: JSON can also hold halves of surrogate pairs."""
+    """What a question holds, if its texts are short and made of characters: JSON can also hold halves of surrogate pairs."""
+    texts = [given] if isinstance(given, str) else [one for one in given if isinstance(one, str)]
+    if any(len(one) > LONGEST_TEXT for one in texts):
+        raise ValueError(f"a text has at most {LONGEST_TEXT} characters")
     try:
-        "".join(one for one in given if isinstance(one, str)).encode()
+        "".join(texts).encode()
     except UnicodeEncodeError:
         raise ValueError("half a surrogate pair is no character") from None
     return given
@@ -56,7 +64,7 @@ class Condition(BaseModel):
 
     column: Text
     contains: Text | None = None
-    one_of: Annotated[list[Scalar], AfterValidator(_of_characters)] | None = None
+    one_of: Annotated[list[Scalar], Field(max_length=MOST_VALUES), AfterValidator(_of_characters)] | None = None
     at_least: FiniteFloat | None = None
     at_most: FiniteFloat | None = None
     missing: bool | None = None
@@ -85,8 +93,8 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     trace: int | None = None
-    where: list[Condition] = []
-    sort: list[Order] = []
+    where: Annotated[list[Condition], Field(max_length=MOST_CONDITIONS)] = []
+    sort: Annotated[list[Order], Field(max_length=MOST_ORDERS)] = []
     offset: Annotated[int, Field(ge=0, le=1 << 40)] = 0
     limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 100
 
@@ -155,21 +163,27 @@ def _json(value: Any) -> str | None:
 
 def _matching(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
     known = {column.name: column for column in told}
+    distinct: Distinct = {}
+    found = []
     for condition in query.where:
         column = known.get(condition.column)
         if column is None:
             raise _unknown(condition.column, told)
-        rows = rows.filter(*_expressions(rows, column, condition))
-    return rows
+        found += _expressions(rows, column, condition, distinct)
+    return rows.filter(*found) if found else rows
 
 
-def _expressions(rows: pl.LazyFrame, column: Column, condition: Condition) -> list[pl.Expr]:
+#: the names of a column that holds few, each once, by the column
+Distinct = dict[str, pl.DataFrame]
+
+
+def _expressions(rows: pl.LazyFrame, column: Column, condition: Condition, distinct: Distinct) -> list[pl.Expr]:
     value = pl.col(column.name)
     found = []
     if condition.missing is not None:
         found.append(value.is_null() if condition.missing else value.is_not_null())
     if condition.contains is not None:
-        found.append(_contains(rows, column, condition.contains))
+        found.append(_contains(rows, column, condition.contains, distinct))
     if condition.one_of is not None:
         found.append(_one_of(column, condition.one_of))
     for bound, above in ((condition.at_least, True), (condition.at_most, False)):
@@ -188,7 +202,7 @@ def _expressions(rows: pl.LazyFrame, column: Column, condition: Condition) -> li
     return found
 
 
-def _contains(rows: pl.LazyFrame, column: Column, text: str) -> pl.Expr:
+def _contains(rows: pl.LazyFrame, column: Column, text: str, distinct: Distinct) -> pl.Expr:
     value = pl.col(column.name)
     if column.type == "list":
         return (
@@ -200,9 +214,10 @@ def _contains(rows: pl.LazyFrame, column: Column, text: str) -> pl.Expr:
     held = value.cast(pl.String).str.to_lowercase().str.contains(text.lower(), literal=True)
     if rows.collect_schema()[column.name] != pl.Categorical:
         return held
-    # a name occurs in thousands of rows: look at each once
-    distinct = rows.select(value.unique()).filter(held).collect()
-    return value.is_in(distinct[column.name].implode())
+    # a name occurs in thousands of rows: look at each once, whatever other conditions there are
+    if column.name not in distinct:
+        distinct[column.name] = rows.select(value.unique()).collect()
+    return value.is_in(distinct[column.name].filter(held)[column.name].implode())
 
 
 def _one_of(column: Column, values: list[Scalar]) -> pl.Expr:

@@ -27,6 +27,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     403: {"model": Problem, "description": "the request comes from another site"},
     404: {"model": Problem, "description": "there is no such run, trace, table or event"},
     409: {"model": Problem, "description": "the run cannot be read, or has nothing of what was asked for"},
+    413: {"model": Problem, "description": "the body of the request is too large"},
     422: {"model": Problem, "description": "a parameter is wrong"},
     503: {"model": Problem, "description": "the run is still being opened"},
 }

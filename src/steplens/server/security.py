@@ -1,8 +1,8 @@
 """Who may ask: requests with the token, from this server's own pages, to a name of this machine.
 
 Any page in the user's browser can send requests to a port of the machine, and a foreign domain can be made to point at it
-(DNS rebinding); other users of the machine can connect to it. So every request needs the token, a ``Host`` that is an address
-or a name of this machine, and, where the browser tells, the server's own origin.
+(DNS rebinding); other users of the machine can connect to it. So every request needs a ``Host`` that is an address or a name of
+this machine, where the browser tells the server's own origin, and for all that is said of a run the token.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steplens.server.connections import SHOWN
 from steplens.server.error_answers import response
 from steplens.server.errors import Problem
+from steplens.server.pages import PAGE
+from steplens.server.tickets import AT, Tickets
 
 POLICY = "; ".join(
     (
@@ -47,30 +50,40 @@ HEADERS = {
 }
 _SAFE_SITES = ("same-origin", "none")
 _REMEDY = "Open the link that steplens view printed; it holds the token"
-#: of all cookies of a request, in bytes; where there are more, none is looked at
-_MOST_COOKIES = 128 << 10
+#: of a request's body, in bytes; the largest that the pages send has some conditions
+_MOST_BODY = 1 << 20
+_TOO_LARGE = f"the body of the request has more than {_MOST_BODY} bytes"
 _PLAIN = "GET /api/openapi.json describes all addresses; they answer plain requests"
 
 
 class Guard:
     """ASGI middleware that lets only permitted requests through.
 
-    The token comes in the query of the link that is opened first (``/?token=...``), which also sets a cookie for the page's own
-    requests and for reloads, or as ``Authorization: Bearer ...``. The cookie is named after the port, because cookies of one
-    host are shared between its ports.
+    The token comes as ``Authorization: Bearer ...``, or in the query of the link that is opened first (``/?token=...``). Nothing
+    that a browser adds by itself counts: it would add it for every port of the host, and so for servers of other users. What is
+    open to all is answered without the token, but not with a wrong one.
 
     Args:
         app: what is guarded.
         token: the secret.
-        port: of the server.
         host: that the server is bound to; a name in it is allowed too.
+        open_to_all: paths of answers that hold nothing of any run.
+        tickets: that were given out, each in place of the token for one address.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str,
+        host: str = "127.0.0.1",
+        open_to_all: Collection[str] = (),
+        tickets: Tickets | None = None,
+    ) -> None:
         self._app = app
         self._token = token
-        self._cookie = f"steplens_{port}"
         self._names = {"localhost", host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+        self._open = open_to_all
+        self._tickets = tickets or Tickets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request or pass it on."""
@@ -80,32 +93,49 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        problem = self._problem(headers, scope)
+        problem = self._from_elsewhere(headers, scope)
+        socket_wanted = "websocket" in headers.get("upgrade", "").lower()
+        known = False
         if problem is None:
-            # so that its connection is kept; a server without such connections tells nothing
-            scope.get(SHOWN, _nothing)()
-            if "websocket" in headers.get("upgrade", "").lower():
-                problem = 400, Problem(problem="there are no WebSockets here", where=scope["path"], remedy=_PLAIN)
+            scope, known = self._let_in(headers, scope)
+            if known:
+                # so that its connection is kept; a server without such connections tells nothing
+                scope.get(SHOWN, _nothing)()
+                if socket_wanted:
+                    problem = 400, Problem(problem="there are no WebSockets here", where=scope["path"], remedy=_PLAIN)
+                elif int(headers.get("content-length", "0")) > _MOST_BODY:
+                    problem = 413, Problem(problem=_TOO_LARGE, where=scope["path"])
+            elif self._given(headers, scope) or scope["path"] not in self._open or scope["method"] != "GET" or socket_wanted:
+                problem = 401, Problem(problem="the token is missing or wrong", where=scope["path"], remedy=_REMEDY)
+
+        came = 0
+
+        async def bounded() -> Message:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            if came > _MOST_BODY:
+                # of a length that was not told
+                raise HTTPException(413, _TOO_LARGE)
+            return message
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     answer.setdefault(name, value)
-                if problem is not None:
-                    # nothing more is read from whoever was refused
+                if problem is not None or not known or came > _MOST_BODY:
+                    # nothing more is read from whoever was refused, or has not shown the token
                     answer["Connection"] = "close"
-                if self._in_query(scope) and problem is None:
-                    answer.append("Set-Cookie", f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict")
             await send(message)
 
         if problem is None:
-            await self._app(scope, receive, secured)
+            await self._app(scope, bounded, secured)
         else:
             status, body = problem
             await response(status, body)(scope, receive, secured)
 
-    def _problem(self, headers: Headers, scope: Scope) -> tuple[int, Problem] | None:
+    def _from_elsewhere(self, headers: Headers, scope: Scope) -> tuple[int, Problem] | None:
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
         if not self._is_ours(host):
@@ -114,12 +144,20 @@ class Guard:
         if origin is not None and origin.lower() != f"http://{host.lower()}":
             return 403, Problem(problem="the request comes from another site", where=origin, remedy=_REMEDY)
         site = headers.get("sec-fetch-site", "none")
-        # a link on another page may lead here; what it shows still needs the token
-        if site not in _SAFE_SITES and headers.get("sec-fetch-mode") != "navigate":
+        # a link on another page may lead to the page, and to nothing else
+        if site not in _SAFE_SITES and (headers.get("sec-fetch-mode") != "navigate" or scope["path"] != PAGE):
             return 403, Problem(problem="the request comes from another site", where=site, remedy=_REMEDY)
-        if not any(hmac.compare_digest(given.encode(), self._token.encode()) for given in self._given(headers, scope)):
-            return 401, Problem(problem="the token is missing or wrong", where=scope["path"], remedy=_REMEDY)
         return None
+
+    def _let_in(self, headers: Headers, scope: Scope) -> tuple[Scope, bool]:
+        """What a request asks for, and whether it may: it brings the token, or a ticket, which stands for another address."""
+        if scope["method"] == "GET" and scope["path"].startswith(AT):
+            address = self._tickets.spend(scope["path"].removeprefix(AT))
+            if address is not None:
+                path, _, query = address.partition("?")
+                return {**scope, "path": path, "raw_path": path.encode(), "query_string": query.encode()}, True
+        secret = self._token.encode()
+        return scope, any(hmac.compare_digest(one.encode(), secret) for one in self._given(headers, scope))
 
     def _is_ours(self, host: str) -> bool:
         name = host.lower().rsplit(":", 1)[0] if not host.endswith("]") else host.lower()
@@ -133,35 +171,15 @@ class Guard:
         return True
 
     def _given(self, headers: Headers, scope: Scope) -> list[str]:
-        """The tokens that a request carries."""
-        found = self._in_query(scope)
+        """The tokens that a request carries, right or wrong."""
+        found = []
+        # only of the page itself, so that no other address with a token is ever made
+        if scope["path"] == PAGE:
+            found += parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         authorization = headers.get("authorization", "")
         if authorization.lower().startswith("bearer "):
             found.append(authorization[len("bearer ") :].strip())
-        found.extend(_of_cookie(self._cookie, headers.getlist("cookie")))
         return found
-
-    def _in_query(self, scope: Scope) -> list[str]:
-        """Tokens in the query; only the page itself takes one, so that no other address with a token is ever made."""
-        if scope["path"] != "/":
-            return []
-        return parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-
-
-def _of_cookie(wanted: str, lines: list[str]) -> Iterator[str]:
-    """Every value of one cookie, as it was sent.
-
-    Cookies of all programs on the host come along, whatever their ports, in forms that no grammar allows: what is not asked for
-    is passed over and not understood. A token needs no quotes, so none are taken off: undoing escapes is what made the standard
-    library's parser quadratic (CVE-2024-7592).
-    """
-    if sum(map(len, lines)) > _MOST_COOKIES:
-        return
-    for line in lines:
-        for part in line.split(";"):
-            name, _, value = part.partition("=")
-            if name.strip() == wanted:
-                yield value.strip()
 
 
 def _nothing() -> None:

@@ -46,7 +46,7 @@ def serve(
         port = bound.getsockname()[1]
         token = secrets.token_urlsafe(32)
         link = f"http://{in_link(host)}:{port}/?token={token}"
-        app = create_app(library, token, port, host, control=control)
+        app = create_app(library, token, host, control=control)
         server = connections.server(app, timeout_graceful_shutdown=_GRACE_S)
         # that answers were given up with the server is what the user wanted, and no failure
         quiet = partial(_is_running, server)

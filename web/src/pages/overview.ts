@@ -4,6 +4,7 @@ import { address } from "../api";
 import { chart } from "../chart";
 import { h, replace, type Child } from "../dom";
 import { report } from "../embedded";
+import { fileLink } from "../file_link";
 import * as format from "../format";
 import { findingWords } from "../health_words";
 import { named, t } from "../i18n";
@@ -218,7 +219,7 @@ function timelineCard(context: Context, found: Overview): Child {
 function downloads(context: Context, found: Overview): Child {
   const { ranks } = found;
   const link = (text: string, label: string, of: { trace: number } | { traces: string }): HTMLElement =>
-    h("a", { class: "button", download: "", "aria-label": label, href: address(`runs/${context.run.run}/download`, { ...of, to: "chrome" }) }, text);
+    fileLink(text, address(`runs/${context.run.run}/download`, { ...of, to: "chrome" }), { "aria-label": label });
   const download = t("timeline.download");
   if (ranks.length === 1) return link(download, download, { trace: 0 });
   const together = `${download}: ${t("timeline.download.together", { count: ranks.length })}`;

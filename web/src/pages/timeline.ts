@@ -3,6 +3,7 @@
 import { address } from "../api";
 import { h, replace, type Child } from "../dom";
 import { report } from "../embedded";
+import { fileLink } from "../file_link";
 import * as format from "../format";
 import { named, t } from "../i18n";
 import type { Context, Page } from "../page";
@@ -17,7 +18,7 @@ import { Panel } from "../timeline/panel";
 import { type Chosen, TimelineView } from "../timeline/view";
 import type { Window } from "../timeline/viewport";
 import type { Brief, Timeline, TraceState } from "../types";
-import { aimed, choice, nothing, rankName } from "../ui";
+import { choice, nothing, rankName } from "../ui";
 
 /** a draft may be painted for so long before all events are asked for */
 const DRAFT_MS = 500;
@@ -190,10 +191,8 @@ class TimelinePage {
   /** The window as it is when the link is followed, for Perfetto: all shown ranks in one file, and each alone. */
   private downloads(): Child {
     if (report()) return null;
-    const link = (text: string, label: string, of: { trace: number } | { traces: string }): HTMLElement => {
-      const href = (): string => this.fileOf(of);
-      return aimed(h("a", { class: "button", download: "", "aria-label": label, title: t("timeline.download.why"), href: href() }, text), href);
-    };
+    const link = (text: string, label: string, of: { trace: number } | { traces: string }): HTMLElement =>
+      fileLink(text, () => this.fileOf(of), { "aria-label": label, title: t("timeline.download.why") });
     const download = t("timeline.download");
     if (this.tracks.length === 1) return link(download, download, { trace: this.tracks[0]!.trace });
     const together = `${download}: ${t("timeline.download.together", { count: this.tracks.length })}`;
