@@ -75,14 +75,16 @@ def short_numbers(texts: Iterable[str], taken: Collection[int]) -> dict[str, int
         taken: numbers of devices, or streams, that have no text.
     """
     numbers: dict[str, int] = {}
+    said: set[int] = set()
     rest = []
     for text in sorted(set(texts)):
         found = _NUMBERED.fullmatch(text)
-        if found is not None and int(found[1]) not in numbers.values():
+        if found is not None and int(found[1]) not in said:
             numbers[text] = int(found[1])
+            said.add(int(found[1]))
         else:
             rest.append(text)
-    used = {*taken, *numbers.values()}
+    used = said.union(taken)
     free = 0
     for text in rest:
         while free in used:

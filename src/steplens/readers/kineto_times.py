@@ -36,10 +36,10 @@ def needs_text(times: Sequence[float], text: Piece) -> bool:
     """
     if not any(time > _FINE_LIMIT_US for time in times):
         return False
-    # the time may stand before the phase, and in front of the first call there is none to be found
+    # the time of a call may stand before its phase, with its name and arguments; what is in front of the first has no fraction
     first = _CALL.search(text)
-    begin = first.start() if first is not None else 0
-    return _FRACTION.search(text, begin, begin + _SEARCHED_BYTES) is not None
+    begin = max(first.start() - _SEARCHED_BYTES, 0) if first is not None else 0
+    return _FRACTION.search(text, begin, begin + 2 * _SEARCHED_BYTES) is not None
 
 
 def time_columns(events: list[Any], *, text: bool) -> list[pl.Series]:
