@@ -93,6 +93,32 @@ def test_the_matrix_of_cann(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["abc", "1,234.5", "5 ms", True, [1], {"a": 1}, "nan", "inf"])
+def test_values_that_are_no_numbers_are_told_by_their_members(tmp_path: Path, text: object) -> None:
+    odd = operation(start=text)
+    changed = {"Elapse Time(ms)": text, "Wait Time(ms)": "N/A", "Idle Time(ms)": None, "Transit Time(ms)": "2"}
+    odd["Communication Time Info"] |= changed
+    packets = {"4.0": [text, 1.0], "8.0": [1, text], "16.0": text}
+    link = {**USED, "Bandwidth(GB/s)": text, "Size Distribution": packets}
+    odd["Communication Bandwidth Info"]["HCCS"] = link
+    health = HealthLog()
+    tables = read_communication(write(tmp_path / "communication.json", {REDUCE: odd, RECEIVE: operation()}), health)
+    times = {row["name"][:8]: row for row in tables["communication_times"].iter_rows(named=True)}
+    assert (times["hcom_all"]["start_ns"], times["hcom_all"]["elapse_ms"], times["hcom_all"]["transit_ms"]) == (None, None, 2.0)
+    assert times["hcom_rec"]["elapse_ms"] == 2.0
+    sentence = "values of communication.json are no numbers and count as missing"
+    assert [(found.check, found.count, found.message, found.unsafe) for found in health.findings] == [
+        ("damaged_values", 2, f"{sentence} (Start Timestamp(us), Elapse Time(ms))", "communication times"),
+        ("damaged_values", 4, f"{sentence} (Size Distribution, Bandwidth(GB/s))", "communication volume"),
+    ]
+    health = HealthLog()
+    value = {REDUCE: {"0-1": {**LINK, "Transit Size(MB)": text}}}
+    links = read_communication_matrix(write(tmp_path / "communication_matrix.json", value), health)
+    assert links.height == 1
+    assert [(found.check, found.count) for found in health.findings] == [("damaged_values", 1)]
+    assert "communication_matrix.json" in health.findings[0].message and "Transit Size(MB)" in health.findings[0].message
+
+
 def test_odd_parts_are_left_out_and_told(tmp_path: Path) -> None:
     odd = operation("soon", "x")  # type: ignore[arg-type]
     odd["Communication Bandwidth Info"] = {
@@ -104,12 +130,12 @@ def test_odd_parts_are_left_out_and_told(tmp_path: Path) -> None:
     tables = read_communication(write(tmp_path / "communication.json", value), health)
     assert tables["communication_times"].rows() == [("a", "g", "collective", 3, None, None, 0.5, 0.25, 0.125, 0.1)]
     assert tables["communication_bandwidth"]["count"].to_list() == [None, None]
-    assert {finding.check for finding in health.findings} == {"unknown_layout"}
+    assert {finding.check for finding in health.findings} == {"unknown_layout", "damaged_values"}
     matrix_health = HealthLog()
     links = {"0-1": 5, "a-b": LINK, "1-2": {"Transit Size(MB)": "x"}, "99999999999-1": LINK}
     matrix = read_communication_matrix(write(tmp_path / "matrix.json", {"a@g": links}), matrix_health)
     assert matrix.select("source", "destination", "size_mb").rows() == [(1, 2, None)]
-    assert [finding.count for finding in matrix_health.findings] == [3]
+    assert [finding.count for finding in matrix_health.findings] == [3, 1]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b'{"a":' * 3000, b"NaN", b'"x"', b"null"], ids=range(8))

@@ -6,7 +6,9 @@ matrix only selected rows per type of operation. Sums ("Total Op Info") are left
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from steplens import json_decoder
+from steplens.readers.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.microseconds import after_base, text_ns, with_possible_times
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
@@ -25,6 +28,8 @@ _TOTAL = "total"
 _TIMES = "Communication Time Info"
 _BANDWIDTH = "Communication Bandwidth Info"
 _TIME_PARTS = ("Elapse", "Transit", "Wait", "Synchronization", "Idle")
+_START = "Start Timestamp(us)"
+_SIZES = "Size Distribution"
 _LINK = re.compile(r"^(\d{1,9})-(\d{1,9})$")
 #: ``allreduce-top1`` in a result
 _SELECTED = re.compile(r"^(.+)-(top\d*|middle|bottom\d*|total)$")
@@ -42,26 +47,33 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     times: list[tuple[Any, ...]] = []
     bandwidth: list[tuple[Any, ...]] = []
     odd = 0
+    of_times, of_links = _Numbers(), _Numbers()
     for step, kind, key, value in _operations(path, health, COMMUNICATION_TIMES):
         if not isinstance(value.get(_TIMES), dict) and not isinstance(value.get(_BANDWIDTH), dict):
             odd += 1
             continue
         name, group = _name_and_group(key)
         info = _object(value.get(_TIMES))
-        milliseconds = (_number(info.get(f"{part} Time(ms)")) for part in _TIME_PARTS)
-        times.append((name, group, kind, step, _text(info.get("Start Timestamp(us)")), *milliseconds))
+        milliseconds = (of_times.member(info, f"{part} Time(ms)") for part in _TIME_PARTS)
+        of_times.member(info, _START)
+        times.append((name, group, kind, step, _text(info.get(_START)), *milliseconds))
         for transport, part in _object(value.get(_BANDWIDTH)).items():
             numbers = _object(part)
             head = (
                 *(name, group, kind, step, transport),
-                *(_number(numbers.get(column)) for column in _BANDWIDTH_COLUMNS),
+                *(of_links.member(numbers, column) for column in _BANDWIDTH_COLUMNS),
             )
-            packets = [(size, packet) for size, packet in _object(numbers.get("Size Distribution")).items() if _is_packet(packet)]
+            distribution = _object(numbers.get(_SIZES)).items()
+            packets = [(size, packet) for size, packet in distribution if _is_packet(packet)]
+            of_links.damaged[_SIZES] += len(distribution) - len(packets)
             for size, (count, duration) in packets:
-                bandwidth.append((*head, _number(size), _whole(count), _number(duration)))
+                row = (of_links.number(_SIZES, size), of_links.number(_SIZES, count), of_links.number(_SIZES, duration))
+                bandwidth.append((*head, row[0], _whole(row[1]), row[2]))
             if not packets:
                 bandwidth.append((*head, None, None, None))
     _report_odd(path, odd, health, COMMUNICATION_TIMES)
+    report_no_numbers(path.name, +of_times.damaged, health, COMMUNICATION_TIMES)
+    report_no_numbers(path.name, +of_links.damaged, health, COMMUNICATION_VOLUME)
     schema = {**SCHEMA["communication_times"], "start_ns": pl.String()}
     found = pl.DataFrame(times, schema=schema, orient="row")
     found = with_possible_times(found, path.name, health, COMMUNICATION_TIMES)
@@ -85,6 +97,7 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
     """
     rows: list[tuple[Any, ...]] = []
     odd = 0
+    numbers = _Numbers()
     for step, kind, key, value in _operations(path, health, COMMUNICATION_VOLUME):
         name, group = _name_and_group(key)
         selected = _SELECTED.match(name)
@@ -99,10 +112,11 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
                 (
                     *(name, selection if selected else None, _text(part.get("Op Name")), group, kind, step),
                     *(int(ends[1]), int(ends[2]), _text(part.get("Transport Type"))),
-                    *(_number(part.get(column)) for column in _BANDWIDTH_COLUMNS[:3]),
+                    *(numbers.member(part, column) for column in _BANDWIDTH_COLUMNS[:3]),
                 )
             )
     _report_odd(path, odd, health, COMMUNICATION_VOLUME)
+    report_no_numbers(path.name, +numbers.damaged, health, COMMUNICATION_VOLUME)
     found = pl.DataFrame(rows, schema=SCHEMA["communication_matrix"], orient="row")
     return with_possible_times(found, path.name, health, COMMUNICATION_VOLUME)
 
@@ -158,18 +172,33 @@ def _is_packet(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2
 
 
-def _number(value: Any) -> float | None:
-    """A number, also one that is written as text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
+class _Numbers:
+    """Numbers of a file, also those that are written as text.
+
+    Attributes:
+        damaged: of each member, the values that say something and are no numbers.
+    """
+
+    def __init__(self) -> None:
+        self.damaged: Counter[str] = Counter()
+
+    def member(self, members: dict[str, Any], name: str) -> float | None:
+        """A member of an object; None where it is missing or no number."""
+        return self.number(name, members.get(name))
+
+    def number(self, name: str, value: Any) -> float | None:
+        """A value of what is called so."""
+        try:
+            if isinstance(value, (int, float, str)) and not isinstance(value, bool) and math.isfinite(found := float(value)):
+                return found
+        except (ValueError, OverflowError):
+            pass
+        if value is not None and value not in UNKNOWN:
+            self.damaged[name] += 1
         return None
 
 
-def _whole(value: Any) -> int | None:
-    number = _number(value)
+def _whole(number: float | None) -> int | None:
     return int(number) if number is not None and abs(number) < 1 << 62 else None
 
 

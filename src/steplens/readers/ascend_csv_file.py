@@ -12,7 +12,7 @@ from steplens.readers.microseconds import after_base, text_ns
 from steplens.trace.health import ERROR, WARNING, HealthLog
 from steplens.trace.schema import NAME
 
-_UNKNOWN = ("N/A", "", "NA")
+UNKNOWN = ("N/A", "", "NA")
 _KILO, _MEGA = 1 << 10, 1 << 20
 _UNIT_BYTES = {"(b)": 1, "(byte)": 1, "(kb)": _KILO, "(mb)": _MEGA}
 #: what a spreadsheet takes for a formula carries a quote in front, and so does what looks like that (``writers.text.guard``)
@@ -47,7 +47,7 @@ class TextTable:
         """Names that a program chose: blanks around them belong to them, the quote of a guarded cell does not."""
         column = self.find(*names)
         cells = self._nothing(pl.String()) if column is None else self.frame[column]
-        known: pl.Series = cells.set(cells.is_in(_UNKNOWN), None).str.replace(_GUARDED, "$1").cast(NAME)
+        known: pl.Series = cells.set(cells.is_in(UNKNOWN), None).str.replace(_GUARDED, "$1").cast(NAME)
         return known
 
     def integer(self, *names: str) -> pl.Series:
@@ -104,8 +104,7 @@ class TextTable:
             if count and column not in reported:
                 by_conclusion.setdefault(conclusions.get(column, other), []).append(column)
         for conclusion, columns in by_conclusion.items():
-            message = f"values of {source} are no numbers and count as missing ({', '.join(columns)})"
-            health.add("damaged_values", WARNING, sum(self.damaged[column] for column in columns), message, conclusion)
+            report_no_numbers(source, {column: self.damaged[column] for column in columns}, health, conclusion)
 
     def _counted(self, names: Sequence[str], cells: pl.Series, numbers: pl.Series) -> pl.Series:
         column = self.find(*names)
@@ -118,12 +117,26 @@ class TextTable:
         if column is None:
             return self._nothing(pl.String())
         cells = self.frame[column].str.strip_chars()
-        known: pl.Series = cells.set(cells.is_in(_UNKNOWN), None)
+        known: pl.Series = cells.set(cells.is_in(UNKNOWN), None)
         return known
 
     def _nothing(self, dtype: pl.DataType) -> pl.Series:
         nothing: pl.Series = pl.Series([None], dtype=dtype).new_from_index(0, self.frame.height)
         return nothing
+
+
+def report_no_numbers(source: str, damaged: Mapping[str, int], health: HealthLog, unsafe: str) -> None:
+    """Report values that say something, should be numbers and are none.
+
+    Args:
+        source: the file or table they are of.
+        damaged: how many of each column, or member, that has any.
+        health: gets the finding.
+        unsafe: what the lack of them makes unsafe.
+    """
+    if damaged:
+        message = f"values of {source} are no numbers and count as missing ({', '.join(damaged)})"
+        health.add("damaged_values", WARNING, sum(damaged.values()), message, unsafe)
 
 
 def _plain(header: str) -> str:

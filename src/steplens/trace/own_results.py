@@ -29,7 +29,7 @@ def keep(folder: Path, name: str, files: Sequence[Path]) -> None:
     """
     with contextlib.suppress(OSError):
         marks = json.dumps(seal.marks(files)).encode()
-        mark = seal.seal(_KIND, _known(name, files) + marks)
+        mark = seal.seal(_KIND, _known(folder, name, files) + marks)
         if mark is not None:
             rundir.make_directory(folder / rundir.CACHE_DIRECTORY)
             with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
@@ -42,11 +42,13 @@ def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
         with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
             found = seal.read(f"{name}{_SUFFIX}", inside, _MOST_BYTES)
         mark, marks = found[: seal.SIZE], found[seal.SIZE :]
-        is_ours = seal.is_sealed(_KIND, _known(name, files) + marks, mark)
+        is_ours = seal.is_sealed(_KIND, _known(folder, name, files) + marks, mark)
         return is_ours and not seal.is_changed_in_place(files, json_text.own(marks))
     except OSError:
         return False
 
 
-def _known(name: str, files: Sequence[Path]) -> bytes:
-    return json.dumps([name, sorted((seal.identity(file) for file in files), key=str)]).encode()
+def _known(folder: Path, name: str, files: Sequence[Path]) -> bytes:
+    # not the name alone: two devices of a capture have files of one name, and results of the one are none of the other
+    known = sorted(([seal.place(file, folder), *seal.identity(file)[1:]] for file in files), key=str)
+    return json.dumps([name, known]).encode()

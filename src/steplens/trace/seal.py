@@ -74,6 +74,13 @@ def identity(source: Path) -> list[str | int]:
     return [*known, _content(source, status.st_size)]
 
 
+def place(source: Path, folder: Path) -> str:
+    """Where a source lies, seen from the folder of what is kept, which may be moved or opened by another path."""
+    if source.is_relative_to(folder):
+        return str(source.relative_to(folder))
+    return os.path.relpath(os.path.join(os.path.realpath(source.parent), source.name), os.path.realpath(folder))
+
+
 def marks(sources: Iterable[Path]) -> list[list[int]]:
     """Of every source that is too large to be read whole: its number in the file system, and when that last noted a change.
 

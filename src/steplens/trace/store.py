@@ -86,19 +86,12 @@ def _key(cache: Path, sources: Sequence[Path], told: Sequence[int]) -> dict[str,
     folder = cache.parent.parent
     try:
         # not the name alone: folders between tell devices and ranks, and hold files of one name
-        files = sorted(([_place(path, folder), *seal.identity(path)[1:]] for path in sources), key=str)
+        files = sorted(([seal.place(path, folder), *seal.identity(path)[1:]] for path in sources), key=str)
     except OSError:
         return None
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
     return {**versions, **expansion.setting(), "columns": _COLUMNS, "sources": files, "told": list(told)}
-
-
-def _place(source: Path, folder: Path) -> str:
-    """Where a source lies, seen from the folder with the cache inside, which may be moved or opened by another path."""
-    if source.is_relative_to(folder):
-        return str(source.relative_to(folder))
-    return os.path.relpath(os.path.join(os.path.realpath(source.parent), source.name), os.path.realpath(folder))
 
 
 def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
