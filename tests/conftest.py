@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,12 @@ from . import captures_marker
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
 settings.register_profile("steplens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steplens")
+
+
+def pytest_configure() -> None:
+    """What a script starts in the background ignores Ctrl-C, and hands that on to all that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # before pytest looks which markers were asked for
