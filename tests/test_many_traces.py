@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
 import sys
+import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +22,14 @@ import steplens
 from steplens.advice import advise
 from steplens.analysis import communication_operations as operations
 from steplens.analysis.rank_communication import rank_operations
+from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe
+from steplens.report.write import Options, write
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
+from steplens.worker_processes import SharedTasks
 
+from .report.conftest import PAGE, Held
 from .writers.builder import BASE_NS, MAIN, PID, build, op
 
 _OPENED: list[list[str]] = []
@@ -163,6 +171,160 @@ def test_rules_are_not_asked_about_a_trace_again(monkeypatch: pytest.MonkeyPatch
     same = advise(Run(Path("job"), [(sources[1], fresh[1])], []))
     assert [finding.id for finding in alone.findings] == [finding.id for finding in same.findings]
     assert again < len(asked) / 2
+
+
+@pytest.fixture
+def with_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A machine on which other processes begin at once, before this one; how many answers each sharing got."""
+    answered: list[int] = []
+    run = SharedTasks.run
+
+    def shared(tasks: SharedTasks, do: Callable[[int], None]) -> dict[int, Any]:
+        def slow(number: int) -> None:
+            if number:
+                do(number)
+                return
+            # the others begin meanwhile
+            deadline = time.monotonic() + 8
+            wanted = min(4, tasks._count // 2) if tasks._most_workers else 0
+            while len(tasks._answers) < wanted and time.monotonic() < deadline:
+                time.sleep(0.01)
+            do(number)
+
+        tasks._at_once = tasks._count > 1
+        answers = run(tasks, slow)
+        answered.append(len(answers))
+        return answers
+
+    monkeypatch.setattr(SharedTasks, "run", shared)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    return answered
+
+
+def test_traces_read_by_several_processes_are_the_same(tmp_path: Path, with_workers: list[int]) -> None:
+    folder = directories(tmp_path, 8)
+    (sorted(folder.iterdir())[6] / "KINETO" / "trace.json").write_text("[1")
+    seen: list[tuple[int, int]] = []
+    run = steplens.trace.run.open_run(folder, lambda number, total, _: seen.append((number, total)))
+    assert with_workers == [with_workers[0]] and with_workers[0] >= 3
+    assert [source.path.name[:6] for source in run.sources] == [f"host_{number}" for number in (0, 1, 2, 3, 4, 5, 7)]
+    assert [error.path for error in run.unreadable] == [sorted(folder.iterdir())[6] / "KINETO" / "trace.json"]
+    assert {total for _, total in seen} == {8} and [number for number, _ in seen] == sorted(number for number, _ in seen)
+    alone = [steplens.open(source.path).traces[0] for source in run.sources]
+    for one, other in zip(run.traces, alone, strict=True):
+        assert set(one) == set(other)
+        assert all(one.table(name).equals(other.table(name)) for name in one)  # type: ignore[union-attr, arg-type]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run directories of six windows of a training with an optimizer that updates one parameter after the other."""
+    folder = tmp_path_factory.mktemp("trained")
+    script = """
+import sys, torch, steplens
+torch.set_num_threads(1)
+layers = [layer for _ in range(8) for layer in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
+model = torch.nn.Sequential(*layers)
+optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+schedule = steplens.schedule(wait=0, warmup=0, active=4, repeat=6)
+handler = steplens.tensorboard_trace_handler(sys.argv[1], analyse_flag=False)
+with steplens.profile(schedule=schedule, on_trace_ready=handler, profile_memory=True, record_shapes=True) as profiler:
+    for _ in range(24):
+        model(torch.randn(8, 32)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        profiler.step()
+"""
+    subprocess.run([sys.executable, "-c", script, str(folder)], check=True, capture_output=True)
+    return folder
+
+
+def told(path: Path) -> dict[str, Any]:
+    """What commands tell of a run."""
+    run = steplens.open(path)
+    advice = advise(run)
+    return {
+        # with the types of all numbers, which JSON shows
+        "findings": [repr(finding) for finding in advice.findings],
+        "silenced": [repr(rule) for rule in advice.silenced],
+        "steps": run.steps().to_dicts(),
+        "operators": run.operators().to_dicts(),
+        "phases": [trace.once(host_phase_names).to_dicts() for trace in run.traces],
+        "verdict": run.verdict().sentence(),
+        "summary": repr(run.step_summary()),
+    }
+
+
+def test_advice_of_several_processes_is_the_same(trained: Path, with_workers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    steplens.open(trained)
+    with_workers.clear()
+    found = told(trained)
+    assert with_workers[-1] >= 2
+    assert any("single_tensor_optimizer" in finding for finding in found["findings"])
+    monkeypatch.setenv("STEPLENS_WORKER", "1")
+    assert told(trained) == found
+
+
+def test_an_answer_about_another_capture_is_not_taken(tmp_path: Path, with_workers: list[int]) -> None:
+    """The folder holds another one by the time the other process opens it."""
+    folder = directories(tmp_path / "run", 6)
+    run, same = steplens.open(folder), steplens.open(folder)
+    for trace in folder.glob("*/KINETO/trace.json"):
+        trace.write_text(trace.read_text().replace('"dur": 50.0', '"dur": 60.0'))
+    with_workers.clear()
+    advise(run)
+    assert with_workers == [0]
+    assert run.operators().equals(same.operators()) and set(run.operators()["total_ns"]) != set(
+        steplens.open(folder).operators()["total_ns"]
+    )
+
+
+def test_a_report_of_several_processes_is_the_same(
+    trained: Path, tmp_path: Path, with_workers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    static = tmp_path / "static"
+    static.mkdir()
+    (static / "index.html").write_text(PAGE)
+    for name in ("a.js", "a.css", "i.svg"):
+        (static / name).write_text("")
+
+    def held(name: str, limit_bytes: int = 32 << 20) -> Held:
+        write([trained], tmp_path / name, Options(rows=20, limit_bytes=limit_bytes), lambda _: None, static)
+        return Held(tmp_path / name)
+
+    steplens.open(trained)
+    with_workers.clear()
+    shared = held("shared.html")
+    assert with_workers[-1] > 3
+    small = held("small.html", 200_000)
+    monkeypatch.setenv("STEPLENS_WORKER", "1")
+    alone = held("alone.html")
+    assert list(shared.parts) == list(alone.parts)
+    assert any(name.startswith("timeline/") for name in shared.parts)
+    for name in shared.parts:
+        # the levels of a timeline are no JSON
+        assert name.startswith("level/") or comparable(shared.json(name)) == comparable(alone.json(name)), name
+    # what other processes made and does not fit is left out, and said to be
+    assert sum(len(zlib.compress(part, 6)) for name, part in small.parts.items() if name != "report") <= 200_000
+    assert {"answers/0", "bodies/0"} < set(small.parts) < set(shared.parts)
+    assert {"size", "rows"} <= {one["why"] for one in small.json("report")["left_out"]}
+    assert {one["why"] for one in shared.json("report")["left_out"]} == {"rows"}
+
+
+def comparable(content: Any) -> Any:
+    """A part of a report without when it was made, and how long opening took."""
+    if isinstance(content, list):
+        return [comparable(item) for item in content]
+    if isinstance(content, float):
+        # polars adds up in the order in which its threads are ready
+        return float(f"{content:.6g}")
+    if not isinstance(content, dict):
+        return content
+    if {"names", "name"} <= set(content):
+        # in which order a timeline numbers its names is not defined
+        rows = {key: values for key, values in content.items() if key not in ("names", "name")}
+        return sorted(zip([content["names"][place] for place in content["name"]], *rows.values(), strict=True), key=str)
+    return {key: comparable(value) for key, value in content.items() if key not in ("created", "seconds")}
 
 
 def _source(number: int) -> Source:

@@ -17,7 +17,7 @@ def test_operators_from_step_to_step() -> None:
     assert json.loads(add["shapes"]) == ["[32, 1]", "[32, 1]"]
     found = sums(trace)
     assert types_of(found) == ["InitDataSetQueue", "GetNext", "Add"]
-    get_next = [value / 1000 for value in series(found, "GetNext")["average_ns"]]
+    get_next = [value / 1000 for value in series(found, ["GetNext"])[0]["average_ns"]]
     assert get_next == [153.52, 80.224, 50.752, 72.768, 59.936, 81.344, 67.232, 52.064, 0]
 
 
@@ -25,6 +25,6 @@ def test_kernels_from_step_to_step() -> None:
     """(Y2)"""
     found = sums(opened("profiler").trace(0), KERNEL)
     (name,) = types_of(found)
-    assert [value / 1000 for value in series(found, name)["average_ns"]] == [
+    assert [value / 1000 for value in series(found, [name])[0]["average_ns"]] == [
         3.904, 3.232, 3.04, 3.04, 3.072, 3.072, 3.232, 3.04, 3.072,
     ]  # fmt: skip

@@ -25,7 +25,9 @@ def test_series_of_a_pytorch_run() -> None:
     trace = build(ops=calls, kernels=[kernel("gemm", 0, 5, step=1), kernel("gemm", 7, 8, step=1)])
     found = sums(trace)
     assert types_of(found) == ["aten::mm", "aten::add"]
-    assert series(found, "aten::mm").rows() == [(1, 15_000, 2, 2), (2, 6_000, 1, 1), (3, 0, 0, None)]
+    known, other = series(found, ["aten::mm", "aten::other"])
+    assert other["count"].to_list() == [0, 0, 0]
+    assert known.rows() == [(1, 15_000, 2, 2), (2, 6_000, 1, 1), (3, 0, 0, None)]
     assert runs(trace, types=["aten::add"]).height == 2
     assert sums(trace, KERNEL).rows() == [(1, "gemm", 6_000, 2, 3_000, None)]
     assert sums(build()).is_empty()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import polars as pl
 from steplens.trace import seal
 
 MANIFEST = "manifest.json"
+#: the file of the small tables
+SMALL = "small.arrow"
 #: endings of the files of tables: of small ones, and of large ones
 TABLES = (".arrow", ".parquet")
 
@@ -39,18 +42,26 @@ def reseal(cache: Path, change: Callable[[dict[str, Any]], Any], secret: bytes |
 
 
 def table_file(cache: Path, name: str) -> Path:
-    """The file of a table, which is small or large."""
-    (file,) = (file for file in cache.glob(f"{name}.*") if file.suffix in TABLES)
-    return file
+    """The file of a table: its own if it is large, else that of all small ones."""
+    large = cache / f"{name}.parquet"
+    return large if large.exists() else cache / SMALL
 
 
 def change_table(cache: Path, name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     """Write a table anew, in the form that it has."""
     file = table_file(cache, name)
-    if file.suffix == ".arrow":
-        change(pl.read_ipc_stream(file.read_bytes())).write_ipc_stream(file, compression="zstd")
-    else:
+    if file.name != SMALL:
         change(pl.read_parquet(file)).write_parquet(file)
+        return
+    index, _, rest = file.read_bytes().partition(b"\n")
+    streams = {}
+    for table, length in json.loads(index).items():
+        streams[table], rest = rest[:length], rest[length:]
+    changed = io.BytesIO()
+    change(pl.read_ipc_stream(streams[name])).write_ipc_stream(changed, compression="zstd")
+    streams[name] = changed.getvalue()
+    lengths = json.dumps({table: len(stream) for table, stream in streams.items()})
+    file.write_bytes(b"".join((lengths.encode(), b"\n", *streams.values())))
 
 
 def table_files(cache: Path) -> list[Path]:

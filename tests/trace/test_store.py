@@ -101,7 +101,7 @@ def test_a_damaged_cache_is_rebuilt(
         monkeypatch.setattr(store, "_SMALL_BYTES", 0)
     names(trace_file)
     cache = cache_of(trace_file)
-    ops = cache / ("ops.arrow" if small else "ops.parquet")
+    ops = cache / ("small.arrow" if small else "ops.parquet")
     assert ops.exists()
     if damage == "manifest":
         (cache / "manifest.json").write_text("[1")

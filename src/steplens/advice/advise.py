@@ -11,6 +11,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.judging import Question, judged
+from steplens.advice.prepare import prepare
 from steplens.advice.rule import Rule
 from steplens.advice.table import RULES
 from steplens.advice.texts.frameworks import is_about_another
@@ -71,6 +72,7 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         run: what ``steplens.open`` returned.
         rules: which rules; all by default.
     """
+    prepare(run)
     facts = [Facts(trace) for trace in run.traces]
     silenced = []
     questions = []

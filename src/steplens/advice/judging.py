@@ -51,7 +51,7 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
     number = {id(part): place for place, part in enumerate(facts)}
     beside: list[list[tuple[Place, Callable[[], Iterable[Finding]]]]] = [[] for _ in facts]
     behind: list[tuple[Place, Callable[[], Iterable[Finding]]]] = []
-    workers = min(sum(not _is_small(part.trace) for part in facts), os.cpu_count() or 1)
+    workers = min(sum(not is_small(part.trace) for part in facts), os.cpu_count() or 1)
     for place, question in enumerate(questions):
         rule = question.rule
         if rule.judge_run is not None:
@@ -60,7 +60,7 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
         for part in question.safe:
             own = number[id(part)]
             asked = behind if question.alone or workers < 2 else beside[own]
-            ask = partial(rule.judge, part) if question.alone else partial(_judged_once, rule, part)
+            ask = partial(rule.judge, part) if question.alone else partial(judge_once, rule, part)
             asked.append(((place, own), ask))
     found: dict[Place, list[Finding]] = {}
     failed: dict[Place, Exception] = {}
@@ -76,19 +76,24 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
     return of.pop(_RUN), list(of.values())
 
 
-def _is_small(trace: Trace) -> bool:
+def is_small(trace: Trace) -> bool:
     """Whether a trace has few calls, which are in memory."""
     calls = trace.in_memory("ops")
     return "ops" not in trace or (calls is not None and calls.height < _FEW_CALLS)
 
 
-def _judged_once(rule: Rule, part: Facts) -> Iterable[Finding]:
+def judge_once(rule: Rule, part: Facts) -> Iterable[Finding]:
     """What one of our rules finds in a trace: the same whether the trace is judged with its run or alone, so asked once."""
-    known = part.trace.once(_findings)
+    known = findings_of(part.trace)
     key = rule.name, rule.judge
     if key not in known:
         known[key] = tuple(rule.judge(part))
     return known[key]
+
+
+def findings_of(trace: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
+    """What our rules found in a trace, by their name and function: of those that were asked."""
+    return trace.once(_findings)
 
 
 def _findings(_: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:

@@ -88,7 +88,7 @@ def _rank_steps(trace: Trace, job: Layout, rank: int) -> pl.DataFrame:
             **{name: pl.lit(None, dtype=pl.Int64) for name in (*_MEANS, "receive_alone_ns", "collective_alone_ns")},
         )
     else:
-        steps = points.join(_from_tasks(trace), on="step", how="left")
+        steps = points.join(trace.once(_from_tasks), on="step", how="left")
     constants = {"rank": pl.lit(rank, pl.Int64), "stage": pl.lit(job.stage_of(rank), pl.Int64)}
     return steps.with_columns(**constants).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 

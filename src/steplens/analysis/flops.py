@@ -62,6 +62,10 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
 
     Source: ``ops`` (input_shapes, input_types, arguments, flops, device_total_ns).
     """
+    return trace.once_if_small(_counted_calls)
+
+
+def _counted_calls(trace: Trace) -> pl.DataFrame:
     rows = _counted(trace, ["id", "name", "input_shapes", "input_types", "module", "stack", "step", "device_total_ns"])
     return rows.select(
         op="id",
@@ -82,6 +86,10 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
 
 def flops_of_steps(trace: Trace) -> pl.DataFrame:
     """What ``counted_calls`` says of the arithmetic alone: step and flops of every call."""
+    return trace.once_if_small(_flops_of_steps)
+
+
+def _flops_of_steps(trace: Trace) -> pl.DataFrame:
     return _counted(trace, ["step"])
 
 

@@ -82,9 +82,23 @@ def memory_churn(trace: Trace, by: str = "step") -> pl.DataFrame:
 
 def _blocks(trace: Trace, by: str) -> pl.DataFrame:
     """Every block with its end, step, whether it lived within its call and step, and the key."""
+    blocks = trace.once_if_small(_owned_blocks)
+    if by in ("module", "line"):
+        ops = trace.required("ops").select("module", "stack").collect()
+        key = (
+            ops["module"].gather(blocks["owner"]).cast(pl.String)
+            if by == "module"
+            else source_line(ops["stack"].gather(blocks["owner"]))
+        )
+        return blocks.with_columns(key)
+    return blocks
+
+
+def _owned_blocks(trace: Trace) -> pl.DataFrame:
+    """The blocks with what does not depend on the key; ``owner``: the row of ``ops`` of the call that owns it."""
     blocks = operator_memory(trace).with_columns(pl.col("device_type").cast(pl.String))
     blocks = blocks.with_columns(release_ns=pl.coalesce("release_ns", "active_release_ns"))
-    ops = trace.required("ops").select("name", "end_ns", "module", "stack").collect()
+    ops = trace.required("ops").select("name", "end_ns").collect()
     owner = user_of(trace, pl.select(pl.when(blocks["op"].is_between(0, ops.height - 1)).then(blocks["op"])).to_series())
     steps = trace.steps
     times = [blocks[column].fill_null(-1).to_numpy() for column in ("allocation_ns", "release_ns")]
@@ -92,17 +106,13 @@ def _blocks(trace: Trace, by: str) -> pl.DataFrame:
         begun = ended = pl.Series("step", [None], dtype=pl.Int64).new_from_index(0, blocks.height)
     else:
         begun, ended = (step_of(np.asarray(time), steps) for time in times)
-    blocks = blocks.with_columns(
+    return blocks.with_columns(
         step=begun,
         release_step=ended,
         name=ops["name"].gather(owner).cast(pl.String),
         call_end_ns=ops["end_ns"].gather(owner),
+        owner=owner,
     ).with_columns(
         in_call=(pl.col("release_ns") <= pl.col("call_end_ns")).fill_null(False),
         in_step=(pl.col("step") == pl.col("release_step")).fill_null(False),
     )
-    if by == "module":
-        return blocks.with_columns(module=ops["module"].gather(owner).cast(pl.String))
-    if by == "line":
-        return blocks.with_columns(source_line(ops["stack"].gather(owner)))
-    return blocks

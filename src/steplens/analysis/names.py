@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -13,6 +15,8 @@ from steplens.trace.trace import Trace
 _SPARSE = 8
 #: so many names are looked through sooner than a query is made
 _FEW = 1000
+#: answers about few names that are kept; some hundred kB each at most
+_KEPT_ANSWERS = 256
 
 UInt8Array = npt.NDArray[np.uint8]
 
@@ -47,8 +51,17 @@ def with_prefix(names: pl.Series, prefix: str) -> list[str]:
 
 def containing(names: pl.Series, pattern: str) -> list[str]:
     """Those of ``distinct`` names in which a regular expression is found."""
+    if len(names) <= _FEW:
+        # the traces of a job have the same names
+        return list(_containing(tuple(sorted(names.drop_nulls().to_list())), pattern))
     found: list[str] = names.filter(names.str.contains(pattern)).to_list()
     return found
+
+
+@functools.lru_cache(maxsize=_KEPT_ANSWERS)
+def _containing(names: tuple[str, ...], pattern: str) -> tuple[str, ...]:
+    every = pl.Series(names, dtype=pl.String)
+    return tuple(every.filter(every.str.contains(pattern)).to_list())
 
 
 def of_calls(trace: Trace) -> pl.Series:

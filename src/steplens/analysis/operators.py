@@ -50,12 +50,19 @@ def operators(trace: Trace, by: str = "name", steps: Collection[int] | None = No
     """
     if by not in _KEYS:
         raise ValueError(f"operators(by={by!r}): by must be one of {', '.join(_KEYS)}")
+    if by == "name" and steps is None:
+        return trace.once(operators_by_name)
     counted = pl.lit(True) if steps is None else pl.col("step").is_in(list(steps))
     if by == "module":
         return with_percentages(_modules(trace, counted))
     if by in ("category", "line"):
         return _regrouped(_grouped(trace, _KEYS[by], counted), by)
     return with_percentages(_grouped(trace, _KEYS[by], counted))
+
+
+def operators_by_name(trace: Trace) -> pl.DataFrame:
+    """``operators`` by name, of all calls."""
+    return with_percentages(_grouped(trace, _KEYS["name"], pl.lit(True)))
 
 
 def with_percentages(groups: pl.DataFrame) -> pl.DataFrame:

@@ -120,6 +120,9 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     import polars as pl
 
+    from steplens.advice.prepare import prepare
+
+    prepare(run)
     accelerator = any(trace.has_accelerator for trace in run.traces)
     # device work can be told apart without steps; a CPU's trace without them shows operators only
     steps = run.steps(whole_trace_without_steps=accelerator)
@@ -177,7 +180,7 @@ def _phase_names(run: Run) -> list[dict[str, str]]:
     from steplens.analysis.steps.summary import usual_step_times
     from steplens.cli.text import duration
 
-    frames = [host_phase_names(trace).join(usual_step_times(trace), on="step", how="semi") for trace in run.traces]
+    frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in run.traces]
     sums = pl.concat(frames).group_by("phase", "name").agg(pl.col("time_ns").sum())
     # parts of the figure of the phase, which is a share of the median step
     host = run.step_summary().host

@@ -1,15 +1,13 @@
 """Reads the columns of one trace file, with a second process for the first half of a large one.
 
-``python -m steplens.readers.parallel FILE END FOLDER`` is that second process: it reads the events before a byte offset
-and leaves their columns as Arrow files in a folder. A process of its own and not a pool: a pool would import the main
-module of the user's script again.
+The second process is this module with the arguments FILE END FOLDER: it reads the events before a byte offset and leaves their
+columns as Arrow files in a folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,12 +18,11 @@ from steplens import json_text
 from steplens.errors import check_exists
 from steplens.readers.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto_events import EventColumns
+from steplens.worker_processes import is_worker, start_worker
 
 #: below this size the second process takes longer to start than it saves
 PARALLEL_BYTES = 96 << 20
 _COUNTS = "counts.json"
-#: the second process has one core to itself; threads of its libraries would take turns with the first one's
-_ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[EventColumns, JsonEventFile]:
@@ -40,7 +37,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     """
     check_exists(path)
     split = None
-    if path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1:
+    if path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1 and not is_worker():
         split = kineto_split(path)
     columns = EventColumns()
     if split is None:
@@ -49,11 +46,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
         return columns, file
     first_end, second_start = split
     with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
-        command = [sys.executable, "-m", "steplens.readers.parallel", str(path), str(first_end), folder]
-        environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-        helper = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        helper = start_worker("steplens.readers.parallel", str(path), str(first_end), folder)
         try:
             # this process takes the half with the end of the file, where header, footer and truncation are decided
             file = JsonEventFile(path, start=second_start)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,30 +182,61 @@ def unanswered(asker: Asker, values: Values) -> list[str]:
     ]
 
 
-def collect(asker: Asker, shown: Shown, parts: Parts) -> None:
-    """Put the answers about a run into a report: one part with all of them, equal ones once."""
-    values = Values(asker, shown)
+@dataclass(frozen=True)
+class AddressAnswers:
+    """What an address answers, to every question that a report holds.
+
+    Attributes:
+        defaults: of its parameters: a page may ask in so many words for what is meant without them.
+        answers: the question (``key``), the status and the body of each answer.
+        asked: how many questions there are; of very many only the first ones were asked.
+    """
+
+    defaults: dict[str, Any]
+    answers: list[tuple[str, int, bytes]]
+    asked: int
+
+
+def addresses(asker: Asker) -> list[str]:
+    """The addresses that a report answers with what the server answered."""
+    return [path for path in parameters(asker) if path.startswith(RUN) and path not in (*ELSEWHERE, *SERVER_ONLY)]
+
+
+def ask_address(asker: Asker, values: Values, shown: Shown, path: str) -> AddressAnswers:
+    """Ask one of ``addresses`` everything that a report holds."""
+    wanted = parameters(asker)[path]
+    told = _told(path, shown)
+    within = re.findall(r"\{(\w+)\}", told)
+    found = []
+    count = 0
+    for query in queries(wanted, values):
+        count += 1
+        if count > _MOST:
+            continue
+        place = told.format(**{name: query.pop(name) for name in within})
+        answer = ask(asker, place, query, wanted)
+        if answer.status < 500:
+            found.append((key(place, query), answer.status, answer.body))
+    return AddressAnswers({one.name: one.default for one in wanted if one.default is not None}, found, count)
+
+
+def _told(path: str, shown: Shown) -> str:
+    """An address as the front end calls it."""
+    return path.removeprefix("/api/").replace("{run}", str(shown.id))
+
+
+def put(shown: Shown, answered: Mapping[str, AddressAnswers], parts: Parts) -> None:
+    """Put the answers about a run into a report, by their address: one part with all of them, equal ones once."""
     bodies: dict[bytes, int] = {}
     known: dict[str, list[int]] = {}
     defaults: dict[str, dict[str, Any]] = {}
-    for path, wanted in parameters(asker).items():
-        if not path.startswith(RUN) or path in ELSEWHERE or path in SERVER_ONLY:
-            continue
-        told = path.removeprefix("/api/").replace("{run}", str(shown.id))
-        within = re.findall(r"\{(\w+)\}", told)
-        # a page may ask in so many words for what is meant without them
-        defaults[told] = {one.name: one.default for one in wanted if one.default is not None}
-        count = 0
-        for query in queries(wanted, values):
-            count += 1
-            if count > _MOST:
-                continue
-            place = told.format(**{name: query.pop(name) for name in within})
-            answer = ask(asker, place, query, wanted)
-            if answer.status < 500:
-                known[key(place, query)] = [answer.status, bodies.setdefault(answer.body, len(bodies))]
-        if count > _MOST:
-            parts.lost("answers", shown.id, None, told, _MOST, count, "many")
+    for path, address in answered.items():
+        told = _told(path, shown)
+        defaults[told] = address.defaults
+        for question, status, body in address.answers:
+            known[question] = [status, bodies.setdefault(body, len(bodies))]
+        if address.asked > _MOST:
+            parts.lost("answers", shown.id, None, told, _MOST, address.asked, "many")
     # bodies are JSON already
     joined = b"[" + b",".join(bodies) + b"]"
     parts.require(f"answers/{shown.id}", {"known": known, "defaults": defaults, "how_much": [*HOW_MUCH], "of_rows": OF_ROWS})

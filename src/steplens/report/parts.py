@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -42,11 +43,13 @@ class Parts:
         limit_bytes: what they may take together, compressed.
         pieces: name -> compressed data (zlib).
         left_out: what is not in them.
+        is_full: whether something did not fit.
     """
 
     limit_bytes: int
     pieces: dict[str, bytes] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
+    is_full: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -58,8 +61,17 @@ class Parts:
         raw = data if isinstance(data, bytes) else msgspec.json.encode(data)
         packed = zlib.compress(raw, 6)
         if self.size_bytes + len(packed) > self.limit_bytes:
+            self.is_full = True
             return False
         self.pieces[name] = packed
+        return True
+
+    def take(self, pieces: Mapping[str, bytes], left_out: Sequence[LeftOut]) -> bool:
+        """Take over compressed pieces that another process made, and what it left out; False, and nothing, if they do not fit."""
+        if self.size_bytes + sum(map(len, pieces.values())) > self.limit_bytes:
+            return False
+        self.pieces |= pieces
+        self.left_out += left_out
         return True
 
     def require(self, name: str, data: bytes | Any) -> None:

@@ -16,33 +16,32 @@ LEVELS: tuple[Literal["operator", "kernel"], ...] = ("operator", "kernel")
 _MOST_RUNS = 60_000
 
 
-def collect(library: Library, shown: Shown, parts: Parts) -> None:
-    """Put what the page of changing shapes asks for into a report, for every trace and level."""
-    for trace in range(len(shown.run.traces)):
-        for level in LEVELS:
-            listed = [one.type for one in shapes.shape_types(shown, library, trace, level).types]
-            if not listed:
-                continue
-            series = shapes.shape_series(shown, library, listed, trace, level)
-            runs = dynamic_shape.runs(shown.trace(trace), level, listed)
-            kept = _kept(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
-            totals = dict(runs.group_by("type").len().rows())
-            body = {
-                "steps": series[0].step,
-                "types": [
-                    {
-                        "type": one.type,
-                        "total": totals.get(one.type, 0),
-                        **one.model_dump(include={"average_ns", "count", "shapes"}),
-                    }
-                    for one in series
-                ],
-                "runs": _columns(kept, listed),
-            }
-            fits = parts.add(f"shapes/{shown.id}/{trace}/{level}", body)
-            held = kept.height if fits else 0
-            if held < runs.height:
-                parts.lost("shapes", shown.id, trace, level, held, runs.height, "many" if fits else "size")
+def collect(library: Library, shown: Shown, trace: int, parts: Parts) -> None:
+    """Put what the page of changing shapes asks for into a report, of a trace at every level."""
+    for level in LEVELS:
+        listed = [one.type for one in shapes.shape_types(shown, library, trace, level).types]
+        if not listed:
+            continue
+        series = shapes.shape_series(shown, library, listed, trace, level)
+        runs = dynamic_shape.runs(shown.trace(trace), level, listed)
+        kept = _kept(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
+        totals = dict(runs.group_by("type").len().rows())
+        body = {
+            "steps": series[0].step,
+            "types": [
+                {
+                    "type": one.type,
+                    "total": totals.get(one.type, 0),
+                    **one.model_dump(include={"average_ns", "count", "shapes"}),
+                }
+                for one in series
+            ],
+            "runs": _columns(kept, listed),
+        }
+        fits = parts.add(f"shapes/{shown.id}/{trace}/{level}", body)
+        held = kept.height if fits else 0
+        if held < runs.height:
+            parts.lost("shapes", shown.id, trace, level, held, runs.height, "many" if fits else "size")
 
 
 def _kept(runs: pl.DataFrame, most: int) -> pl.DataFrame:

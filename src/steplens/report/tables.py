@@ -14,19 +14,22 @@ from steplens.server.runs import Shown
 _WHEN = ("start_ns", "time_ns", "allocation_ns", "enqueue_start_ns", "from_ns")
 
 
-def collect(asker: Asker, shown: Shown, window: Window, rows: int, parts: Parts) -> None:
-    """Put every table of a run into a report.
+def listed(asker: Asker, shown: Shown) -> list[dict[str, Any]]:
+    """Every table of a run, as the server lists them."""
+    found: list[dict[str, Any]] = asker.get(f"runs/{shown.id}/tables").json
+    return found
+
+
+def collect(asker: Asker, shown: Shown, table: dict[str, Any], window: Window, rows: int, parts: Parts) -> None:
+    """Put one of the tables of ``listed`` into a report.
 
     Of a table with more than ``rows`` rows the report has those that begin in the window, or where there are none the first ones
     in the table's own order. A table of several traces is in the report once; per trace where it was cut.
     """
-    listed = asker.get(f"runs/{shown.id}/tables").json
-    several = len(shown.run.traces) > 1
-    for table in listed:
-        whole = _collect(asker, shown, table["name"], None, window, rows, parts)
-        if several and table["per_trace"] and not whole:
-            for trace in range(len(shown.run.traces)):
-                _collect(asker, shown, table["name"], trace, window, rows, parts)
+    whole = _collect(asker, shown, table["name"], None, window, rows, parts)
+    if len(shown.run.traces) > 1 and table["per_trace"] and not whole:
+        for trace in range(len(shown.run.traces)):
+            _collect(asker, shown, table["name"], trace, window, rows, parts)
 
 
 def _collect(asker: Asker, shown: Shown, name: str, trace: int | None, window: Window, rows: int, parts: Parts) -> bool:

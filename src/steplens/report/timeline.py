@@ -34,23 +34,21 @@ _POINTS = 1200
 _POINTS_INSIDE = 4000
 
 
-def collect(library: Library, asker: Asker, shown: Shown, window: Window, parts: Parts) -> None:
-    """Put the timelines of a run into a report.
+def collect(library: Library, asker: Asker, shown: Shown, trace: int, window: Window, parts: Parts) -> None:
+    """Put the timeline of a trace into a report.
 
-    For each trace: what the whole run looks like, the events of the window at several levels of detail, the finest of which has
-    each of them, the rows and links of these events, the series, the arrows of the window, and how often every name occurs.
+    What the whole run looks like, the events of the window at several levels of detail, the finest of which has each of them,
+    the rows and links of these events, the series, the arrows of the window, and how often every name occurs.
     """
-    numbers = range(len(shown.run.traces))
-    for trace in numbers:
-        pyramid = library.timeline(shown, trace)
-        if not len(pyramid.timeline.start):
-            continue
-        if not _levels(pyramid, shown, trace, window, parts):
-            parts.lost("timeline", shown.id, trace, "", 0, len(pyramid.timeline.start), "size")
-            continue
-        _names(pyramid.timeline, shown, trace, parts)
-        _series(asker, shown, trace, window, parts)
-        _arrows(asker, shown, trace, window, parts)
+    pyramid = library.timeline(shown, trace)
+    if not len(pyramid.timeline.start):
+        return
+    if not _levels(pyramid, shown, trace, window, parts):
+        parts.lost("timeline", shown.id, trace, "", 0, len(pyramid.timeline.start), "size")
+        return
+    _names(pyramid.timeline, shown, trace, parts)
+    _series(asker, shown, trace, window, parts)
+    _arrows(asker, shown, trace, window, parts)
 
 
 def _levels(pyramid: Pyramid, shown: Shown, trace: int, window: Window, parts: Parts) -> bool:

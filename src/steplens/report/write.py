@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,19 +10,18 @@ from pathlib import Path
 import msgspec
 
 from steplens import rundir
-from steplens.errors import InputError, SteplensError
-from steplens.report import answers, page, plans, redact, shapes, strategy, tables, timeline, window
+from steplens.advice.prepare import prepare
+from steplens.errors import InputError
+from steplens.report import page, redact, window
 from steplens.report.ask import Asker
+from steplens.report.collecting import Collector, Job, collect
 from steplens.report.parts import Parts
 from steplens.report.window import Wanted, Window
 from steplens.server import session
 from steplens.server.app import STATIC
 from steplens.server.errors import path_text
 from steplens.server.runs import Library, Shown
-from steplens.server.search import PER_KIND, entries
-
-#: runs of which every two are compared
-_MOST_COMPARED = 4
+from steplens.server.search import PER_KIND
 
 
 @dataclass(frozen=True)
@@ -78,20 +76,12 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
         redact.redact(library.runs)
     parts = Parts(options.limit_bytes)
     with Asker(library) as asker:
+        for shown in library.runs:
+            prepare(shown.run)
         windows = [window.choose(library, shown, options.wanted) for shown in library.runs]
         parts.require("session", asker.get("session").body)
-        for shown in library.runs:
-            say(f"analysing {shown.path}")
-            _answers(library, asker, shown, parts)
-        _compared(asker, library, parts)
-        for shown, span in zip(library.runs, windows, strict=True):
-            say(f"events and tables of {shown.path}")
-            # the timeline goes before long tables: it is what only a report of this window has
-            timeline.collect(library, asker, shown, span, parts)
-            plans.collect(shown, parts)
-            strategy.collect(shown, parts)
-            shapes.collect(library, shown, parts)
-            tables.collect(asker, shown, span, options.rows, parts)
+        collector = Collector(library, asker, windows, options.rows)
+        collect(library, collector, windows, options.rows, parts, _Saying(library, say))
     told = {
         "version": session.VERSION,
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -122,24 +112,23 @@ def _open(shown: Shown) -> None:
         raise InputError(told.where or shown.path, told.problem, told.remedy)
 
 
-def _answers(library: Library, asker: Asker, shown: Shown, parts: Parts) -> None:
-    # the first page would wait only a moment for it
-    asker.get(f"runs/{shown.id}/advice")
-    answers.collect(asker, shown, parts)
-    found = {kind: [one.model_dump() for one in known] for kind, known in entries(shown, library).items()}
-    if not parts.add(f"search/{shown.id}", found):
-        parts.lost("answers", shown.id, None, "search", 0, sum(map(len, found.values())), "size")
+class _Saying:
+    """Says once of each run what is being done.
 
+    Args:
+        library: the runs.
+        say: told what is being done.
+    """
 
-def _compared(asker: Asker, library: Library, parts: Parts) -> None:
-    pairs = list(itertools.permutations(range(min(len(library.runs), _MOST_COMPARED)), 2))
-    found = {}
-    for before, after in pairs:
-        query = {"before": before, "after": after, "limit": 200}
-        answer = asker.get("compare", query)
-        found[answers.key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
-    every = len(library.runs) * (len(library.runs) - 1)
-    if found and not parts.add("compare", found):
-        raise SteplensError("the comparison of the runs does not fit into the report; allow more with --limit")
-    if len(pairs) < every:
-        parts.lost("answers", 0, None, "compare", len(pairs), every, "many")
+    def __init__(self, library: Library, say: Callable[[str], None]) -> None:
+        self._library = library
+        self._say = say
+        self._said: set[str] = set()
+
+    def __call__(self, job: Job) -> None:
+        """A job is begun."""
+        doing = {"answers": "analysing", "timeline": "events and tables of"}.get(job.kind)
+        said = f"{doing} {self._library.runs[job.run].path}"
+        if doing is not None and said not in self._said:
+            self._said.add(said)
+            self._say(said)

@@ -109,6 +109,30 @@ def cell(value: Any) -> Any:
     return str(value)
 
 
+def rows(frame: pl.DataFrame) -> list[list[Any]]:
+    """The cells of each row of a frame whose names are text, as JSON holds them."""
+    columns = [_cells(column) for column in frame.iter_columns()]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cells(column: pl.Series) -> list[Any]:
+    """The cells of a column; only values that JSON does not hold are looked at one by one."""
+    values = column.to_list()
+    if _holds_exactly(column):
+        return values
+    return [cell(value) for value in values]
+
+
+def _holds_exactly(column: pl.Series) -> bool:
+    """Whether JSON holds all values of a column as they are."""
+    if column.dtype in (pl.String, pl.Boolean, pl.Null):
+        return True
+    if column.dtype.is_integer():
+        low, high = column.min(), column.max()
+        return low is None or (isinstance(low, int) and isinstance(high, int) and low >= -_EXACT and high <= _EXACT)
+    return column.dtype.is_float() and column.is_finite().all(ignore_nulls=True)
+
+
 def records(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows of a small frame as JSON objects."""
     named = any(isinstance(dtype, pl.Categorical) for dtype in frame.dtypes)

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+#: locks of values that were forgotten are looked for when there are so many more locks than values
+_MANY_LOCKS = 64
+
 
 class Memo:
     """A cache of bounded size for several threads.
@@ -22,6 +25,8 @@ class Memo:
         self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
+        #: what the values take
+        self.size_bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
         """The value of a key, made where it is not known. A second thread that asks for it waits for the first.
@@ -41,17 +46,19 @@ class Memo:
                     return value
             made = make()
             with self._lock:
-                self._values[key] = made, size(made)
+                self._put(key, made, size(made))
                 while len(self._values) > 1 and self.size_bytes > self._budget:
-                    self._values.popitem(last=False)
-                self._making = {one: lock for one, lock in self._making.items() if one in self._values or lock.locked()}
+                    _, (_, freed) = self._values.popitem(last=False)
+                    self.size_bytes -= freed
+                if len(self._making) > _MANY_LOCKS + 2 * len(self._values):
+                    self._making = {one: lock for one, lock in self._making.items() if one in self._values or lock.locked()}
             return made
 
     def replace(self, key: Hashable, value: Any, size_bytes: int) -> None:
         """Put an equal value that takes less into the place of one; nothing happens where it was forgotten meanwhile."""
         with self._lock:
             if key in self._values:
-                self._values[key] = value, size_bytes
+                self._put(key, value, size_bytes)
 
     def known(self, key: Hashable) -> Any:
         """The value of a key if it has been made; None otherwise."""
@@ -59,12 +66,13 @@ class Memo:
             found = self._values.get(key)
         return None if found is None else found[0]
 
-    @property
-    def size_bytes(self) -> int:
-        """What the values take."""
-        return sum(size for _, size in self._values.values())
+    def _put(self, key: Hashable, value: Any, size_bytes: int) -> None:
+        _, before = self._values.get(key, (None, 0))
+        self._values[key] = value, size_bytes
+        self.size_bytes += size_bytes - before
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._values.clear()
+            self.size_bytes = 0

@@ -131,7 +131,7 @@ def page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]:
         "name": table.name,
         "title": table.title,
         "columns": [column.model_dump() for column in told],
-        "rows": [[columns.cell(value) for value in row] for row in part.iter_rows()],
+        "rows": columns.rows(part),
         "matching": matching,
         "total": total,
     }

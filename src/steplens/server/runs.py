@@ -51,7 +51,7 @@ class Opening:
         state: "waiting" (for the run before it), "opening", "ready" or "failed".
         done: traces that have been read.
         total: traces to read; 0 while they are looked for.
-        what: the file or folder that is being read.
+        what: the file or folder that is being read; empty when none is.
         bytes: its size, where it is a file.
         started: when the opening began, seconds of ``time.monotonic``.
         seconds: how long it took, once it is over.
@@ -187,6 +187,7 @@ class Shown:
             run = open_run(self.path, progress)
             self._openings += 1
             self.opened = Opened(run, origins(run.traces), self._openings, files)
+            opening.what, opening.bytes = "", 0
             opening.state, opening.done, opening.total = "ready", len(run.traces), len(run.sources)
         except SteplensError as error:
             if isinstance(error, DefectError):

@@ -114,7 +114,9 @@ def shape_series(chosen: Chosen, runs: Runs, types: Types, trace: TraceNumber = 
     unknown = sorted(set(types) - set(found["type"].to_list()))
     if unknown:
         raise Refusal(404, "no such type ran in a step", f"types {unknown[0][:200]}", "GET /api/runs/{run}/shapes lists them")
-    return [TypeSeries(type=one, **dynamic_shape.series(found, one).to_dict(as_series=False)) for one in dict.fromkeys(types)]
+    asked = list(dict.fromkeys(types))
+    frames = dynamic_shape.series(found, asked)
+    return [TypeSeries(type=one, **frame.to_dict(as_series=False)) for one, frame in zip(asked, frames, strict=True)]
 
 
 @router.get("/runs")

@@ -425,27 +425,24 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
 
     Args:
         path: what to open. A folder in which some windows cannot be read opens with the rest; ``health()`` names them.
-        progress: told before each trace is read: its number from 0, how many there are, and its path.
+        progress: told before a trace is read: how many are read already, how many there are, and its path.
 
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
     """
-    from steplens.readers.detect import find_traces, load
+    from steplens.readers.detect import find_traces
+    from steplens.readers.many import load_all
 
     top = Path(path)
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
     unread: list[Unread] = []
     every = find_traces(top, unread)
-    for number, found in enumerate(every):
-        if progress is not None:
-            progress(number, len(every), found.path)
-        try:
-            traces.append((Source(found.path, found.format.name, found.reason, found.ignored), load(found)))
-        except InputError as error:
-            unreadable.append(error)
-        except OSError as error:  # one file of a failing disk is one file
-            unreadable.append(InputError(found.path, f"cannot be read ({error.strerror or error})"))
+    for found, loaded in zip(every, load_all(top, every, progress), strict=True):
+        if isinstance(loaded, InputError):
+            unreadable.append(loaded)
+        else:
+            traces.append((Source(found.path, found.format.name, found.reason, found.ignored), loaded))
     if not traces:
         if len(unreadable) == 1:
             raise unreadable[0]

@@ -1,9 +1,10 @@
 """The Parquet cache of a trace: opening a run a second time costs milliseconds.
 
-It lies beside the data, in ``.steplens/``, one zstd file per table (Arrow where it is small and read whole at once, Parquet where
-only the columns that somebody asks for are read) and a manifest with the schema version, what every raw file is known by, and a
-digest of every table. The manifest bears the seal of this user (``steplens.trace.seal``). A cache that does
-not match all of them, or that somebody else made, is rebuilt, never trusted.
+It lies beside the data, in ``.steplens/``: the small tables together in one file of Arrow, which is read whole at once (to make a
+file takes longer than to write a small table), each large one in a Parquet file of its own, of which only the columns that
+somebody asks for are read, and a manifest with the schema version, what every raw file is known by, and a digest of every file.
+The manifest bears the seal of this user (``steplens.trace.seal``). A cache that does not match all of them, or that somebody
+else made, is rebuilt, never trusted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace
 
 _MANIFEST = "manifest.json"
-_ARROW, _PARQUET = "arrow", "parquet"
+_PARQUET = "parquet"
+#: a line of JSON, which has the length of each table by its name, and behind it the Arrow streams of these tables
+_SMALL = "small.arrow"
 #: ``{"seal":"<hexadecimal>","manifest":{...}}``: nobody decodes what is sealed before the seal is known to be ours
 _BEFORE_SEAL, _AFTER_SEAL, _END = b'{"seal":"', b'","manifest":', b"}"
 _MANIFEST_BYTES = 64 << 20
@@ -38,7 +41,10 @@ _COMPRESSION_LEVEL = 1
 #: of a table in memory: Parquet takes several times as long as Arrow for so few rows, whatever is asked of them.
 #: A thousand of them take a few hundred MB at most
 _SMALL_BYTES = 256 << 10
+#: of all small tables of a trace, compressed
 _SMALL_FILE_BYTES = 64 << 20
+#: of which the first line takes at most
+_INDEX_BYTES = 4 << 10
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
 
@@ -108,29 +114,34 @@ def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> T
                 return None
             tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
             for file, digest in manifest["tables"].items():
-                name, _, kind = file.partition(".")
-                if name not in SCHEMA or kind not in (_ARROW, _PARQUET):
+                # their columns are those of the key, as they were written; looking at them would take most of the time
+                read = _small(inside, digest) if file == _SMALL else _large(cache / file, inside, digest)
+                if read is None or not set(read) <= set(SCHEMA):
                     return None
-                # its columns are those of the key, since it is what was written then; looking at them would take most of the time
-                table = _small(file, inside, digest) if kind == _ARROW else _large(cache / file, inside, digest)
-                if table is None:
-                    return None
-                tables[name] = table
+                tables |= read
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
 
-def _small(file: str, inside: int, digest: list[str | int]) -> pl.DataFrame | None:
-    content = seal.read(file, inside, _SMALL_FILE_BYTES)
+def _small(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | None:
+    """The small tables; None where their file is not the one that was written."""
+    content = seal.read(_SMALL, inside, _SMALL_FILE_BYTES)
     # the very bytes that are decoded are the ones that were looked at
     if [len(content), hashlib.sha256(content).hexdigest()] != digest:
         return None
-    return pl.read_ipc_stream(io.BytesIO(content))
+    lengths, _, streams = content.partition(b"\n")
+    tables, start = {}, 0
+    for name, length in json_text.own(lengths).items():
+        tables[name] = pl.read_ipc_stream(streams[start : start + length])
+        start += length
+    return tables
 
 
-def _large(file: Path, inside: int, digest: list[str | int]) -> pl.LazyFrame | None:
-    return pl.scan_parquet(file) if seal.digest(file.name, inside) == digest else None
+def _large(file: Path, inside: int, digest: list[str | int]) -> dict[str, pl.LazyFrame] | None:
+    """A large table, of which nothing is read yet; None where its file is not the one that was written."""
+    name, _, kind = file.name.partition(".")
+    return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.digest(file.name, inside) == digest else None
 
 
 def _checked_manifest(raw: bytes) -> dict[str, Any]:
@@ -219,14 +230,14 @@ def _is_own_folder(name: str, inside: int) -> bool:
         return False
 
 
-def _as_arrow(frame: pl.DataFrame) -> bytes | None:
+def _as_arrow(frame: pl.DataFrame, most_bytes: int) -> bytes | None:
     """A small table as it is kept; None for a larger one."""
     if frame.estimated_size() > _SMALL_BYTES:
         return None
     content = io.BytesIO()
     frame.write_ipc_stream(content, compression="zstd")
     # the texts of categories are not in the size of a frame
-    return content.getvalue() if content.tell() <= _SMALL_FILE_BYTES else None
+    return content.getvalue() if content.tell() <= most_bytes else None
 
 
 def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
@@ -236,23 +247,42 @@ def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
         OSError: the disk is full, or nothing can be sealed any more.
     """
     place, digests = seal.path_of(inside), {}
+    small: dict[str, bytes] = {}
     for name in trace:
         frame = trace.table(name)
         assert frame is not None
-        arrow = _as_arrow(frame)
-        file = place / f"{name}.{_PARQUET if arrow is None else _ARROW}"
-        if arrow is None:
-            frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
-        else:
-            file.write_bytes(arrow)
+        stream = _as_arrow(frame, _SMALL_FILE_BYTES - _INDEX_BYTES - sum(map(len, small.values())))
+        if stream is not None:
+            small[name] = stream
+            continue
+        file = place / f"{name}.{_PARQUET}"
+        frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
         file.chmod(rundir.FILE_MODE)
         digests[file.name] = seal.digest(file.name, inside)
-    content = json.dumps({**made_of, "tables": digests}).encode()
-    mark = seal.seal(_SEALED, content)
+    if small:
+        index = json.dumps({name: len(stream) for name, stream in small.items()}).encode()
+        content = b"".join((index, b"\n", *small.values()))
+        _write_file(place / _SMALL, content)
+        digests[_SMALL] = [len(content), hashlib.sha256(content).hexdigest()]
+    manifest_content = json.dumps({**made_of, "tables": digests}).encode()
+    mark = seal.seal(_SEALED, manifest_content)
     if mark is None:
         raise OSError("there is no secret any more")
-    manifest = _sealed_text(mark.hex().encode(), content)
+    manifest = _sealed_text(mark.hex().encode(), manifest_content)
     # not waiting until it is on the disk: of a manifest that a crash tore the seal is wrong, and all is made anew
-    (place / _MANIFEST).write_bytes(manifest)
-    (place / _MANIFEST).chmod(rundir.FILE_MODE)
+    _write_file(place / _MANIFEST, manifest)
     return manifest
+
+
+def _write_file(file: Path, content: bytes) -> None:
+    """Write a new file that others may read if the folder allows it.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rundir.FILE_MODE)
+    with open(descriptor, "wb", buffering=0) as opened:
+        os.fchmod(descriptor, rundir.FILE_MODE)
+        view = memoryview(content)
+        while view:
+            view = view[opened.write(view) :]

@@ -17,6 +17,8 @@ Made = TypeVar("Made")
 
 #: more than any job has; ranks and sizes of groups below it fit into every column that holds them
 _MOST_RANKS = 1 << 31
+#: a frame that stays in memory as long as its trace, of which there may be hundreds
+_SMALL_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,19 @@ class Trace:
         if make not in self._made:
             self._made[make] = self._instead.get(make, make)(self)
         return cast(Made, self._made[make])
+
+    def once_if_small(self, make: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
+        """``make(self)``, as ``once`` if it takes little memory; a larger frame is worked out again whenever it is asked for."""
+        if make in self._made:
+            return cast(pl.DataFrame, self._made[make])
+        frame = make(self)
+        if frame.estimated_size() <= _SMALL_BYTES:
+            self._made[make] = frame
+        return frame
+
+    def replace(self, make: Callable[[Trace], Made], answer: Made) -> None:
+        """Let ``once(make)`` be an answer that was worked out elsewhere."""
+        self._made[make] = answer
 
     def instead(self, make: Callable[[Trace], Made], other: Callable[[Trace], Made]) -> None:
         """Let ``once(make)`` be ``other(self)``: for a trace made of another one, whose files are not at its ``source``."""

@@ -48,7 +48,7 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
     """
     steps = trace.steps
     if steps is not None and steps.height:
-        return trace.once(_of_steps)
+        return trace.once(times_of_steps)
     if trace.is_results_only:
         return trace.once(_of_given)
     whole = _whole(trace) if whole_trace_without_steps else None
@@ -93,7 +93,8 @@ def runs_behind(trace: Trace) -> bool:
     return trace.once(_runs_behind)
 
 
-def _of_steps(trace: Trace) -> pl.DataFrame:
+def times_of_steps(trace: Trace) -> pl.DataFrame:
+    """``step_times`` of a trace with steps."""
     host = host_phases(trace)
     device = device_periods(trace).select("step", *DEVICE_FIGURES, **_OF_PERIOD)
     chosen = chosen_steps(trace).steps

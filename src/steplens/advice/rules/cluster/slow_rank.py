@@ -73,7 +73,7 @@ def _called(facts: Sequence[Facts], phase: str) -> tuple[str, ...]:
     """What a rank called most between the phases of its steps."""
     if phase != "between":
         return ()
-    frames = [host_phase_names(part.trace).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
+    frames = [part.trace.once(host_phase_names).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
     between = pl.concat(frames).filter(pl.col("phase") == BETWEEN).group_by("name").agg(pl.col("time_ns").sum())
     return tuple(between.sort("time_ns", "name", descending=[True, False]).head(_NAMED)["name"].to_list())
 

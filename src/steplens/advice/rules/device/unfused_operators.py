@@ -45,6 +45,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     Where health calls device times per operator unsafe, or nothing tells the price, Ascend's patterns are named without.
     """
     yield from _optimizer(facts)
+    possible = {LETTER_OF.get(name, OTHER) for name in facts.names.to_list()}
+    if not any(pattern.fused_on(facts.device) and set(pattern.needs) <= possible for pattern in PATTERNS.values()):
+        return
     calls = _outermost(facts)
     if calls.is_empty():
         return

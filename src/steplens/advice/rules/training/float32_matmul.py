@@ -32,6 +32,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     known = next((name for name in _FASTER if isinstance(features, list) and name in features), None)
     if known is None or not facts.step_ns:
         return
+    if not facts.called(_PRODUCTS)["input_types"].count():
+        return
     products = _products(facts)
     total = facts.typical_ns(products)
     if total < _LEAST_SHARE * facts.step_ns:

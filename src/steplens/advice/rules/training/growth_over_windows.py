@@ -58,7 +58,7 @@ _SCHEMA = {"rank": pl.Int64, "start_ns": pl.Int64, "device_type": pl.String, "de
 
 def _levels(facts: Facts) -> pl.DataFrame:
     """The least that is allocated at the end of a step of one window, per device."""
-    if not facts.steps.height:
+    if not facts.steps.height or "memory" not in facts.trace:
         return pl.DataFrame(schema=_SCHEMA)
     ends = facts.once(memory_growth.levels_at_step_ends).filter(pl.col("device_type") != CORE_CPU)
     least = ends.group_by("device_type", "device").agg(least=pl.col("allocated").min())

@@ -27,7 +27,7 @@ _CENTURY = 100
 
 def judge(facts: Facts) -> Iterator[Finding]:
     """What is allocated at the end of each step: a leak adds about as much in every step, a warm-up or a cache does not."""
-    if facts.steps.height < _LEAST_STEPS:
+    if facts.steps.height < _LEAST_STEPS or "memory" not in facts.trace:
         return
     levels = facts.once(levels_at_step_ends)
     for (kind, device), at_end in levels.group_by("device_type", "device", maintain_order=True):

@@ -33,6 +33,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     next task: that gap is what a read costs, and not the host's waiting.
     """
     reads = facts.called(READS)
+    if reads.is_empty():
+        return
     # the outermost of nested ones, and not those by which an optimizer reads its own step counts
     reads = reads.filter(~pl.col("parent").is_in(reads["id"].implode()).fill_null(False))
     start = reads["start_ns"].to_numpy()

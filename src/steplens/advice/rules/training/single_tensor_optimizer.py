@@ -30,7 +30,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     With k operators per parameter it takes 2 / k of the time: measured on CPUs, Adam (k = 12) saves 70 to 95 % and SGD with
     momentum (k = 3) 30 to 80 %. An optimizer with two operators per parameter or fewer gains nothing that is sure.
     """
-    found = updates(facts, _WITH_FUSED) if facts.step_ns else None
+    if not facts.step_ns or facts.named_calls.height < _LEAST_CALLS * facts.steps.height:
+        return
+    found = updates(facts, _WITH_FUSED)
     if found is None:
         return
     # without the forward and backward of a closure, and without what one slow step adds

@@ -40,6 +40,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     less than 1 ms after the one before it, in which every operator occurs 20 times on average. The optimizer's calls and
     reads of scalars have rules of their own.
     """
+    if facts.named_calls.height < _LEAST_CALLS:
+        return
     calls = _outermost(facts)
     if calls.is_empty() or not facts.step_ns:
         return

@@ -1,0 +1,85 @@
+"""Reads many traces, in several processes at once where that is worth it: each reads some of them into their caches.
+
+The processes beside this one run this module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from steplens.errors import InputError
+from steplens.readers.detect import Found, find_traces, load, sources
+from steplens.readers.parallel import PARALLEL_BYTES
+from steplens.trace.trace import Trace
+from steplens.worker_processes import SharedTasks, serve
+
+#: memory of a process that reads, beside what it reads; and of what it reads for each byte of the source
+_PROCESS_BYTES = 200 << 20
+_TIMES_SOURCE = 12
+#: of the memory of the machine, all processes may take one part of so many
+_PART_OF_MEMORY = 2
+
+
+def load_all(top: Path, every: Sequence[Found], progress: Callable[[int, int, Path], None] | None) -> list[Trace | InputError]:
+    """Every trace, or why it cannot be read.
+
+    Args:
+        top: what ``find_traces`` was given.
+        every: what it found there.
+        progress: told before each trace is read: how many are, how many there are, and its path.
+    """
+    loaded: dict[int, Trace | InputError] = {}
+    tasks = SharedTasks(len(every), "steplens.readers.many", os.fsdecode(top), most_workers=_most_processes(every))
+
+    def read(number: int) -> None:
+        if progress is not None:
+            progress(tasks.done, len(every), every[number].path)
+        loaded[number] = _load(every[number])
+
+    for number in sorted(tasks.run(read)):
+        loaded[number] = _load(every[number])
+    return [loaded[number] for number in range(len(every))]
+
+
+def _load(found: Found) -> Trace | InputError:
+    try:
+        return load(found)
+    except InputError as error:
+        return error
+    except OSError as error:  # one file of a failing disk is one file
+        return InputError(found.path, f"cannot be read ({error.strerror or error})")
+
+
+def _most_processes(every: Sequence[Found]) -> int:
+    """How many processes may read beside this one; none where a source is so large that reading it takes several itself."""
+    largest = max(map(_size, every), default=0) if len(every) > 1 else PARALLEL_BYTES
+    if largest >= PARALLEL_BYTES:
+        return 0
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return memory // (_PART_OF_MEMORY * (_PROCESS_BYTES + _TIMES_SOURCE * largest))
+
+
+def _size(found: Found) -> int:
+    """Bytes of what a trace is read from; 0 where they cannot be looked at, which reading tells."""
+    try:
+        return sum(source.stat().st_size for source in sources(found))
+    except OSError:
+        return 0
+
+
+def _reader(top: Any) -> Callable[[int], bool]:
+    every = find_traces(Path(top))
+
+    def read(number: int) -> bool:
+        if load(every[number]).kept is None:
+            raise ValueError("nothing can be kept there")
+        return True
+
+    return read
+
+
+if __name__ == "__main__":
+    serve(_reader)

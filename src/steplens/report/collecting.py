@@ -1,0 +1,241 @@
+"""Collects what a report of some runs holds, in jobs that several processes share where that is worth it.
+
+A job is what an address answers, the timeline or the shapes of a trace, or a table. The processes beside this one run this
+module. A report has the same pieces in the same order whoever makes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steplens.errors import SteplensError
+from steplens.report import answers, plans, shapes, strategy, tables, timeline
+from steplens.report.answers import AddressAnswers, Values
+from steplens.report.ask import Asker
+from steplens.report.parts import LeftOut, Parts
+from steplens.report.window import Window
+from steplens.server.runs import Library, Shown
+from steplens.server.search import entries
+from steplens.worker_processes import SharedTasks, serve
+
+#: runs of which every two are compared
+_MOST_COMPARED = 4
+#: they wait only a moment for the advice
+_WAITING = (f"{answers.RUN}/overview", f"{answers.RUN}/pipeline/batches")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing that a report holds.
+
+    Attributes:
+        kind: one of ``_KINDS``.
+        run: number of the run.
+        of: the address, the number of the trace, or the table as ``tables.listed`` has it; None where it is of the whole run.
+    """
+
+    kind: str
+    run: int
+    of: Any = None
+
+
+class Collector:
+    """Does the jobs of a report.
+
+    Args:
+        library: the runs, opened.
+        asker: of them.
+        windows: the window of each run.
+        rows: how many rows of a table a report has at most.
+    """
+
+    def __init__(self, library: Library, asker: Asker, windows: Sequence[Window], rows: int) -> None:
+        self._library = library
+        self._asker = asker
+        self._windows = windows
+        self._rows = rows
+        self._values = [Values(asker, shown) for shown in library.runs]
+        #: of each run: address -> what it answers
+        self.answered: list[dict[str, AddressAnswers]] = [{} for _ in library.runs]
+
+    def jobs(self) -> list[Job]:
+        """All jobs, in the order in which a report has what they make."""
+        runs = self._library.runs
+        found = []
+        for shown in runs:
+            found += [Job("answers", shown.id, path) for path in answers.addresses(self._asker)]
+            found.append(Job("end of answers", shown.id))
+        found.append(Job("comparison", 0))
+        for shown in runs:
+            traces = range(len(shown.run.traces))
+            # the timeline goes before long tables: it is what only a report of this window has
+            found += [Job("timeline", shown.id, trace) for trace in traces]
+            found += [Job("plans", shown.id), Job("strategy", shown.id)]
+            found += [Job("shapes", shown.id, trace) for trace in traces]
+            found += [Job("table", shown.id, table) for table in tables.listed(self._asker, shown)]
+        return found
+
+    def do(self, job: Job, parts: Parts) -> None:
+        """Do one, and put what it makes into a report.
+
+        Raises:
+            SteplensError: what no page can do without does not fit.
+        """
+        _KINDS[job.kind](self, self._library.runs[job.run], job.of, parts)
+
+    def _answers(self, shown: Shown, path: str, _: Parts) -> None:
+        if path in _WAITING:
+            self._asker.get(f"runs/{shown.id}/advice")
+        self.answered[shown.id][path] = answers.ask_address(self._asker, self._values[shown.id], shown, path)
+
+    def _end_of_answers(self, shown: Shown, _: None, parts: Parts) -> None:
+        answers.put(shown, self.answered[shown.id], parts)
+        found = {kind: [one.model_dump() for one in known] for kind, known in entries(shown, self._library).items()}
+        if not parts.add(f"search/{shown.id}", found):
+            parts.lost("answers", shown.id, None, "search", 0, sum(map(len, found.values())), "size")
+
+    def _comparison(self, _: Shown, __: None, parts: Parts) -> None:
+        runs = len(self._library.runs)
+        pairs = list(itertools.permutations(range(min(runs, _MOST_COMPARED)), 2))
+        found = {}
+        for before, after in pairs:
+            answer = self._asker.get("compare", {"before": before, "after": after, "limit": 200})
+            found[answers.key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
+        every = runs * (runs - 1)
+        if found and not parts.add("compare", found):
+            raise SteplensError("the comparison of the runs does not fit into the report; allow more with --limit")
+        if len(pairs) < every:
+            parts.lost("answers", 0, None, "compare", len(pairs), every, "many")
+
+    def _timeline(self, shown: Shown, trace: int, parts: Parts) -> None:
+        timeline.collect(self._library, self._asker, shown, trace, self._windows[shown.id], parts)
+
+    def _plans(self, shown: Shown, _: None, parts: Parts) -> None:
+        plans.collect(shown, parts)
+
+    def _strategy(self, shown: Shown, _: None, parts: Parts) -> None:
+        strategy.collect(shown, parts)
+
+    def _shapes(self, shown: Shown, trace: int, parts: Parts) -> None:
+        shapes.collect(self._library, shown, trace, parts)
+
+    def _table(self, shown: Shown, table: dict[str, Any], parts: Parts) -> None:
+        tables.collect(self._asker, shown, table, self._windows[shown.id], self._rows, parts)
+
+
+_KINDS: dict[str, Callable[[Collector, Shown, Any, Parts], None]] = {
+    "answers": Collector._answers,
+    "end of answers": Collector._end_of_answers,
+    "comparison": Collector._comparison,
+    "timeline": Collector._timeline,
+    "plans": Collector._plans,
+    "strategy": Collector._strategy,
+    "shapes": Collector._shapes,
+    "table": Collector._table,
+}
+#: of so many traces the collecting takes longer than a process takes to start
+_MANY_TRACES = 6
+#: rests on all answers, or takes no time
+_NOT_SHARED = ("end of answers", "comparison", "plans", "strategy")
+
+
+def collect(
+    library: Library, collector: Collector, windows: Sequence[Window], rows: int, parts: Parts, begun: Callable[[Job], None]
+) -> None:
+    """Collect all that a report holds.
+
+    Args:
+        library: the runs, opened.
+        collector: of them.
+        windows: the window of each run.
+        rows: how many rows of a table it has at most.
+        parts: where it goes; the processes beside this one know nothing of what is in there.
+        begun: told of each job that is begun here.
+
+    Raises:
+        SteplensError: the report does not fit into its limit.
+    """
+    jobs = collector.jobs()
+    prints = _fingerprints(library)
+    request = {
+        "paths": [os.fsdecode(shown.path) for shown in library.runs],
+        "tables": prints,
+        "windows": [dataclasses.asdict(window) for window in windows],
+        "rows": rows,
+        "limit_bytes": parts.limit_bytes,
+        "jobs": [dataclasses.asdict(job) for job in jobs],
+    }
+    done = 0
+
+    def do(number: int) -> None:
+        nonlocal done
+        # what another process could not do waits until all before it is there
+        if number == done:
+            begun(jobs[number])
+            collector.do(jobs[number], parts)
+            done += 1
+
+    # what is not kept, as where names were replaced, only this process knows
+    most_workers = None if all(prints) else 0
+    tasks = SharedTasks(
+        len(jobs), "steplens.report.collecting", request, at_once=len(prints) >= _MANY_TRACES, most_workers=most_workers
+    )
+    made = tasks.run(do)
+    for number in range(done, len(jobs)):
+        if not _take(collector, jobs[number], made.get(number), parts):
+            collector.do(jobs[number], parts)
+
+
+def _fingerprints(library: Library) -> list[str]:
+    """What the tables of every trace are known by; empty where they are not kept."""
+    return ["" if trace.kept is None else trace.kept.fingerprint for shown in library.runs for trace in shown.run.traces]
+
+
+def _take(collector: Collector, job: Job, made: dict[str, Any] | None, parts: Parts) -> bool:
+    """Put into a report what another process made; False where there is nothing, or it does not fit as it is."""
+    if made is None:
+        return False
+    if made["answers"] is not None:
+        defaults, answered, asked = made["answers"]
+        collector.answered[job.run][job.of] = AddressAnswers(defaults, [tuple(answer) for answer in answered], asked)
+    return parts.take(made["pieces"], [LeftOut(**one) for one in made["left_out"]])
+
+
+def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
+    library = Library([Path(path) for path in request["paths"]])
+    for shown in library.runs:
+        shown.open()
+    if _fingerprints(library) != request["tables"]:
+        raise SteplensError("a run has changed meanwhile")
+    windows = [Window(**window) for window in request["windows"]]
+    collector = Collector(library, Asker(library), windows, request["rows"])
+    jobs = [Job(**job) for job in request["jobs"]]
+
+    def make(number: int) -> dict[str, Any]:
+        job = jobs[number]
+        if job.kind in _NOT_SHARED:
+            raise SteplensError("this is done where the answers are")
+        parts = Parts(request["limit_bytes"])
+        collector.do(job, parts)
+        if parts.is_full:
+            raise SteplensError("what is left out is decided where all of the report is")
+        address = collector.answered[job.run].pop(job.of, None) if job.kind == "answers" else None
+        return {
+            "pieces": parts.pieces,
+            "left_out": parts.told(),
+            "answers": None if address is None else (address.defaults, address.answers, address.asked),
+        }
+
+    return make
+
+
+if __name__ == "__main__":
+    serve(_worker)
