@@ -186,7 +186,7 @@ def with_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 return
             # the others begin meanwhile
             deadline = time.monotonic() + 8
-            wanted = min(4, tasks._count // 2) if tasks._most_workers else 0
+            wanted = min(4, tasks._count // 2) if tasks._room() else 0
             while len(tasks._answers) < wanted and time.monotonic() < deadline:
                 time.sleep(0.01)
             do(number)

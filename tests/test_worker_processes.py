@@ -116,7 +116,7 @@ def test_quick_tasks_and_those_of_workers_start_nobody(modules: Path, monkeypatc
     done: list[int] = []
     SharedTasks(50, "nobody", None).run(done.append)
     SharedTasks(0, "nobody", None, at_once=True).run(done.append)
-    SharedTasks(9, "nobody", None, at_once=True, most_workers=0).run(done.append)
+    SharedTasks(9, "nobody", None, at_once=True, most_workers=lambda: 0).run(done.append)
     monkeypatch.setenv("STEPLENS_WORKER", "1")
     assert is_worker()
     SharedTasks(9, "nobody", None, at_once=True).run(done.append)

@@ -85,16 +85,24 @@ class SharedTasks:
         module: what a worker runs.
         request: what its ``start`` is given, as JSON.
         at_once: whether it is known that they take long: else tasks are done here first, to learn that.
-        most_workers: how many workers there may be, as for lack of memory; always one less than there are cores at most.
+        most_workers: how many workers there may be, as for lack of memory, asked before any is started; at most one less than
+            there are cores whatever it says.
     """
 
-    def __init__(self, count: int, module: str, request: Any, *, at_once: bool = False, most_workers: int | None = None) -> None:
+    def __init__(
+        self,
+        count: int,
+        module: str,
+        request: Any,
+        *,
+        at_once: bool = False,
+        most_workers: Callable[[], int] | None = None,
+    ) -> None:
         self._waiting = deque(range(count))
         self._count = count
         self._module = module
         self._request = request
-        most = _MOST_WORKERS if most_workers is None else min(most_workers, _MOST_WORKERS)
-        self._most_workers = 0 if is_worker() else min(most, (os.cpu_count() or 1) - 1)
+        self._most_workers = most_workers
         self._lock = threading.Lock()
         self._answers: dict[int, Any] = {}
         self._at_once = at_once
@@ -119,14 +127,14 @@ class SharedTasks:
             threads: list[threading.Thread] = []
 
             def start(count: int) -> None:
-                for _ in range(count):
+                for _ in range(min(count, self._room()) if count > 0 else 0):
                     worker = workers.enter_context(_Worker(self._module, self._request))
                     threads.append(threading.Thread(target=self._feed, args=(worker,), name="steplens-worker", daemon=True))
                     threads[-1].start()
 
-            is_decided = self._at_once or not self._most_workers
+            is_decided = self._at_once or is_worker()
             if self._at_once:
-                start(min(self._most_workers, self._count - 1))
+                start(self._count - 1)
             while (number := self._next_or_unanswered(threads)) is not None:
                 do(number)
                 self._here += 1
@@ -135,8 +143,15 @@ class SharedTasks:
                     left_s = seconds / self._here * len(self._waiting)
                     # a task may take longer than those before it
                     is_decided = left_s > _WORTH_S or not self._waiting
-                    start(min(self._most_workers, int(left_s / _WORTH_S)))
+                    start(int(left_s / _WORTH_S))
             return self._answers
+
+    def _room(self) -> int:
+        """How many workers may be started."""
+        if is_worker():
+            return 0
+        most = _MOST_WORKERS if self._most_workers is None else min(self._most_workers(), _MOST_WORKERS)
+        return min(most, (os.cpu_count() or 1) - 1)
 
     def _next_or_unanswered(self, threads: list[threading.Thread]) -> int | None:
         """The next task that nobody does; where there is none, what the workers, once they are through, did not answer."""

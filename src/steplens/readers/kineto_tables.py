@@ -156,22 +156,17 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
     if not pairs:
         return pl.DataFrame()
     log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))
-    return (
-        pl.concat(pairs)
-        .lazy()
-        .select(
-            "kind",
-            "flow_id",
-            from_ns=pl.col("time_ns") + base_ns,
-            from_pid="pid",
-            from_tid="tid",
-            to_ns=pl.col("time_ns_to") + base_ns,
-            to_pid="pid_to",
-            to_tid="tid_to",
-        )
-        .sort("from_ns", "flow_id")
-        .collect()
-    )
+    both = pl.concat(pairs)
+    return both.select(
+        "kind",
+        "flow_id",
+        from_ns=both["time_ns"] + base_ns,
+        from_pid="pid",
+        from_tid="tid",
+        to_ns=both["time_ns_to"] + base_ns,
+        to_pid="pid_to",
+        to_tid="tid_to",
+    ).sort("from_ns", "flow_id")
 
 
 def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
@@ -179,8 +174,10 @@ def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
     if not frame.height:
         number = pl.Int64()
         return pl.DataFrame(schema={"kind": NAME, "flow_id": number, "pid": number, "tid": number, "time_ns": number})
-    rows = frame.lazy().filter(pl.col("category") == category)
-    half = rows.select("pid", "tid", "time_ns", kind="category", flow_id="id").drop_nulls("flow_id").collect()
+    half = frame.select("pid", "tid", "time_ns", kind="category", flow_id="id")
+    known = ((half["kind"] == category) & half["flow_id"].is_not_null()).fill_null(False)
+    if not known.all():
+        half = half.filter(known)
     if half["flow_id"].n_unique() < half.height:
         half = half.sort("time_ns", "pid", "tid").unique("flow_id", keep="first", maintain_order=True)
     return half

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from steplens.errors import InputError
-from steplens.readers.detect import Found, find_traces, load, sources
+from steplens.readers.detect import Found, find_traces, is_kept, load, sources
 from steplens.readers.parallel import PARALLEL_BYTES
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks, serve
 
+#: so many take longer to read than a process takes to start
+_MANY = 100
 #: memory of a process that reads, beside what it reads; and of what it reads for each byte of the source
 _PROCESS_BYTES = 200 << 20
 _TIMES_SOURCE = 12
@@ -32,7 +35,14 @@ def load_all(top: Path, every: Sequence[Found], progress: Callable[[int, int, Pa
         progress: told before each trace is read: how many are, how many there are, and its path.
     """
     loaded: dict[int, Trace | InputError] = {}
-    tasks = SharedTasks(len(every), "steplens.readers.many", os.fsdecode(top), most_workers=_most_processes(every))
+    at_once = len(every) >= _MANY and not any(map(is_kept, (every[0], every[-1])))
+    tasks = SharedTasks(
+        len(every),
+        "steplens.readers.many",
+        os.fsdecode(top),
+        at_once=at_once,
+        most_workers=partial(_most_processes, every),
+    )
 
     def read(number: int) -> None:
         if progress is not None:

@@ -175,8 +175,7 @@ def _as_text(value: Any) -> Any:
 
 def _ran_on_npu(meta: pl.DataFrame) -> bool:
     """Whether an NPU was recorded: then the CPU's work must not pass for that of a device whose data is missing."""
-    config = meta.filter(pl.col("key") == "config")
-    return bool(config["value"].str.contains(_NPU, literal=True).any())
+    return any(key == "config" and value is not None and _NPU in value for key, value in meta.select("key", "value").iter_rows())
 
 
 def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:

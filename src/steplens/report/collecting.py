@@ -184,11 +184,9 @@ def collect(
             done += 1
 
     # what is not kept, as where names were replaced, only this process knows
-    most_workers = None if all(prints) else 0
-    tasks = SharedTasks(
-        len(jobs), "steplens.report.collecting", request, at_once=len(prints) >= _MANY_TRACES, most_workers=most_workers
-    )
-    made = tasks.run(do)
+    most_workers = None if all(prints) else lambda: 0
+    at_once = len(prints) >= _MANY_TRACES
+    made = SharedTasks(len(jobs), "steplens.report.collecting", request, at_once=at_once, most_workers=most_workers).run(do)
     for number in range(done, len(jobs)):
         if not _take(collector, jobs[number], made.get(number), parts):
             collector.do(jobs[number], parts)

@@ -193,8 +193,8 @@ def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFram
     """Add the category of each task, which is also the type of those whose source and name tell none."""
     category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
     types = [pl.col("type")] if "type" in kernels.columns else []
-    known = kernels.lazy().with_columns(category=category)
-    return known.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category")).collect()
+    known = kernels.with_columns(category=category)
+    return known.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
 
 
 def _types_in_names(kernels: pl.DataFrame) -> pl.Expr:

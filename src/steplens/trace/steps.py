@@ -18,20 +18,10 @@ def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.Data
         return tables["steps"]
     if "ops" not in tables:
         return None
-    found = (
-        tables["ops"]
-        .lazy()
-        .filter(pl.col("name").cast(pl.String).str.starts_with(STEP_PREFIX))
-        .select(
-            pl.col("name").cast(pl.String).str.slice(len(STEP_PREFIX)).cast(pl.Int64, strict=False).alias("id"),
-            "start_ns",
-            "end_ns",
-            "pid",
-            "tid",
-        )
-        .sort("start_ns")
-        .collect()
-    )
+    ops = tables["ops"].select("name", "start_ns", "end_ns", "pid", "tid")
+    ranges = ops.filter(ops["name"].cast(pl.String).str.starts_with(STEP_PREFIX).fill_null(False)).sort("start_ns")
+    number = ranges["name"].cast(pl.String).str.slice(len(STEP_PREFIX)).cast(pl.Int64, strict=False)
+    found = ranges.select(number.alias("id"), "start_ns", "end_ns", "pid", "tid")
     if nameless := found["id"].null_count():
         message = f"ranges are named {STEP_PREFIX} without a number of 64 bits behind it; they are no steps here"
         health.add("unnumbered_steps", WARNING, nameless, message, (STEP_TIMES, STEP_AVERAGES))
