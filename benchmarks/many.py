@@ -65,6 +65,7 @@ def main() -> None:
         folder = Path(name)
         window, ranks = record(folder / "window", 1), record(folder / "ranks", 2)
         of_one: dict[str, float] = {}
+        cpu_and_wall(["summary", str(window[0])])
         print("| of | command | wall | processor | each further trace |\n| --- | --- | --- | --- | --- |")
         for count in sorted({1, max(given.directories // 10, 1), given.directories}):
             place = folder / f"d{count}"
@@ -80,7 +81,7 @@ def record(folder: Path, world: int) -> list[Path]:
     """The run directories of a training of so many ranks."""
     script = folder.with_suffix(".py")
     script.write_text(RECORD)
-    port = str(20_000 + os.getpid() % 10_000)
+    port = str(20_000 + (os.getpid() + world) % 10_000)
     subprocess.run(
         [sys.executable, script, folder, str(world), port], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -136,7 +137,11 @@ def table(title: str, place: Path, count: int, of_one: dict[str, float], *, repo
 def cpu_and_wall(command: list[str]) -> tuple[float, float]:
     """Processor time (of all threads, user and system) and wall time of a command of steplens, seconds."""
     begin = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "steplens", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # modules are compiled once, as where steplens is installed
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "steplens", *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
