@@ -64,8 +64,10 @@ def start_worker(module: str, *arguments: str, pipes: int | None = subprocess.DE
         pipes: its standard input and output; nothing by default.
 
     Raises:
-        OSError: there are no more processes, or no memory for one.
+        OSError: there are no more processes, no memory for one, or nobody knows where Python is, as where it is embedded.
     """
+    if not sys.executable:
+        raise FileNotFoundError("the program of Python is not known")
     environment = {
         **os.environ,
         **_ONE_THREAD,

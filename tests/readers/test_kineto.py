@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import random
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -175,13 +176,17 @@ def test_every_piece_size_gives_the_same_events(plain: Path) -> None:
             assert not columns.damaged
 
 
-def test_two_processes_read_the_same(tmp_path: Path) -> None:
+def test_two_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     once = [{**item, "tid": "Thread 1"} if item["tid"] == 12 else item for item in events()]
     once.append({**call("gemm", 60, 5, "kernel"), "pid": "gpu:0"})
     items = [item for _ in range(3000) for item in once]
     path = tmp_path / "large.json"
     path.write_text(kineto_text(items))
+    taken: list[Path] = []
+    load = parallel._load
+    monkeypatch.setattr(parallel, "_load", lambda folder: taken.append(folder) or load(folder))
     together, _ = parallel.read_columns(path, parallel_bytes=0)
+    assert taken, "the second process did its part"
     alone, _ = parallel.read_columns(path)
     assert together.count == alone.count == len(items)
     for kind in alone.kinds:
@@ -191,6 +196,17 @@ def test_two_processes_read_the_same(tmp_path: Path) -> None:
     assert list(alone.lane_names.values()) == ["Thread 1"]
     assert together.lane_texts == alone.lane_texts
     assert list(alone.lane_texts.values()) == ["gpu:0"]
+
+
+@pytest.mark.parametrize("executable", ["", "/nowhere/python"])
+def test_without_a_second_process_one_reads_all(tmp_path: Path, executable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.json"
+    path.write_text(kineto_text([item for _ in range(300) for item in events()]))
+    alone, _ = parallel.read_columns(path)
+    monkeypatch.setattr(sys, "executable", executable)
+    found, _ = parallel.read_columns(path, parallel_bytes=0)
+    assert found.count == alone.count
+    assert all(found.frame(kind).equals(alone.frame(kind)) for kind in alone.kinds)
 
 
 def test_a_file_cut_anywhere_gives_what_precedes_the_cut(plain: Path, tmp_path: Path) -> None:

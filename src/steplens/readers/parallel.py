@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens import json_text
+from steplens import json_text, parent
 from steplens.errors import check_exists
 from steplens.readers.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto_events import EventColumns
@@ -46,7 +46,10 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
         return columns, file
     first_end, second_start = split
     with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
-        helper = start_worker("steplens.readers.parallel", str(path), str(first_end), folder)
+        try:
+            helper = start_worker("steplens.readers.parallel", str(path), str(first_end), folder)
+        except OSError:  # there is no second process, so this one reads everything
+            return read_columns(path, parallel_bytes=sys.maxsize)
         try:
             # this process takes the half with the end of the file, where header, footer and truncation are decided
             file = JsonEventFile(path, start=second_start)
@@ -101,4 +104,5 @@ def _main(path: str, end: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    parent.end_with_parent()
     _main(*sys.argv[1:])
