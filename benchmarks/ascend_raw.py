@@ -38,8 +38,8 @@ import json, sys, time
 begin = time.perf_counter()
 from pathlib import Path
 from steplens.readers import ascend_raw
-from steplens.readers.framework import read_framework
-from steplens.readers.prof_directory import find_clock, find_prof
+from steplens.readers.ascend.capture.framework import read_framework
+from steplens.readers.ascend.prof_directory import find_clock, find_prof
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog
 imported = time.perf_counter()

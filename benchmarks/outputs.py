@@ -30,7 +30,7 @@ import csv, json, resource, sqlite3, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.writers.builder import synthetic
-from steplens.writers.output import LEVEL1, NothingToWriteError, Output, time_base_ns
+from steplens.writers.common.output import LEVEL1, NothingToWriteError, Output, time_base_ns
 from steplens.writers.result import OUTPUT_FILES
 
 def peak_mb():

@@ -25,7 +25,7 @@ from steplens.errors import InputError, SteplensError
 from steplens.exports.export import export
 from steplens.exports.formats import FORMATS
 from steplens.writers import result
-from steplens.writers.output import LEVEL1, Output, time_base_ns
+from steplens.writers.common.output import LEVEL1, Output, time_base_ns
 
 from .writers.ascend import ascend_run
 from .writers.builder import build, op, synthetic

@@ -20,8 +20,8 @@ import pytest
 
 import steplens
 from steplens.advice import advise
-from steplens.analysis import communication_operations as operations
-from steplens.analysis.rank_communication import rank_operations
+from steplens.analysis.cluster import communication_operations as operations
+from steplens.analysis.cluster.rank_communication import rank_operations
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe
 from steplens.report.write import Options, write

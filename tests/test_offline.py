@@ -17,9 +17,10 @@ from steplens import offline, rundir
 from steplens.errors import InputError
 from steplens.offline import processes
 from steplens.offline.__main__ import main as command_line
-from steplens.writers import kernel_details, result
-from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output
+from steplens.writers import result
+from steplens.writers.common.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output
 from steplens.writers.result import OutputFile, Settings, write_result
+from steplens.writers.tables import kernel_details
 
 from .readers import ascend_fixture
 from .writers.builder import BASE_NS, training_step

@@ -25,17 +25,18 @@ from typing import Any, TypeGuard
 import msgspec
 
 from steplens import json_text, mindspore_results_host, parent, rundir
-from steplens.analysis.step_trace import points_of
+from steplens.analysis.steps.step_trace import points_of
 from steplens.errors import InputError, SteplensError
-from steplens.readers import mindspore_find, mindspore_windows
-from steplens.readers.legacy_files import MADE_FROM_LOGS
-from steplens.readers.mindspore_find import LEGACY, WINDOWS, MindSporeSource
-from steplens.readers.run_directory import read_json
+from steplens.readers.mindspore import mindspore_find
+from steplens.readers.mindspore.device_logs.legacy_files import MADE_FROM_LOGS
+from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
+from steplens.readers.mindspore.windows import mindspore_windows
+from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace import own_results
 from steplens.trace.health import STEP_PHASES, WARNING
 from steplens.trace.trace import Trace
-from steplens.writers import mindspore_operators, mindspore_result
-from steplens.writers.output import LEVEL0, NothingToWriteError
+from steplens.writers.common.output import LEVEL0, NothingToWriteError
+from steplens.writers.mindspore import mindspore_operators, mindspore_result
 from steplens.writers.result import DONE, EXPORT_TYPES, FAILED, TEXT, OutputStatus, Settings, write_result
 
 RUN_SUFFIX = "_ascend_ms"

@@ -10,12 +10,12 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import mindspore_host
-from steplens.readers.mindspore_find import MindSporeSource
-from steplens.readers.mindspore_host import HostRecords
+from steplens.readers.mindspore.mindspore_find import MindSporeSource
+from steplens.readers.mindspore.results import mindspore_host
+from steplens.readers.mindspore.results.mindspore_host import HostRecords
 from steplens.trace.health import HealthLog
-from steplens.writers import mindspore_host as writers
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
+from steplens.writers.mindspore import mindspore_host as writers
 from steplens.writers.result import DONE, FAILED, SKIPPED, OutputStatus
 
 Write = Callable[[HostRecords, Path], None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from steplens.analysis.cluster_steps import cluster_steps, rank_means
-from steplens.analysis.links import communication_costs, link_means, links, slow_links
-from steplens.analysis.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
-from steplens.analysis.rank_communication import rank_costs
-from steplens.analysis.work import stage_work, work
+from steplens.analysis.cluster.cluster_steps import cluster_steps, rank_means
+from steplens.analysis.cluster.links import communication_costs, link_means, links, slow_links
+from steplens.analysis.cluster.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
+from steplens.analysis.cluster.rank_communication import rank_costs
+from steplens.analysis.operators.work import stage_work, work
 
 from .samples import opened
 

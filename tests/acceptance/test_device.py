@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.arrivals import arrivals
-from steplens.analysis.ascend_step_times import ascend_step_times
-from steplens.analysis.overlap import merge_intervals
-from steplens.analysis.step_choice import step_parts
+from steplens.analysis.cluster.arrivals import arrivals
+from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.step_choice import step_parts
+from steplens.analysis.tools.overlap import merge_intervals
 from steplens.trace.run import Run
 
 from .samples import opened, sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from steplens.analysis.dynamic_shape import KERNEL, runs, series, sums, types_of
+from steplens.analysis.operators.dynamic_shape import KERNEL, runs, series, sums, types_of
 
 from .samples import opened
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steplens.analysis.operator_tables import (
+from steplens.analysis.operators.operator_tables import (
     ai_cpu_types,
     core_operators,
     core_types,
@@ -12,7 +12,7 @@ from steplens.analysis.operator_tables import (
     in_order_of,
     query,
 )
-from steplens.analysis.work import operator_work, work
+from steplens.analysis.operators.work import operator_work, work
 
 from .samples import opened, table
 

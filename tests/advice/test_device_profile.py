@@ -9,7 +9,7 @@ import pytest
 
 import steplens
 from steplens.advice.device_profile import device_profile
-from steplens.readers.prof_directory import device_info, open_prof
+from steplens.readers.ascend.prof_directory import device_info, open_prof
 
 from ..shared_data import shared
 from ..writers.builder import build

@@ -56,7 +56,6 @@ def value(column: str, dtype: Any, dice: random.Random) -> Any:
     return dice.choice(WORDS.get(column, ["FLOAT", "a;b", ""]))
 
 
-
 @pytest.mark.parametrize("seed", range(40))
 def test_any_values(seed: int) -> None:
     dice = random.Random(seed)

@@ -21,8 +21,8 @@ from steplens.advice.rules.device import (
 )
 from steplens.advice.rules.device.common import short_name
 from steplens.advice.rules.training import device_waits_for_host
+from steplens.analysis.device.task_sequences import costliest, sequences
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.analysis.task_sequences import costliest, sequences
 from steplens.trace.schema import NAME
 
 from .device_steps import STEPS, US, accelerated, call, cuda, evidence, facts, only, operation, saving, task

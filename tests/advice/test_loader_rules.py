@@ -25,8 +25,8 @@ from steplens.advice.rules.pipeline import (
     loader_without_pinning,
     loader_without_workers,
 )
-from steplens.readers import loaders as reader
-from steplens.readers import run_directory
+from steplens.readers.steplens_run import loaders as reader
+from steplens.readers.steplens_run import run_directory
 from steplens.trace.build import conform
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_USER

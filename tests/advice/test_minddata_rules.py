@@ -29,11 +29,11 @@ from steplens.advice.rules.pipeline import (
 )
 from steplens.advice.texts import EVIDENCE, TEXTS
 from steplens.advice.words import Words
-from steplens.analysis.pipeline_verdict import held_up_by
+from steplens.analysis.data_loading.pipeline_verdict import held_up_by
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
-from steplens.writers import mindspore_pipeline
+from steplens.writers.mindspore import mindspore_pipeline
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op
 

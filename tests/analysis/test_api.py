@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.api import api_statistic
+from steplens.analysis.device.api import api_statistic
 
 from ..writers.builder import BASE_NS, build
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, strategies
 
 import steplens
-from steplens.analysis.arrivals import arrivals, hold_ups, slow_rank
+from steplens.analysis.cluster.arrivals import arrivals, hold_ups, slow_rank
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 

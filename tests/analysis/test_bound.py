@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.bound import bound
-from steplens.analysis.shapes import shapes
-from steplens.analysis.storms import storms
+from steplens.analysis.device.bound import bound
+from steplens.analysis.device.storms import storms
+from steplens.analysis.operators.shapes import shapes
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op
 

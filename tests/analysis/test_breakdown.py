@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.breakdown import communication_overlap, idle_breakdown, kind_breakdown, temporal_breakdown
+from steplens.analysis.device.breakdown import communication_overlap, idle_breakdown, kind_breakdown, temporal_breakdown
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, build, kernel

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.idle import idle_causes
+from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.steps.choice import (
     CUT,
     HOST_DURATION,

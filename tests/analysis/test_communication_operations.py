@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.communication_operations import ARRIVAL, LIBRARY, communication, communication_operations
-from steplens.analysis.communication_pairs import pairs, waits
-from steplens.analysis.ranks import PARTS, ranks
+from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication, communication_operations
+from steplens.analysis.cluster.communication_pairs import pairs, waits
+from steplens.analysis.cluster.ranks import PARTS, ranks
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from steplens.analysis.data_wait import data_wait
-from steplens.analysis.dynamic_shape import KERNEL, runs, series, sums, types_of
-from steplens.analysis.operator_tables import core_operators, core_types, executions
-from steplens.analysis.pipeline_cpu import cpu_means, cpu_samples, host_idle, operation_load
-from steplens.analysis.pipeline_queues import pipeline_operation
-from steplens.analysis.work import operator_totals, operator_work, work
+from steplens.analysis.data_loading.data_wait import data_wait
+from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle, operation_load
+from steplens.analysis.data_loading.pipeline_queues import pipeline_operation
+from steplens.analysis.operators.dynamic_shape import KERNEL, runs, series, sums, types_of
+from steplens.analysis.operators.operator_tables import core_operators, core_types, executions
+from steplens.analysis.operators.work import operator_totals, operator_work, work
 
 from ..writers.builder import build, kernel, op, training_step
 

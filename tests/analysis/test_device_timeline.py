@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steplens
-from steplens.analysis.device_timeline import (
+from steplens.analysis.device.device_timeline import (
     BUSY,
     COMMUNICATION,
     COMPUTING,

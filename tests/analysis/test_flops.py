@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.device_peaks import device_peak, peak_of
-from steplens.analysis.flop_formulas import work_of
-from steplens.analysis.flops import COMPUTE, MEMORY, counted_calls, flops
+from steplens.analysis.device.device_peaks import device_peak, peak_of
+from steplens.analysis.operators.flop_formulas import work_of
+from steplens.analysis.operators.flops import COMPUTE, MEMORY, counted_calls, flops
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.groups import among, medians, numbered
+from steplens.analysis.tools.groups import among, medians, numbered
 from steplens.trace.schema import NAME
 
 _NAMES = st.one_of(st.none(), st.sampled_from(["a", "b", "c"]))

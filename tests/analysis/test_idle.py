@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis import idle
-from steplens.analysis.idle import CAUSES, idle_after, idle_causes
+from steplens.analysis.device import idle
+from steplens.analysis.device.idle import CAUSES, idle_after, idle_causes
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.times import step_times
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_USER

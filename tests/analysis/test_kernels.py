@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.kernels import core_self_ns, kernel_statistics, op_statistic, subtree_total_ns
+from steplens.analysis.device.kernels import core_self_ns, kernel_statistics, op_statistic, subtree_total_ns
 
 from ..writers.builder import BASE_NS, build, kernel, op
 

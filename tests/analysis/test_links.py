@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steplens.analysis.links import communication_costs, link_means, links, slow_links
+from steplens.analysis.cluster.links import communication_costs, link_means, links, slow_links
 from steplens.trace.trace import Trace
 
 from ..writers.builder import build

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.memory import memory_summary, operator_memory
+from steplens.analysis.memory.memory import memory_summary, operator_memory
 from steplens.trace.schema import SCOPE_MODULE
 
 from ..writers.builder import BASE_NS, build, memory, op

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.memory_categories import (
+from steplens.analysis.memory.memory_categories import (
     ACTIONS,
     BEFORE,
     CATEGORIES,
@@ -20,7 +20,7 @@ from steplens.analysis.memory_categories import (
     UNKNOWN,
     uncategorised_events,
 )
-from steplens.analysis.memory_timeline import timeline
+from steplens.analysis.memory.memory_timeline import timeline
 from steplens.collect import memory_categories as collected
 
 from ..writers.builder import BASE_NS, build, memory

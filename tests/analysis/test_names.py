@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis import names
+from steplens.analysis.tools import names
 from steplens.trace.schema import NAME
 
 texts = st.one_of(st.none(), st.sampled_from(["aten::mm", "aten::add", "Optimizer.step#SGD", "", "é"]))

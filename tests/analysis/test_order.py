@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.order import in_order
+from steplens.analysis.tools.order import in_order
 
 _SMALL = st.one_of(st.none(), st.integers(-2, 2))
 

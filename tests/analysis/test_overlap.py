@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.overlap import Intervals, clip, intersect, merge_intervals, subtract, union
+from steplens.analysis.tools.overlap import Intervals, clip, intersect, merge_intervals, subtract, union
 
 interval_lists = st.lists(
     st.tuples(st.integers(0, 60), st.integers(-3, 20)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12

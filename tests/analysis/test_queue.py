@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.queue import launch_statistics, launches, queue_length, queue_summary
+from steplens.analysis.device.queue import launch_statistics, launches, queue_length, queue_summary
 
 from ..writers.builder import BASE_NS, build, kernel
 

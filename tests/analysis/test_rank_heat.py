@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steplens.analysis.rank_heat import BUSY, COMMUNICATION, rank_heat
+from steplens.analysis.cluster.rank_heat import BUSY, COMMUNICATION, rank_heat
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.analysis.step_distribution import step_distribution
+from steplens.analysis.steps.step_distribution import step_distribution
 
 
 def steps(lengths: list[int], left_out: tuple[int, ...] = ()) -> pl.DataFrame:

@@ -10,8 +10,8 @@ from statistics import mean, median
 import polars as pl
 import pytest
 
-from steplens.analysis import step_trace as steps_of
-from steplens.readers import legacy_device
+from steplens.analysis.steps import step_trace as steps_of
+from steplens.readers.mindspore.device_logs import legacy_device
 from steplens.step_points import named_points
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from steplens.analysis import verdict as verdicts
-from steplens.analysis.idle import PYTHON
+from steplens.analysis.device.idle import PYTHON
 from steplens.analysis.verdict import (
     COMMUNICATION,
     COMPUTE,
@@ -29,7 +29,7 @@ from steplens.analysis.verdict import (
     collective_name,
     verdict,
 )
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.health import STEP_TIMES, WARNING, finding, frame_of
 from steplens.trace.trace import Trace
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from steplens.cli.pipeline_text import pipeline_rows, show_pipeline
-from steplens.readers import loaders, run_directory
+from steplens.readers.steplens_run import loaders, run_directory
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog
 

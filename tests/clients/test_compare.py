@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.analysis.ascend_step_times import ascend_step_times
-from steplens.analysis.overlap import merged, subtract
+from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.tools.overlap import merged, subtract
 from steplens.exports.export import export
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace

@@ -22,7 +22,6 @@ from . import msprof, runs
 pytestmark = pytest.mark.slow
 
 
-
 #: starts a program as a user that is not root, with the files that root may read: the interpreter may lie in root's home
 AS_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 

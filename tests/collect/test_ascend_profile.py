@@ -12,7 +12,7 @@ import pytest
 from steplens import ProfilerAction, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 from steplens.collect import support
 from steplens.collect.ascend.device_session import DeviceSession
-from steplens.readers import prof_directory
+from steplens.readers.ascend import prof_directory
 from steplens.trace.health import CONCLUSIONS, HealthLog
 
 from .ascend_library.build import Stand

@@ -14,7 +14,7 @@ import pytest
 from steplens import BlackBox, partial, profile, rundir, schedule, tensorboard_trace_handler
 from steplens.collect import kineto, reasons, saving, spare_files
 from steplens.errors import InputError
-from steplens.readers import run_directory
+from steplens.readers.steplens_run import run_directory
 
 ONE_WINDOW = schedule(wait=0, warmup=1, active=1, repeat=1)
 TWO_WINDOWS = schedule(wait=0, warmup=0, active=1, repeat=2)

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis import loaders
+from steplens.analysis.data_loading import loaders
 from steplens.collect import loader, loader_arena, loader_transforms, loader_watch
 from steplens.collect.loader_ring import COUNT, HEAD_BYTES, Ring, size_bytes
 

@@ -19,7 +19,7 @@ import steplens
 from steplens import _ExperimentalConfig, mstx, profile, schedule, tensorboard_trace_handler
 from steplens.collect import automatic_marks, clock, marks, stream_marks
 from steplens.collect.health import Health
-from steplens.readers import host_events, run_directory
+from steplens.readers.steplens_run import host_events, run_directory
 from steplens.trace.health import HealthLog
 
 torch = pytest.importorskip("torch")

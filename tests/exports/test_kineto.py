@@ -19,11 +19,11 @@ from steplens.exports import kineto
 from steplens.exports.json_events import ROWS_PER_CHUNK
 from steplens.exports.kineto_text import shapes_json, types_json
 from steplens.exports.subject import Subject
-from steplens.readers.kineto import shapes_text, types_text
+from steplens.readers.kineto.kineto import shapes_text, types_text
 from steplens.trace.devices import device_kind
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 from ..readers.ascend_fixture import write_golden
 from ..shared_data import shared
@@ -272,7 +272,7 @@ def test_an_npu_is_read_back_as_an_npu(tmp_path: Path, source: str) -> None:
         trace = open_run(write_golden(tmp_path)).trace()
     else:
         folder = shared("ascend_pytorch", source, "rank0_ascend_pt")
-        from steplens.readers import ascend_db
+        from steplens.readers.ascend.database import ascend_db
 
         # read here and not opened: opening would write its cache beside the data
         trace = ascend_db.read_trace(folder / "ASCEND_PROFILER_OUTPUT", folder)

@@ -13,7 +13,7 @@ import pytest
 from steplens.exports import pprof
 from steplens.exports.subject import Subject
 from steplens.trace.trace import Trace
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 from ..writers.builder import BACKWARD, BASE_NS, MAIN, build, frame, kernel, op, synthetic, training_step
 

@@ -16,7 +16,7 @@ from steplens.exports import speedscope
 from steplens.exports.subject import Subject
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 from ..readers.ascend_fixture import write_golden
 from ..writers.builder import BACKWARD, MAIN, build, frame, kernel, op, synthetic, training_step

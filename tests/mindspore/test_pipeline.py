@@ -13,7 +13,7 @@ import pytest
 
 import steplens
 from steplens import mindspore_results
-from steplens.readers.mindspore_find import find
+from steplens.readers.mindspore.mindspore_find import find
 from steplens.trace.trace import Trace
 
 from .conftest import Run

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.readers.mindspore_find import find
+from steplens.readers.mindspore.mindspore_find import find
 
 from .conftest import Run
 
@@ -145,7 +145,7 @@ assert sys.getprofile() is None and "50 records" in calls.problem
 calls.save(pathlib.Path("."))
 """.replace("from steplens", "import pathlib\nfrom steplens", 1)
     )
-    from steplens.readers.mindspore_python import read_calls
+    from steplens.readers.mindspore.windows.mindspore_python import read_calls
     from steplens.trace.health import HealthLog
 
     health = HealthLog()

@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 import steplens
 from steplens import mindspore_results
 from steplens.cli.main import app
-from steplens.readers import ascend_text, mindspore_windows
-from steplens.readers.mindspore_find import WINDOWS, find
+from steplens.readers.ascend.text import ascend_text
+from steplens.readers.mindspore.mindspore_find import WINDOWS, find
+from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.trace.trace import Trace
 
 from .conftest import Run

@@ -13,7 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from steplens.readers import ascend_db, ascend_text
+from steplens.readers.ascend.database import ascend_db
+from steplens.readers.ascend.text import ascend_text
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

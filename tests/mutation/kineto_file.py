@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

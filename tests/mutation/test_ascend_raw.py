@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steplens.readers import ascend_raw
+from steplens.readers.ascend.capture import ascend_raw
 from steplens.trace.health import ERROR, WARNING
 
 from ..readers import ascend_fixture as fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steplens.errors import InputError
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.health import ERROR, INFO, WARNING
 from steplens.trace.run import open_run
 

@@ -18,8 +18,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis import breakdown, queue
-from steplens.analysis.kernels import kernel_statistics
+from steplens.analysis.device import breakdown, queue
+from steplens.analysis.device.kernels import kernel_statistics
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from steplens.readers.loaders import BATCH_COLUMNS, STAGE_COLUMNS
+from steplens.readers.steplens_run.loaders import BATCH_COLUMNS, STAGE_COLUMNS
 
 START = 1_795_283_000_000_000_000
 MS = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steplens.readers.ascend_communication import read_communication, read_communication_matrix
+from steplens.readers.ascend.ascend_communication import read_communication, read_communication_matrix
 from steplens.trace.health import HealthLog
 
 UNUSED = {"Transit Size(MB)": 0, "Transit Time(ms)": 0, "Bandwidth(GB/s)": 0, "Large Packet Ratio": 0, "Size Distribution": {}}

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.readers import ascend_csv
+from steplens.readers.ascend.text import ascend_csv
 from steplens.trace.health import HealthLog
 
 from ..shared_data import shared

@@ -16,14 +16,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.ascend_step_times import ascend_step_times
+from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.errors import InputError
-from steplens.readers import ascend_db, framework_db
+from steplens.readers.ascend.database import ascend_db, framework_db
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
-from steplens.writers import database as database_writer
-from steplens.writers.output import Output, time_base_ns
+from steplens.writers.common.output import Output, time_base_ns
+from steplens.writers.database import database as database_writer
 
 from ..shared_data import shared
 from . import ascend_database as builder

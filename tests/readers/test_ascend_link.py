@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.readers.ascend_link import through_queue
+from steplens.readers.ascend.ascend_link import through_queue
 
 BASE = 1_700_000_000_000_000_001
 LAUNCH = {"launch_ns": pl.Int64, "launch_pid": pl.Int64, "launch_tid": pl.Int64}

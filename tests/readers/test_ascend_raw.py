@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.ascend_step_times import ascend_step_times
-from steplens.analysis.kernels import core_self_ns, subtree_total_ns
-from steplens.analysis.memory import operator_memory
+from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.device.kernels import core_self_ns, subtree_total_ns
+from steplens.analysis.memory.memory import operator_memory
 from steplens.errors import InputError
-from steplens.readers import ascend_raw
-from steplens.readers.ascend_raw import read_trace, sources
+from steplens.readers.ascend.capture import ascend_raw
+from steplens.readers.ascend.capture.ascend_raw import read_trace, sources
 from steplens.trace.trace import Trace
 
 from . import ascend_fixture as fixture

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from steplens.errors import InputError
-from steplens.readers.ascend_link import through_queue
-from steplens.readers.ascend_timeline import read_timeline
-from steplens.readers.ascend_timeline_events import TimelineColumns
+from steplens.readers.ascend.ascend_link import through_queue
+from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
+from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns
 from steplens.trace.health import HealthLog
 
 from . import timeline_builder as build
@@ -508,7 +508,7 @@ def test_cutting_in_pieces_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
     path = build.write(tmp_path / "trace_view.json", events, separators)
     expected = [event["name"] for event in events if event.get("cat") == "cpu_op"]
     for size in (200, 1000, 1 << 21):
-        monkeypatch.setattr("steplens.readers.ascend_timeline_events.PIECE_BYTES", size)
+        monkeypatch.setattr("steplens.readers.ascend.timeline.ascend_timeline_events.PIECE_BYTES", size)
         columns = TimelineColumns.read(path)
         assert text(columns.frame(columns.durations["cpu_op"]), "name") == expected
         assert columns.count == len(events)

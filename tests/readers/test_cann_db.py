@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 
 from steplens.errors import InputError
-from steplens.readers import cann_db
-from steplens.readers.analysis_db import read_analysis
+from steplens.readers.ascend.database import cann_db
+from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog
 

@@ -16,7 +16,7 @@ from steplens import expansion, reading
 from steplens.cli import opening
 from steplens.cli.main import main
 from steplens.errors import InputError, SteplensError
-from steplens.readers import mindspore_timeline
+from steplens.readers.mindspore.results import mindspore_timeline
 from steplens.trace.health import HealthLog
 from steplens.trace.run import Run
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.readers.flight_recorder import _certain, _Entry, _Event, with_sizes
+from steplens.readers.steplens_run.flight_recorder import _certain, _Entry, _Event, with_sizes
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, build, op

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.readers import framework
-from steplens.readers.framework import read_framework
-from steplens.readers.prof_directory import Clock, find_clock, find_prof
-from steplens.readers.python_replay import replay
+from steplens.readers.ascend.capture import framework
+from steplens.readers.ascend.capture.framework import read_framework
+from steplens.readers.ascend.capture.python_replay import replay
+from steplens.readers.ascend.prof_directory import Clock, find_clock, find_prof
 from steplens.trace.health import HealthLog
 
 from . import ascend_fixture as fixture

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.readers import framework_files as files
-from steplens.readers.framework_files import (
+from steplens.readers.ascend.capture import framework_files as files
+from steplens.readers.ascend.capture.framework_files import (
     COLLECTIONS,
     FORMATS,
     MEMORY_USAGE,

@@ -18,10 +18,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.kernels import op_statistic
-from steplens.readers import kineto
-from steplens.readers.kineto_collectives import ELEMENT_BYTES, operation_of
-from steplens.readers.kineto_meta import rank_in_name
+from steplens.analysis.device.kernels import op_statistic
+from steplens.readers.kineto import kineto
+from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, operation_of
+from steplens.readers.kineto.kineto_meta import rank_in_name
 from steplens.trace.trace import Trace
 
 BASE_NS = 1_790_857_026_000_000_000

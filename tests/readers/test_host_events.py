@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens.readers import host_events, run_directory
+from steplens.readers.steplens_run import host_events, run_directory
 from steplens.trace.health import CONCLUSIONS, HealthLog
 from steplens.trace.schema import SCHEMA
 

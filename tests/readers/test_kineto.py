@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from steplens.errors import InputError
-from steplens.readers import kineto, parallel
-from steplens.readers.json_events import JsonEventFile, event_ends
-from steplens.readers.kineto_events import EventColumns
+from steplens.readers.common.json_events import JsonEventFile, event_ends
+from steplens.readers.kineto import kineto, parallel
+from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.trace.run import open_run
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_MODULE, SCOPE_USER
 

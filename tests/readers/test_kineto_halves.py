@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.readers import kineto, parallel
+from steplens.readers.kineto import kineto, parallel
 from steplens.trace.trace import Trace
 
 #: a time whose nanoseconds a double of microseconds does not hold

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens.readers import loaders, run_directory
+from steplens.readers.steplens_run import loaders, run_directory
 from steplens.trace.health import CONCLUSIONS, HealthLog
 from steplens.trace.schema import SCHEMA
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.readers.kineto_mapped_memory import with_mapped_memory
+from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
 
 TRAIN = """
 import sys, torch, steplens

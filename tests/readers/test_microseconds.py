@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import polars as pl
 import pytest
 
-from steplens.readers.microseconds import after_base, float_ns, text_ns
+from steplens.readers.common.microseconds import after_base, float_ns, text_ns
 
 
 def exact(text: str) -> int:

@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis import data_pipeline
+from steplens.analysis.data_loading import data_pipeline
 from steplens.errors import InputError
-from steplens.readers import minddata
-from steplens.readers.minddata_cpu import cpu_samples
+from steplens.readers.mindspore import minddata
+from steplens.readers.mindspore.minddata_cpu import cpu_samples
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

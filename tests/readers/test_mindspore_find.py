@@ -15,8 +15,9 @@ import steplens
 from steplens import mindspore_results, offline, partial
 from steplens.cli.main import app
 from steplens.errors import InputError
-from steplens.readers import detect, mindspore_windows
-from steplens.readers.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find
+from steplens.readers import detect
+from steplens.readers.mindspore.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find
+from steplens.readers.mindspore.windows import mindspore_windows
 
 from .mindspore_data import shared
 

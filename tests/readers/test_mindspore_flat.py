@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.data_pipeline import operations
-from steplens.analysis.step_trace import averages, detail_table, step_trace
+from steplens.analysis.data_loading.data_pipeline import operations
+from steplens.analysis.steps.step_trace import averages, detail_table, step_trace
 from steplens.errors import InputError
-from steplens.readers import mindspore_flat, mindspore_steps, mindspore_tables
-from steplens.readers.mindspore_dynamic_shape import SUMS
-from steplens.readers.mindspore_folder import open_folder
+from steplens.readers.mindspore.mindspore_folder import open_folder
+from steplens.readers.mindspore.results import mindspore_flat, mindspore_steps, mindspore_tables
+from steplens.readers.mindspore.results.mindspore_dynamic_shape import SUMS
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.ascend_step_times import ascend_step_times
-from steplens.analysis.step_trace import averages, step_trace
+from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.step_trace import averages, step_trace
 from steplens.errors import InputError
-from steplens.readers import mindspore_prof
+from steplens.readers.mindspore.results import mindspore_prof
 from steplens.trace.trace import Trace
 
 from .mindspore_data import shared

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from steplens.errors import InputError
-from steplens.readers import msprof_command
-from steplens.readers.msprof_command import export, find_msprof
+from steplens.readers.ascend import msprof_command
+from steplens.readers.ascend.msprof_command import export, find_msprof
 
 from .ascend_fixture import PROF_NAME, write_golden, write_msprof
 

@@ -18,7 +18,7 @@ from steplens import json_decoder, json_text, rundir
 from steplens.cli.main import main
 from steplens.collect.dynamic import place, watch
 from steplens.errors import SteplensError
-from steplens.readers import mindspore_timeline
+from steplens.readers.mindspore.results import mindspore_timeline
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

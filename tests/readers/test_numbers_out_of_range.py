@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import steplens
 from steplens.cli.main import app, main
 from steplens.errors import DefectError, InputError
-from steplens.readers import detect, mindspore_cluster
+from steplens.readers import detect
+from steplens.readers.mindspore.results import mindspore_cluster
 from steplens.trace.health import HealthLog
 from steplens.trace.run import Run
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import steplens
 from steplens.cli.main import app
 from steplens.errors import InputError
-from steplens.readers import ascend_text
+from steplens.readers.ascend.text import ascend_text
 
 from ..shared_data import shared
 

@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 
 from steplens.errors import InputError
-from steplens.readers import sqlite_file
-from steplens.readers.sqlite_file import TEXT_LIMIT, SqliteFile
+from steplens.readers.common import sqlite_file
+from steplens.readers.common.sqlite_file import TEXT_LIMIT, SqliteFile
 from steplens.trace.health import HealthLog
 
 INTEGER, REAL, TEXT = pl.Int64(), pl.Float64(), pl.String()

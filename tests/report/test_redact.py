@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.lines import frame_owner
+from steplens.analysis.tools.lines import frame_owner
 from steplens.report.pseudonyms import Pseudonyms
 from steplens.report.redact import KEPT, REPLACED, trace_of
 from steplens.trace.schema import SCHEMA

@@ -18,10 +18,10 @@ import pytest
 import steplens
 from steplens.advice import advise
 from steplens.advice.compare import compare
-from steplens.analysis.arrivals import arrivals, slow_rank
-from steplens.analysis.data_pipeline import bottlenecks, operations
-from steplens.analysis.memory import operator_memory
-from steplens.analysis.operators import ALL_STEPS, operators
+from steplens.analysis.cluster.arrivals import arrivals, slow_rank
+from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.memory.memory import operator_memory
+from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
 from steplens.trace.run import Run

@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.joined_operators import bands, joined_operators, loads, rank_steps
+from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
+from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.analysis.strategy import drawn, stage_operators, stages, transfers
 from steplens.trace.run import Run
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
@@ -115,7 +115,7 @@ def test_heat_of_a_recorded_job(client: Client, recorded: Run) -> None:
 
 
 def test_memory_is_a_share_of_the_capacity_where_it_is_known() -> None:
-    from steplens.analysis.rank_heat import rank_heat
+    from steplens.analysis.cluster.rank_heat import rank_heat
 
     def of(rank: int, capacity: int | None) -> Trace:
         properties = [{"id": 0, "name": "a GPU", "totalGlobalMem": capacity}] if capacity else []

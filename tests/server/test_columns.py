@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from steplens.analysis import communication_operations, flops
+from steplens.analysis.cluster import communication_operations
+from steplens.analysis.operators import flops
 from steplens.server import columns
 
 

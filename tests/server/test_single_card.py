@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.dynamic_shape import runs as shape_runs
-from steplens.analysis.flops import counted_calls
+from steplens.analysis.operators.dynamic_shape import runs as shape_runs
+from steplens.analysis.operators.flops import counted_calls
 from steplens.trace.run import Run
 
 from .conftest import Client, Start, sample

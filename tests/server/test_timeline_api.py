@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.breakdown import temporal_breakdown
+from steplens.analysis.device.breakdown import temporal_breakdown
 from steplens.trace.run import Run
 
 from .conftest import Client, Start, sample

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from steplens import rundir
-from steplens.analysis.breakdown import temporal_breakdown
-from steplens.readers import ascend_text
+from steplens.analysis.device.breakdown import temporal_breakdown
+from steplens.readers.ascend.text import ascend_text
 from steplens.trace.communication_marks import LIBRARY_KERNEL, is_collective, is_part
 from steplens.trace.trace import Trace
 

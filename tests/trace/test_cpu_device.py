@@ -10,11 +10,11 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.idle import idle_causes
-from steplens.analysis.kernels import kernel_statistics, op_statistic, outermost_tasks
-from steplens.analysis.operators import operators
-from steplens.analysis.overlap import merged
+from steplens.analysis.device.idle import idle_causes
+from steplens.analysis.device.kernels import kernel_statistics, op_statistic, outermost_tasks
+from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import step_times
+from steplens.analysis.tools.overlap import merged
 from steplens.timeline.layout import build
 from steplens.trace.build import build_trace
 from steplens.trace.checks.order import duplicated_events

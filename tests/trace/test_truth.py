@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 import steplens.trace.run  # noqa: E402
-from steplens.analysis.api import api_statistic  # noqa: E402
+from steplens.analysis.device.api import api_statistic  # noqa: E402
 
 
 class Checkpointed(torch.nn.Module):
@@ -98,7 +98,7 @@ def test_operator_sums_equal_key_averages(tmp_path: Path, shapes: bool, threads:
 
 
 def _shapes(value) -> str:
-    from steplens.readers.kineto import shapes_text
+    from steplens.readers.kineto.kineto import shapes_text
 
     return shapes_text(json.dumps(value)) or ""
 

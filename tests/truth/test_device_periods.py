@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.analysis.steps.device import device_periods
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.trace import Trace
 
 from . import answers

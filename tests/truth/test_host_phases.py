@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_names, host_phases
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.trace import Trace
 
 from . import answers

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 
 from .answers import covered, device_periods, host_phases, painted, parts
 from .capture import ORIGIN_NS, Capture, record, write

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.steps.times import step_times
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 
 from . import answers
 from .capture import record, write

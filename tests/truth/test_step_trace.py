@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.analysis.cluster_steps import cluster_steps
-from steplens.analysis.step_trace import averages, step_trace
+from steplens.analysis.cluster.cluster_steps import cluster_steps
 from steplens.analysis.steps.choice import chosen_steps
-from steplens.readers import kineto
+from steplens.analysis.steps.step_trace import averages, step_trace
+from steplens.readers.kineto import kineto
 
 from . import answers
 from .capture import ORIGIN_NS, record, write

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.joined_operators import rank_steps
+from steplens.analysis.cluster.joined_operators import rank_steps
 from steplens.trace.run import Run
 
 from ..shared_data import shared

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.analysis.step_trace import step_trace
+from steplens.analysis.steps.step_trace import step_trace
 from steplens.collect.dynamic import place
 
 from ..shared_data import shared

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from steplens.trace.trace import Trace
-from steplens.writers import (
+from steplens.writers.common import source_table
+from steplens.writers.common.metrics import metric_rows
+from steplens.writers.common.output import LEVEL0, LEVEL1, NothingToWriteError, Output, device_kind
+from steplens.writers.result import OUTPUT_FILES, Settings, why_not_due
+from steplens.writers.tables import (
     api_statistic,
     kernel_details,
     memory_record,
@@ -19,12 +23,8 @@ from steplens.writers import (
     op_statistic,
     operator_details,
     operator_memory,
-    source_table,
     step_trace_time,
 )
-from steplens.writers.metrics import metric_rows
-from steplens.writers.output import LEVEL0, LEVEL1, NothingToWriteError, Output, device_kind
-from steplens.writers.result import OUTPUT_FILES, Settings, why_not_due
 
 from .ascend import MB, ascend_run, ns
 from .builder import BASE_NS, build, kernel

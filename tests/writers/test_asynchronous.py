@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.trace.trace import Trace
-from steplens.writers.asynchronous import FIRST_LANE, asynchronous_lanes
+from steplens.writers.common.asynchronous import FIRST_LANE, asynchronous_lanes
 
 from .builder import BASE_NS, build, kernel, op
 

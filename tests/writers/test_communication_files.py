@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from steplens.trace.trace import Trace
-from steplens.writers import communication
-from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.tables import communication
 
 from .ascend import TIMES, TRANSPORTS, ascend_run, link, times
 from .builder import BASE_NS, build

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from steplens.trace.trace import Trace
-from steplens.writers import communication
-from steplens.writers.communication_names import client_type, named_communication, own_links
-from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.common.communication_names import client_type, named_communication, own_links
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.tables import communication
 
 from .ascend import ascend_run
 from .builder import BASE_NS, build, kernel, op

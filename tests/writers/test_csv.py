@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.readers.ascend_csv import read_kernel_details, read_operator_memory
+from steplens.readers.ascend.text.ascend_csv import read_kernel_details, read_operator_memory
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
-from steplens.writers import (
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.common.text import guard, microseconds, microseconds_text, render_distinct, write_csv
+from steplens.writers.tables import (
     kernel_details,
     memory_record,
     op_statistic,
@@ -24,8 +26,6 @@ from steplens.writers import (
     operator_memory,
     step_trace_time,
 )
-from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.text import guard, microseconds, microseconds_text, render_distinct, write_csv
 
 from .builder import BASE_NS, MAIN, build, kernel, memory, op, training_step
 

@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 from steplens import rundir
-from steplens.analysis.communication import group_hash
+from steplens.analysis.cluster.communication import group_hash
 from steplens.trace.trace import Trace
-from steplens.writers.database import write
-from steplens.writers.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
-from steplens.writers.database_layout import PROFILER_TABLES
-from steplens.writers.output import NothingToWriteError, Output
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.database.database import write
+from steplens.writers.database.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
+from steplens.writers.database.database_layout import PROFILER_TABLES
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from .ascend import BANDWIDTH, GROUP, TIMES, ascend_run, ns
@@ -583,7 +583,7 @@ def test_a_failure_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def fail(*arguments: object) -> None:
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr("steplens.writers.database.database_framework.write_memory", fail)
+    monkeypatch.setattr("steplens.writers.database.database.database_framework.write_memory", fail)
     statuses = write_result(ascend_run(), tmp_path, Settings(level="Level1"), export_types=[DATABASE])
     assert statuses["ascend_pytorch_profiler_0.db"].reason == "RuntimeError: disk full"
     assert statuses["analysis.db"].status == "done"

@@ -14,10 +14,10 @@ import pytest
 
 import steplens
 from steplens import rundir
-from steplens.readers import ascend_db
+from steplens.readers.ascend.database import ascend_db
 from steplens.trace.health import HealthLog
-from steplens.writers import database
-from steplens.writers.output import LEVEL1, Output, time_base_ns
+from steplens.writers.common.output import LEVEL1, Output, time_base_ns
+from steplens.writers.database import database
 
 from ..shared_data import shared
 from .ascend import ascend_run, ns

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.trace import Trace
-from steplens.writers import trace_view
-from steplens.writers.output import LEVEL1, Output, time_base_ns
+from steplens.writers.common.output import LEVEL1, Output, time_base_ns
+from steplens.writers.trace_view import trace_view
 
 from ..shared_data import shared
 from .builder import synthetic

@@ -12,8 +12,8 @@ import pytest
 from steplens.trace.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
-from steplens.writers.mindspore_operators import detail_table, operator_times, type_table
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
+from steplens.writers.mindspore.mindspore_operators import detail_table, operator_times, type_table
 
 LAUNCHES = [
     ("Default/net/MatMul-op0", "MatMul", 0, 600),

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from steplens import rundir
-from steplens.readers import ascend_db, ascend_text
+from steplens.readers.ascend.database import ascend_db
+from steplens.readers.ascend.text import ascend_text
 from steplens.trace.trace import Trace
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 

@@ -29,12 +29,12 @@ import polars as pl
 import pytest
 
 from steplens import rundir
-from steplens.analysis.ascend_step_times import ascend_step_times
-from steplens.analysis.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
-from steplens.readers import kineto
+from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.memory.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
+from steplens.readers.kineto import kineto
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
-from steplens.writers.metrics import metric_rows
+from steplens.writers.common.metrics import metric_rows
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from ..readers.ascend_fixture import write_golden
@@ -286,7 +286,8 @@ def test_memory_over_time_from_results(recorded: Trace, reread: Callable[..., Tr
 @pytest.mark.parametrize("sample", ["text_level0", "text_level1", "db_level0", "db_level2"])
 def test_a_recorded_ascend_run(reread: Callable[..., Trace], sample: str, export: str) -> None:
     source_folder = shared("ascend_pytorch", sample, "rank0_ascend_pt")
-    from steplens.readers import ascend_db, ascend_text
+    from steplens.readers.ascend.database import ascend_db
+    from steplens.readers.ascend.text import ascend_text
 
     # read here and not opened: opening would write its cache beside the data
     reader = ascend_text if sample.startswith("text") else ascend_db

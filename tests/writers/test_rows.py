@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from steplens.writers import rows
-from steplens.writers.rows import Shared, shared, write_rows
+from steplens.writers.common import rows
+from steplens.writers.common.rows import Shared, shared, write_rows
 
 _INTEGERS = {
     pl.Int8: (-128, 127),

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steplens.writers import sqlite_pages
-from steplens.writers.database_file import DatabaseFile
+from steplens.writers.database.database_file import DatabaseFile
 from steplens.writers.sqlite_pages import PAGE_BYTES, TablePages
 
 LAYOUT = {"PLAIN": "a b c", "KEYED": "a id! b", "NAMES": "id! value*"}

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from steplens import rundir
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
-from steplens.writers.output import NPU, device_kind
+from steplens.writers.common.output import NPU, device_kind
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from ..readers.ascend_fixture import write_golden
@@ -123,7 +123,8 @@ def sample_trace(name: str) -> Trace:
 
 def ascend_sample(name: str) -> Trace:
     folder = shared("ascend_pytorch", name, "rank0_ascend_pt")
-    from steplens.readers import ascend_db, ascend_text
+    from steplens.readers.ascend.database import ascend_db
+    from steplens.readers.ascend.text import ascend_text
 
     # read here and not opened: opening would write its cache beside the data
     reader = ascend_text if name.startswith("text") else ascend_db

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.trace.trace import Trace
-from steplens.writers import trace_view
-from steplens.writers.output import NothingToWriteError, Output
-from steplens.writers.trace_parts import LAYER_BITS, ProcessIds
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.trace_view import trace_view
+from steplens.writers.trace_view.trace_parts import LAYER_BITS, ProcessIds
 
 from .builder import BASE_NS, build, op, synthetic, training_step
 from .test_trace_view import check, events

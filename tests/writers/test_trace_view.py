@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.communication import group_hash
+from steplens.analysis.cluster.communication import group_hash
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.trace.trace import Trace
-from steplens.writers import trace_view
-from steplens.writers.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output, time_base_ns
-from steplens.writers.rows import ROWS_PER_CHUNK
+from steplens.writers.common.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output, time_base_ns
+from steplens.writers.common.rows import ROWS_PER_CHUNK
+from steplens.writers.trace_view import trace_view
 
 from .builder import BACKWARD, BASE_NS, MAIN, PID, build, frame, kernel, op, synthetic, training_step
 

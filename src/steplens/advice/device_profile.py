@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from steplens.analysis.device_peaks import DevicePeak, device_peak
+from steplens.analysis.device.device_peaks import DevicePeak, device_peak
 from steplens.trace.devices import product_names
 from steplens.trace.trace import Trace
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.advice.device_profile import DeviceProfile, device_profile
-from steplens.analysis import names as of_names
-from steplens.analysis.core_utilization import core_utilization
-from steplens.analysis.idle import idle_causes
-from steplens.analysis.order import in_order
-from steplens.analysis.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, merged
+from steplens.analysis.device.core_utilization import core_utilization
+from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.steps.times import chosen_step_times, step_times
 from steplens.analysis.stored_figures import contradictions
+from steplens.analysis.tools import names as of_names
+from steplens.analysis.tools.order import in_order
+from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, merged
 from steplens.trace.devices import device_kind
 from steplens.trace.health import WARNING, frame_of, unsafe
 from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
@@ -218,7 +218,7 @@ class Facts:
 
     @worked_out
     def measured(self) -> pl.DataFrame:
-        """``computing`` with the columns of ``analysis.core_utilization``, where performance counters were recorded."""
+        """``computing`` with the columns of ``analysis.device.core_utilization``, where performance counters were recorded."""
         return self.computing.join(core_utilization(self.trace), left_on="id", right_on="kernel")
 
     @worked_out
@@ -248,7 +248,7 @@ class Facts:
 
     @worked_out
     def idle(self) -> pl.DataFrame:
-        """``analysis.idle.idle_causes`` of these steps."""
+        """``analysis.device.idle.idle_causes`` of these steps."""
         return idle_causes(self.trace).filter(pl.col("step").is_in(list(self.numbers)))
 
     @worked_out

@@ -20,7 +20,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.judging import findings_of, is_small, judge_once
 from steplens.advice.table import RULES
-from steplens.analysis.operators import operators_by_name
+from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
 from steplens.trace.run import Run, open_run

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.arrivals import arrivals, slow_rank
-from steplens.analysis.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_causes
+from steplens.analysis.cluster.arrivals import arrivals, slow_rank
+from steplens.analysis.device.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_causes
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps, usual_step_times
 from steplens.trace.devices import device_kind
@@ -60,7 +60,7 @@ class Verdict:
         device: "GPU", "NPU" or "CPU".
         leading: the collective, or the category of operators, that is most of it; empty where none is.
         leading_share: its share of the communication or of the computing, 0 to 1.
-        cause: of idle time, what the host did most of it (``analysis.idle.CAUSES``); empty elsewhere.
+        cause: of idle time, what the host did most of it (``analysis.device.idle.CAUSES``); empty elsewhere.
         rank: the rank that others wait for; None elsewhere.
         confidence: SURE, LIKELY (few steps, or another cause is nearly as large) or GUESS (health calls the figures unsafe).
         table: the table (``steplens table``) that shows more.

@@ -79,7 +79,7 @@ def open_(
 
 def describe(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
-    from steplens.analysis.given_steps import given_steps
+    from steplens.analysis.steps.given_steps import given_steps
     from steplens.trace.devices import cpu_is_device
     from steplens.trace.extents import extents
 

@@ -20,7 +20,7 @@ def pipeline_rows(run: Run) -> list[dict[str, Any]]:
     """What there is to say of each rank's data pipeline.
 
     Of MindSpore's one row per operation with a queue: rank, operation, workers, how full its output queue was, whether it holds
-    up others. Of PyTorch one row per DataLoader: rank, loader, what ``analysis.loaders`` says of it, and its stages.
+    up others. Of PyTorch one row per DataLoader: rank, loader, what ``analysis.data_loading.loaders`` says of it, and its stages.
     """
     rows: list[dict[str, Any]] = []
     for trace in run.traces:
@@ -29,7 +29,7 @@ def pipeline_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
-    from steplens.analysis.data_pipeline import bottlenecks, operations
+    from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 
     rows = []
     table = operations(trace)
@@ -45,7 +45,7 @@ def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
 def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
     import dataclasses
 
-    from steplens.analysis.loaders import first_batches, stages, verdicts
+    from steplens.analysis.data_loading.loaders import first_batches, stages, verdicts
 
     every, first = stages(trace), first_batches(trace)
     rows = []
@@ -90,7 +90,7 @@ def _operation_line(row: dict[str, Any]) -> str:
 
 def _loader_lines(row: dict[str, Any]) -> list[str]:
     """A line about the loader, one per stage, and one about the start of its epochs where that takes long."""
-    from steplens.analysis.loaders import LEAST_BATCHES, LOOP
+    from steplens.analysis.data_loading.loaders import LEAST_BATCHES, LOOP
 
     if row["batches"] < LEAST_BATCHES:
         workers = _workers(row["workers"])[2:] if row["workers"] else "no workers"

@@ -121,7 +121,7 @@ def _event(path: Path) -> dict[str, Any]:
 
 def _why_lost(directory: Path) -> str:
     """What whoever opens the run directory is told of it."""
-    from steplens.readers import run_directory
+    from steplens.readers.steplens_run import run_directory
 
     state = run_directory.read_json(directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE)
     return run_directory.lost_window(directory, state)[0]

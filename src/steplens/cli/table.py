@@ -119,7 +119,7 @@ def _write_csv(found: pl.DataFrame, path: Path) -> None:
     import polars as pl
 
     from steplens import rundir
-    from steplens.writers import text
+    from steplens.writers.common import text
 
     if not path.parent.is_dir():
         raise InputError(path, "lies in a folder that does not exist", "Make it first")

@@ -17,7 +17,7 @@ FILE = "memory_categories.json"
 
 _VERSION = 1
 
-#: as in ``steplens.analysis.memory_categories``, which this package does not import; a test compares them
+#: as in ``steplens.analysis.memory.memory_categories``, which this package does not import; a test compares them
 CATEGORIES = (
     "PARAMETER",
     "OPTIMIZER_STATE",

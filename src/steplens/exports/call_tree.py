@@ -12,7 +12,7 @@ import polars as pl
 
 from steplens.trace.nesting import Int64Array, Nesting, child_sums, lanes, nest
 from steplens.trace.trace import Trace
-from steplens.writers.output import main_pid
+from steplens.writers.common.output import main_pid
 
 #: how Kineto and Ascend name Python frames
 _PYTHON_FRAME = re.compile(r"^(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)$", re.DOTALL)

@@ -14,7 +14,7 @@ from steplens.exports.subject import Subject, subjects
 from steplens.exports.target import OTHER_FOLDER, new_file, new_folder
 from steplens.trace.run import Run, open_run
 from steplens.trace.trace import Trace
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 #: folder for run directories where none is given
 _EXPORTED = "exported"

@@ -10,9 +10,9 @@ from typing import IO
 from steplens import rundir
 from steplens.exports import kineto, memory_timeline, pprof, result, speedscope, stacks, tables
 from steplens.exports.subject import Subject
-from steplens.readers.run_directory import read_json
-from steplens.writers import trace_view
-from steplens.writers.output import TIME_BASE_KEY, Output, time_base_ns
+from steplens.readers.steplens_run.run_directory import read_json
+from steplens.writers.common.output import TIME_BASE_KEY, Output, time_base_ns
+from steplens.writers.trace_view import trace_view
 
 
 @dataclass(frozen=True)

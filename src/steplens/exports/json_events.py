@@ -8,8 +8,8 @@ from typing import IO, Any
 
 import polars as pl
 
-from steplens.writers.rows import ROWS_PER_CHUNK, Cell, write_rows
-from steplens.writers.text import render_distinct
+from steplens.writers.common.rows import ROWS_PER_CHUNK, Cell, write_rows
+from steplens.writers.common.text import render_distinct
 
 
 def quoted(text: str) -> str:
@@ -23,7 +23,7 @@ def chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def write(handle: IO[bytes], frame: pl.DataFrame, *cells: Cell) -> None:
-    """Write the cells of each row one after the other; see ``writers.rows.write_rows``."""
+    """Write the cells of each row one after the other; see ``writers.common.rows.write_rows``."""
     write_rows(handle, frame, cells)
 
 

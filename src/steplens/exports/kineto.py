@@ -18,7 +18,7 @@ from steplens.exports.kineto_links import Twin, twin_of
 from steplens.exports.subject import Subject
 from steplens.trace.devices import product_names
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
-from steplens.writers.output import NothingToWriteError, used_devices
+from steplens.writers.common.output import NothingToWriteError, used_devices
 
 #: members that this file has of its own, and those that exist only inside steplens
 _NOT_COPIED = frozenset(

@@ -10,9 +10,9 @@ import polars as pl
 
 from steplens.exports.json_events import chunks, head, number_member, quoted, text_member, write
 from steplens.exports.kineto_links import Twin
-from steplens.readers.kineto_device import COLLECTIVE_PREFIX, COPY_PREFIX
+from steplens.readers.kineto.kineto_device import COLLECTIVE_PREFIX, COPY_PREFIX
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
-from steplens.writers.text import microseconds, render_distinct
+from steplens.writers.common.text import microseconds, render_distinct
 
 _DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 

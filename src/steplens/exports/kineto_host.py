@@ -10,9 +10,9 @@ from steplens.exports.json_events import chunks, head, members, number_member, q
 from steplens.exports.kineto_links import Twin
 from steplens.exports.kineto_text import shapes_json, types_json
 from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
-from steplens.writers.links import forward_backward
-from steplens.writers.output import NPU
-from steplens.writers.text import microseconds, render_distinct
+from steplens.writers.common.links import forward_backward
+from steplens.writers.common.output import NPU
+from steplens.writers.common.text import microseconds, render_distinct
 
 _DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 

@@ -10,9 +10,9 @@ import polars as pl
 from steplens.trace.devices import device_kind
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_OTHER
 from steplens.trace.trace import Trace
+from steplens.writers.common.output import main_pid, time_base_ns
+from steplens.writers.common.text import microseconds
 from steplens.writers.device_tasks import device_tasks
-from steplens.writers.output import main_pid, time_base_ns
-from steplens.writers.text import microseconds
 
 _PLACE = ["device", "stream", "start_ns", "end_ns", "name"]
 

@@ -15,14 +15,14 @@ from typing import IO
 import numpy as np
 import polars as pl
 
-from steplens.analysis.memory_categories import CATEGORIES, UNKNOWN, uncategorised_events
-from steplens.analysis.memory_timeline import Timeline, timeline
+from steplens.analysis.memory.memory_categories import CATEGORIES, UNKNOWN, uncategorised_events
+from steplens.analysis.memory.memory_timeline import Timeline, timeline
 from steplens.errors import InputError
 from steplens.exports.json_events import chunks
 from steplens.exports.json_events import write as write_cells
 from steplens.exports.picture import stacked_areas
 from steplens.exports.subject import Subject
-from steplens.readers import memory_categories
+from steplens.readers.steplens_run import memory_categories
 from steplens.trace.schema import CORE_CPU
 
 RAW_SUFFIX = "raw.json.gz"

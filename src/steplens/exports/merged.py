@@ -12,8 +12,8 @@ from steplens.exports.formats import chrome_base_ns
 from steplens.exports.subject import Subject
 from steplens.exports.target import new_file
 from steplens.trace.window import window
-from steplens.writers import trace_view
-from steplens.writers.output import NothingToWriteError, Output, first_event_ns
+from steplens.writers.common.output import NothingToWriteError, Output, first_event_ns
+from steplens.writers.trace_view import trace_view
 
 
 @dataclass(frozen=True)

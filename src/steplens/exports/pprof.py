@@ -11,7 +11,7 @@ from steplens.exports.call_tree import CallTree, Stacks, frame_of, host_calls, s
 from steplens.exports.subject import Subject
 from steplens.trace.devices import device_kind
 from steplens.trace.schema import CORE_CPU
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 #: numbers of the fields of the messages
 _PROFILE = {

@@ -10,8 +10,8 @@ from steplens import rundir
 from steplens.errors import SteplensError
 from steplens.exports.subject import Subject
 from steplens.trace.trace import Trace
-from steplens.writers.database import TOO_EARLY
-from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, first_event_ns
+from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, first_event_ns
+from steplens.writers.database.database import TOO_EARLY
 from steplens.writers.result import DATABASE, DONE, FAILED, Settings, write_result
 
 _SIDE_FILE_BYTES = 64 << 20

@@ -18,7 +18,7 @@ from steplens.exports.subject import Subject
 from steplens.trace.devices import device_kind
 from steplens.trace.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _OPEN, _CLOSE = "O", "C"

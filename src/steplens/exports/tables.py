@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.exports.subject import Subject
-from steplens.writers.output import NothingToWriteError
+from steplens.writers.common.output import NothingToWriteError
 
 
 def write(subject: Subject, folder: Path) -> None:

@@ -17,8 +17,9 @@ from steplens.errors import DefectError, InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.run_log import run_log
 from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
-from steplens.readers import contents, detect, run_directory
-from steplens.readers.msprof_command import find_msprof
+from steplens.readers import contents, detect
+from steplens.readers.ascend.msprof_command import find_msprof
+from steplens.readers.steplens_run import run_directory
 from steplens.recompute import compare
 from steplens.simplify import simplify
 from steplens.timeline.ahead import lay_out

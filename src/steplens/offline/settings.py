@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens import rundir
-from steplens.readers import run_directory
+from steplens.readers.steplens_run import run_directory
 from steplens.trace import own_results
-from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
+from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import DATABASE, DONE, RESULT_VERSION, TEXT, Settings
 
 #: of the seal of a run's results

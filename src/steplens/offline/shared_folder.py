@@ -10,10 +10,10 @@ from steplens import mindspore_results, rundir
 from steplens.offline.one_run import LEFT_ALONE, RECOMPUTED
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.readers import detect
-from steplens.readers.mindspore_find import MindSporeSource
+from steplens.readers.mindspore.mindspore_find import MindSporeSource
 from steplens.trace.health import HealthFinding
-from steplens.writers.mindspore_result import PIPELINE_OUTPUT
-from steplens.writers.output import LEVEL1
+from steplens.writers.common.output import LEVEL1
+from steplens.writers.mindspore.mindspore_result import PIPELINE_OUTPUT
 from steplens.writers.result import DONE, OUTPUT_FILES, TEXT, Settings, complete, with_databases, write_result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steplens.analysis.memory_graphs import graph_tensors, memory_graphs
+from steplens.analysis.memory.memory_graphs import graph_tensors, memory_graphs
 from steplens.report.parts import Parts
 from steplens.server.runs import Shown
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text
-from steplens.analysis.lines import LIBRARY, UNCLEAR, USER, frame_owner
+from steplens.analysis.tools.lines import LIBRARY, UNCLEAR, USER, frame_owner
 from steplens.report import kernel_names, public
 from steplens.trace.classify import CATEGORIES, category_of
 from steplens.trace.schema import MODULE_PREFIX

@@ -11,7 +11,7 @@ import polars as pl
 
 from steplens import json_text
 from steplens.errors import InputError
-from steplens.readers import memory_categories
+from steplens.readers.steplens_run import memory_categories
 from steplens.report import public
 from steplens.report.pseudonyms import Pseudonyms, Replace
 from steplens.server.runs import Opened, Shown

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from steplens.analysis import dynamic_shape
+from steplens.analysis.operators import dynamic_shape
 from steplens.report.parts import Parts
 from steplens.server import shapes
 from steplens.server.runs import Library, Shown

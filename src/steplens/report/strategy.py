@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steplens.analysis.strategy import stage_operators, stage_ranks
+from steplens.analysis.cluster.strategy import stage_operators, stage_ranks
 from steplens.report.parts import Parts
 from steplens.server.runs import Shown
 

@@ -9,9 +9,9 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.cluster_steps import PARTS, cluster_steps, rank_means
-from steplens.analysis.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
-from steplens.analysis.rank_heat import rank_heat
+from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
+from steplens.analysis.cluster.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
+from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.server import columns
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, Runs
@@ -41,7 +41,7 @@ _STACKED = {
 
 
 class Job(BaseModel):
-    """How the job is spread over ranks; see ``analysis.parallel.Layout``.
+    """How the job is spread over ranks; see ``analysis.cluster.parallel.Layout``.
 
     Attributes:
         mode: "data", "model", "pipeline", or "" where nothing tells.
@@ -84,7 +84,7 @@ class ClusterSteps(BaseModel):
 
 
 class Heat(BaseModel):
-    """One metric over the ranks; see ``analysis.rank_heat``.
+    """One metric over the ranks; see ``analysis.cluster.rank_heat``.
 
     Attributes:
         metric: its name.

@@ -10,7 +10,7 @@ import polars as pl
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from steplens.analysis.arrivals import slow_rank
+from steplens.analysis.cluster.arrivals import slow_rank
 from steplens.server import columns, tables
 from steplens.server.requests import PROBLEMS, Chosen, Runs
 from steplens.trace.checks.ranks import recorded_ranks
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/runs/{run}", tags=["communication"], responses=P
 
 
 class SlowRank(BaseModel):
-    """A rank that the others wait for; see ``analysis.arrivals.SlowRank``."""
+    """A rank that the others wait for; see ``analysis.cluster.arrivals.SlowRank``."""
 
     rank: int
     hold_up_ns: int

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.advice.compare import compare as compare_advice
-from steplens.analysis.kernels import kernel_statistics
-from steplens.analysis.operators import operators
+from steplens.analysis.device.kernels import kernel_statistics
+from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.server import advice, columns, overview, tables
 from steplens.server.advice import FindingShown

@@ -8,9 +8,9 @@ import polars as pl
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from steplens.analysis.device_peaks import device_peak
-from steplens.analysis.flop_tree import flop_tree
-from steplens.analysis.work import operator_work, work_of
+from steplens.analysis.device.device_peaks import device_peak
+from steplens.analysis.operators.flop_tree import flop_tree
+from steplens.analysis.operators.work import operator_work, work_of
 from steplens.server import columns
 from steplens.server.requests import PROBLEMS, Chosen, Runs, TraceNumber
 
@@ -30,7 +30,7 @@ class Units(BaseModel):
 
 
 class Work(BaseModel):
-    """Operations of a step (or of the operators that the device counted); see ``analysis.work``."""
+    """Operations of a step (or of the operators that the device counted); see ``analysis.operators.work``."""
 
     flops: float
     flops_per_s: float | None
@@ -39,7 +39,7 @@ class Work(BaseModel):
 
 
 class Node(BaseModel):
-    """One scope with everything below it; see ``analysis.flop_tree``."""
+    """One scope with everything below it; see ``analysis.operators.flop_tree``."""
 
     id: int
     parent: int | None

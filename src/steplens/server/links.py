@@ -9,7 +9,7 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
+from steplens.analysis.cluster.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
 from steplens.server import columns
 from steplens.server.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
 from steplens.server.errors import Refusal
@@ -134,6 +134,6 @@ def links_of_operation(
     operation: Annotated[str | None, Query(max_length=1024, description="name; all operations without it")] = None,
     step: StepNumber = None,
 ) -> list[dict[str, Any]]:
-    """The links that an operation of a rank moved data over; rows of ``analysis.rank_communication.operation_links``."""
+    """The links that an operation of a rank moved data over; rows of ``analysis.cluster.rank_communication.operation_links``."""
     trace_of_rank(chosen, rank)
     return columns.records(operation_links(chosen.run.traces, rank, operation, step).head(_MOST))

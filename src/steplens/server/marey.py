@@ -9,7 +9,7 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.joined_operators import bands, joined_operators, loads, rank_steps
+from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
 from steplens.server import columns
 from steplens.server.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.errors import Refusal
@@ -47,9 +47,9 @@ class Joined(BaseModel):
         matching_ranks: how many ranks there are.
         operators: of each drawn operator: name, number (how often it ran on the rank before), kind, and for each rank that ran it
             ranks, start_ns, end_ns (lists of one length); the longest, in order of their first start.
-        bands: of the drawn operators that several ranks of a stage ran: rows of ``analysis.joined_operators.bands``.
+        bands: of the drawn operators that several ranks of a stage ran: rows of ``analysis.cluster.joined_operators.bands``.
         matching: operators that overlap the window.
-        loads: rows of ``analysis.joined_operators.loads``.
+        loads: rows of ``analysis.cluster.joined_operators.loads``.
         buckets: into how many of equal width the step was cut for ``loads``.
     """
 

@@ -9,8 +9,8 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.memory_overview import memory_overview
-from steplens.analysis.step_trace import step_trace
+from steplens.analysis.memory.memory_overview import memory_overview
+from steplens.analysis.steps.step_trace import step_trace
 from steplens.server import columns, tables
 from steplens.server.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, encoded
 
@@ -42,7 +42,7 @@ class Alive(BaseModel):
 
 
 class DeviceMemory(BaseModel):
-    """Memory of one device; see ``analysis.memory_overview``. ``peak_ns`` counts from the origin of the trace."""
+    """Memory of one device; see ``analysis.memory.memory_overview``. ``peak_ns`` counts from the origin of the trace."""
 
     device_type: str | None
     device: int | None

@@ -9,7 +9,7 @@ import polars as pl
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
-from steplens.analysis.memory_graphs import graph_curve, graph_tensors, memory_graphs, tensors_at
+from steplens.analysis.memory.memory_graphs import graph_curve, graph_tensors, memory_graphs, tensors_at
 from steplens.server import columns, curves
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
@@ -20,7 +20,7 @@ GraphNumber = Annotated[int, Path(ge=0, le=1 << 53, description="one of GET /api
 
 
 class Graph(BaseModel):
-    """One planned graph; see ``analysis.memory_graphs.memory_graphs``."""
+    """One planned graph; see ``analysis.memory.memory_graphs.memory_graphs``."""
 
     graph: int
     nodes: int

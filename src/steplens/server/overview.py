@@ -8,10 +8,10 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.data_pipeline import bottlenecks, operations
-from steplens.analysis.loaders import LOOP, verdicts
-from steplens.analysis.operators import ALL_STEPS
-from steplens.analysis.step_distribution import StepDistribution, step_distribution
+from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_loading.loaders import LOOP, verdicts
+from steplens.analysis.operators.operators import ALL_STEPS
+from steplens.analysis.steps.step_distribution import StepDistribution, step_distribution
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.verdict import Verdict
 from steplens.server import advice, columns, tables
@@ -119,7 +119,7 @@ class Rank(BaseModel):
 
 
 class Spread(BaseModel):
-    """How the lengths of the steps spread; see ``analysis.step_distribution``. Each outlier is a row of the table ``steps``."""
+    """How the lengths of the steps spread; see ``analysis.steps.step_distribution``. Outliers are rows of the table ``steps``."""
 
     count: int
     mean_ns: float | None

@@ -8,8 +8,8 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.data_pipeline import bottlenecks, operations
-from steplens.analysis.pipeline_flow import Place, flow
+from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_loading.pipeline_flow import Place, flow
 from steplens.server import columns, curves
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, Points, TraceNumber

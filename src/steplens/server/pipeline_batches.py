@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from steplens.advice import Finding
 from steplens.advice.rules.pipeline.bottleneck import kind_of
-from steplens.analysis.data_pipeline import operations
-from steplens.analysis.pipeline_flow import BATCHES, batches
-from steplens.analysis.pipeline_queues import operation_name, pipeline_operation
+from steplens.analysis.data_loading.data_pipeline import operations
+from steplens.analysis.data_loading.pipeline_flow import BATCHES, batches
+from steplens.analysis.data_loading.pipeline_queues import operation_name, pipeline_operation
 from steplens.server import advice, columns, curves
 from steplens.server.advice import FindingShown
 from steplens.server.errors import Refusal
@@ -62,7 +62,7 @@ class Neighbour(BaseModel):
 
 
 class OperationShown(BaseModel):
-    """One operation; see ``analysis.pipeline_queues.PipelineOperation``.
+    """One operation; see ``analysis.data_loading.pipeline_queues.PipelineOperation``.
 
     Attributes:
         id, type, workers: of the operation.

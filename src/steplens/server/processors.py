@@ -8,7 +8,7 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.pipeline_cpu import cpu_means, cpu_samples, host_idle
+from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle
 from steplens.server import curves
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber

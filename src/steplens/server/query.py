@@ -15,7 +15,7 @@ from steplens.server import columns
 from steplens.server.columns import Column
 from steplens.server.errors import Refusal
 from steplens.server.tables import ORIGIN, Table
-from steplens.writers.text import guarded_header, names
+from steplens.writers.common.text import guarded_header, names
 
 MOST_ROWS = 1000
 #: more than any page asks for; each condition looks at all rows

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import polars as pl
 
-from steplens.analysis.strategy import stage_ranks
+from steplens.analysis.cluster.strategy import stage_ranks
 from steplens.errors import DefectError, SteplensError
 from steplens.server import errors, live
 from steplens.server.errors import Problem, Refusal, path_text

@@ -8,8 +8,8 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.api import FRAMEWORK
-from steplens.analysis.kernels import kernel_statistics
+from steplens.analysis.device.api import FRAMEWORK
+from steplens.analysis.device.kernels import kernel_statistics
 from steplens.server import advice, tables
 from steplens.server.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown

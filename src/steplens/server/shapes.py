@@ -8,7 +8,7 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis import dynamic_shape
+from steplens.analysis.operators import dynamic_shape
 from steplens.server import columns
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, Runs, TraceNumber

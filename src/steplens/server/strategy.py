@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens import json_text
-from steplens.analysis.strategy import drawn, stage_operators, stages, transfers
+from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
 from steplens.server import columns
 from steplens.server.errors import Refusal
 from steplens.server.requests import PROBLEMS, Chosen, Runs
@@ -27,8 +27,8 @@ class Stages(BaseModel):
 
     Attributes:
         parallel_type: as the source names it, such as "auto_parallel".
-        stages: rows of ``analysis.strategy.stages``.
-        transfers: rows of ``analysis.strategy.transfers``, at most 1000.
+        stages: rows of ``analysis.cluster.strategy.stages``.
+        transfers: rows of ``analysis.cluster.strategy.transfers``, at most 1000.
     """
 
     parallel_type: str
@@ -37,7 +37,7 @@ class Stages(BaseModel):
 
 
 class Graph(BaseModel):
-    """The graph of a stage with closed scopes; see ``analysis.strategy.Drawn``."""
+    """The graph of a stage with closed scopes; see ``analysis.cluster.strategy.Drawn``."""
 
     nodes: list[dict[str, Any]]
     edges: list[dict[str, Any]]

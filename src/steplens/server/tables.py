@@ -12,19 +12,20 @@ from functools import partial
 
 import polars as pl
 
-from steplens.analysis import loaders, step_trace
-from steplens.analysis.api import api_statistic
-from steplens.analysis.arrivals import arrivals, hold_ups
-from steplens.analysis.breakdown import communication_overlap, idle_breakdown, kind_breakdown, temporal_breakdown
 from steplens.analysis.catalogue import ANALYSES, Analysis
-from steplens.analysis.communication import communication_bandwidth, communication_matrix, communication_times
-from steplens.analysis.data_pipeline import operations
-from steplens.analysis.idle import idle_causes
-from steplens.analysis.kernels import kernel_statistics, op_statistic
-from steplens.analysis.memory import memory_summary, operator_memory
-from steplens.analysis.operator_tables import stored_table
-from steplens.analysis.operators import operators
-from steplens.analysis.queue import launch_statistics, launches, queue_summary
+from steplens.analysis.cluster.arrivals import arrivals, hold_ups
+from steplens.analysis.cluster.communication import communication_bandwidth, communication_matrix, communication_times
+from steplens.analysis.data_loading import loaders
+from steplens.analysis.data_loading.data_pipeline import operations
+from steplens.analysis.device.api import api_statistic
+from steplens.analysis.device.breakdown import communication_overlap, idle_breakdown, kind_breakdown, temporal_breakdown
+from steplens.analysis.device.idle import idle_causes
+from steplens.analysis.device.kernels import kernel_statistics, op_statistic
+from steplens.analysis.device.queue import launch_statistics, launches, queue_summary
+from steplens.analysis.memory.memory import memory_summary, operator_memory
+from steplens.analysis.operators.operator_tables import stored_table
+from steplens.analysis.operators.operators import operators
+from steplens.analysis.steps import step_trace
 from steplens.analysis.steps.times import step_times
 from steplens.server.errors import Refusal
 from steplens.server.runs import Library, Shown

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.overlap import Intervals
 from steplens.analysis.steps.work import device_parts
+from steplens.analysis.tools.overlap import Intervals
 from steplens.trace.devices import cpu_is_device, device_kind
 from steplens.trace.trace import Trace
 

@@ -114,14 +114,14 @@ class Run:
         return verdict(self.traces, self._step_summary)
 
     def idle(self) -> pl.DataFrame:
-        """Idle time of the device per step and cause; see ``analysis.idle.idle_causes``."""
-        from steplens.analysis.idle import idle_causes
+        """Idle time of the device per step and cause; see ``analysis.device.idle.idle_causes``."""
+        from steplens.analysis.device.idle import idle_causes
 
         return self._each(idle_causes)
 
     def operators(self, by: str = "name") -> pl.DataFrame:
-        """Operator calls in groups; see ``analysis.operators.operators``. Several traces are added up."""
-        from steplens.analysis.operators import operators, with_percentages
+        """Operator calls in groups; see ``analysis.operators.operators.operators``. Several traces are added up."""
+        from steplens.analysis.operators.operators import operators, with_percentages
 
         if len(self.traces) == 1:
             return operators(self.traces[0], by)
@@ -132,208 +132,208 @@ class Run:
         return with_percentages(added.sort(["self_ns", *keys], descending=[True, *([False] * len(keys))]))
 
     def kernels(self, by: str = "name") -> pl.DataFrame:
-        """Device tasks by name, type, category or kind; see ``analysis.kernels.kernel_statistics``."""
-        from steplens.analysis.kernels import kernel_statistics
+        """Device tasks by name, type, category or kind; see ``analysis.device.kernels.kernel_statistics``."""
+        from steplens.analysis.device.kernels import kernel_statistics
 
         return self._each(lambda trace: kernel_statistics(trace, by))
 
     def flops(self, by: str = "name") -> pl.DataFrame:
-        """Arithmetic of the operators, how fast, and how close to the device's peak; see ``analysis.flops.flops``."""
-        from steplens.analysis.flops import flops
+        """Arithmetic of the operators, how fast, and how close to the device's peak; see ``analysis.operators.flops.flops``."""
+        from steplens.analysis.operators.flops import flops
 
         return self._each(lambda trace: flops(trace, by))
 
     def bound(self, by: str = "step") -> pl.DataFrame:
-        """Whether the host or the device limits each step or operator; see ``analysis.bound.bound``."""
-        from steplens.analysis.bound import bound
+        """Whether the host or the device limits each step or operator; see ``analysis.device.bound.bound``."""
+        from steplens.analysis.device.bound import bound
 
         return self._each(lambda trace: bound(trace, by))
 
     def storms(self) -> pl.DataFrame:
-        """Stretches of tasks that run shorter than issuing them takes; see ``analysis.storms.storms``."""
-        from steplens.analysis.storms import storms
+        """Stretches of tasks that run shorter than issuing them takes; see ``analysis.device.storms.storms``."""
+        from steplens.analysis.device.storms import storms
 
         return self._each(storms)
 
     def shapes(self, by: str = "operator") -> pl.DataFrame:
-        """How input shapes change from step to step; see ``analysis.shapes.shapes``."""
-        from steplens.analysis.shapes import shapes
+        """How input shapes change from step to step; see ``analysis.operators.shapes.shapes``."""
+        from steplens.analysis.operators.shapes import shapes
 
         return self._each(lambda trace: shapes(trace, by))
 
     def launches(self) -> pl.DataFrame:
-        """What launching costs the host, by runtime call; see ``analysis.queue.launch_statistics``."""
-        from steplens.analysis.queue import launch_statistics
+        """What launching costs the host, by runtime call; see ``analysis.device.queue.launch_statistics``."""
+        from steplens.analysis.device.queue import launch_statistics
 
         return self._each(launch_statistics)
 
     def queues(self) -> pl.DataFrame:
-        """How full the queue of each stream was; see ``analysis.queue.queue_summary``."""
-        from steplens.analysis.queue import queue_summary
+        """How full the queue of each stream was; see ``analysis.device.queue.queue_summary``."""
+        from steplens.analysis.device.queue import queue_summary
 
         return self._each(queue_summary)
 
     def api_calls(self) -> pl.DataFrame:
-        """Runtime and driver calls by layer and name; see ``analysis.api.api_statistic``."""
-        from steplens.analysis.api import api_statistic
+        """Runtime and driver calls by layer and name; see ``analysis.device.api.api_statistic``."""
+        from steplens.analysis.device.api import api_statistic
 
         return self._each(api_statistic)
 
     def device_time(self) -> pl.DataFrame:
-        """Idle, computing and other time of each device; see ``analysis.breakdown.temporal_breakdown``."""
-        from steplens.analysis.breakdown import temporal_breakdown
+        """Idle, computing and other time of each device; see ``analysis.device.breakdown.temporal_breakdown``."""
+        from steplens.analysis.device.breakdown import temporal_breakdown
 
         return self._each(lambda trace: temporal_breakdown(trace, per_device=True))
 
     def device_timeline(self) -> pl.DataFrame:
-        """The whole time line of the devices in parts; see ``analysis.device_timeline.device_timeline``."""
-        from steplens.analysis.device_timeline import device_timeline
+        """The whole time line of the devices in parts; see ``analysis.device.device_timeline.device_timeline``."""
+        from steplens.analysis.device.device_timeline import device_timeline
 
         return self._each(device_timeline)
 
     def device_kinds(self) -> pl.DataFrame:
-        """How long which kinds of task ran at once; see ``analysis.breakdown.kind_breakdown``."""
-        from steplens.analysis.breakdown import kind_breakdown
+        """How long which kinds of task ran at once; see ``analysis.device.breakdown.kind_breakdown``."""
+        from steplens.analysis.device.breakdown import kind_breakdown
 
         return self._each(kind_breakdown)
 
     def stream_idle(self) -> pl.DataFrame:
-        """Why each stream was idle between two tasks; see ``analysis.breakdown.idle_breakdown``."""
-        from steplens.analysis.breakdown import idle_breakdown
+        """Why each stream was idle between two tasks; see ``analysis.device.breakdown.idle_breakdown``."""
+        from steplens.analysis.device.breakdown import idle_breakdown
 
         return self._each(idle_breakdown)
 
     def overlap(self) -> pl.DataFrame:
-        """How much of the communication happens beside computing; see ``analysis.breakdown.communication_overlap``."""
-        from steplens.analysis.breakdown import communication_overlap
+        """How much of the communication happens beside computing; see ``analysis.device.breakdown.communication_overlap``."""
+        from steplens.analysis.device.breakdown import communication_overlap
 
         return self._each(lambda trace: communication_overlap(trace, per_device=True))
 
     def communication(self, by: str = "operation") -> pl.DataFrame:
         """Waiting, moving data and overlap by operation, group, size, step or rank; see ``communication_operations``."""
-        from steplens.analysis.communication_operations import communication
+        from steplens.analysis.cluster.communication_operations import communication
 
         return communication(self.traces, by)
 
     def communication_operations(self) -> pl.DataFrame:
-        """Every communication operation of every rank; see ``analysis.communication_operations``."""
-        from steplens.analysis.communication_operations import communication_operations
+        """Every communication operation of every rank; see ``analysis.cluster.communication_operations``."""
+        from steplens.analysis.cluster.communication_operations import communication_operations
 
         return communication_operations(self.traces)
 
     def arrivals(self) -> pl.DataFrame:
-        """When each rank came to each collective; see ``analysis.arrivals.arrivals``."""
-        from steplens.analysis.arrivals import arrivals
+        """When each rank came to each collective; see ``analysis.cluster.arrivals.arrivals``."""
+        from steplens.analysis.cluster.arrivals import arrivals
 
         return arrivals(self.traces)
 
     def waits(self) -> pl.DataFrame:
-        """Which rank waited for which, a matrix; see ``analysis.communication_pairs.waits``."""
-        from steplens.analysis.communication_pairs import waits
+        """Which rank waited for which, a matrix; see ``analysis.cluster.communication_pairs.waits``."""
+        from steplens.analysis.cluster.communication_pairs import waits
 
         return waits(self.traces)
 
     def pairs(self) -> pl.DataFrame:
-        """What each rank sent to each other one, a matrix; see ``analysis.communication_pairs.pairs``."""
-        from steplens.analysis.communication_pairs import pairs
+        """What each rank sent to each other one, a matrix; see ``analysis.cluster.communication_pairs.pairs``."""
+        from steplens.analysis.cluster.communication_pairs import pairs
 
         return pairs(self.traces)
 
     def links(self) -> pl.DataFrame:
-        """What moved over each link, as the communication library measured it; see ``analysis.links.links``."""
-        from steplens.analysis.links import links
+        """What moved over each link, as the communication library measured it; see ``analysis.cluster.links.links``."""
+        from steplens.analysis.cluster.links import links
 
         return links(self.traces)
 
     def ranks(self) -> pl.DataFrame:
-        """The parts of a step of every rank beside each other; see ``analysis.ranks.ranks``."""
-        from steplens.analysis.ranks import ranks
+        """The parts of a step of every rank beside each other; see ``analysis.cluster.ranks.ranks``."""
+        from steplens.analysis.cluster.ranks import ranks
 
         return ranks(self.traces)
 
     def step_trace(self) -> pl.DataFrame:
-        """Interval, forward and backward, and tail of each step; see ``analysis.step_trace.step_trace``."""
-        from steplens.analysis.step_trace import step_trace
+        """Interval, forward and backward, and tail of each step; see ``analysis.steps.step_trace.step_trace``."""
+        from steplens.analysis.steps.step_trace import step_trace
 
         return self._each(step_trace)
 
     def cluster_steps(self) -> pl.DataFrame:
-        """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster_steps.cluster_steps``."""
-        from steplens.analysis.cluster_steps import cluster_steps
+        """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster.cluster_steps.cluster_steps``."""
+        from steplens.analysis.cluster.cluster_steps import cluster_steps
 
         return cluster_steps(self.traces)
 
     def work(self) -> pl.DataFrame:
-        """Arithmetic of every rank in a step; see ``analysis.work.work``."""
-        from steplens.analysis.work import work
+        """Arithmetic of every rank in a step; see ``analysis.operators.work.work``."""
+        from steplens.analysis.operators.work import work
 
         return work(self.traces)
 
     def communication_costs(self) -> pl.DataFrame:
-        """How long every rank moved data and waited in each step; see ``analysis.links.communication_costs``."""
-        from steplens.analysis.links import communication_costs
+        """How long every rank moved data and waited in each step; see ``analysis.cluster.links.communication_costs``."""
+        from steplens.analysis.cluster.links import communication_costs
 
         return communication_costs(self.traces)
 
     def core_types(self) -> pl.DataFrame:
-        """Types of operators of AI Cores; see ``analysis.operator_tables.core_types``."""
-        from steplens.analysis.operator_tables import core_types
+        """Types of operators of AI Cores; see ``analysis.operators.operator_tables.core_types``."""
+        from steplens.analysis.operators.operator_tables import core_types
 
         return self._each(core_types)
 
     def core_operators(self) -> pl.DataFrame:
-        """Operators of AI Cores with their work; see ``analysis.operator_tables.core_operators``."""
-        from steplens.analysis.operator_tables import core_operators
+        """Operators of AI Cores with their work; see ``analysis.operators.operator_tables.core_operators``."""
+        from steplens.analysis.operators.operator_tables import core_operators
 
         return self._each(core_operators)
 
     def ai_cpu_types(self) -> pl.DataFrame:
-        """Kernels of AI CPUs by type; see ``analysis.operator_tables.ai_cpu_types``."""
-        from steplens.analysis.operator_tables import ai_cpu_types
+        """Kernels of AI CPUs by type; see ``analysis.operators.operator_tables.ai_cpu_types``."""
+        from steplens.analysis.operators.operator_tables import ai_cpu_types
 
         return self._each(ai_cpu_types)
 
     def dynamic_shapes(self, by: str = "operator") -> pl.DataFrame:
-        """Times of operators or kernels from step to step; see ``analysis.dynamic_shape.sums``."""
-        from steplens.analysis.dynamic_shape import sums
+        """Times of operators or kernels from step to step; see ``analysis.operators.dynamic_shape.sums``."""
+        from steplens.analysis.operators.dynamic_shape import sums
 
         return self._each(lambda trace: sums(trace, by))
 
     def processors(self) -> pl.DataFrame:
-        """How busy processors were while the data pipeline worked; see ``analysis.pipeline_cpu.cpu_samples``."""
-        from steplens.analysis.pipeline_cpu import cpu_samples
+        """How busy processors were while the data pipeline worked; see ``analysis.data_loading.pipeline_cpu.cpu_samples``."""
+        from steplens.analysis.data_loading.pipeline_cpu import cpu_samples
 
         return self._each(cpu_samples)
 
     def pipeline(self) -> pl.DataFrame:
-        """Operations of the data pipeline and their queues; see ``analysis.data_pipeline.operations``."""
-        from steplens.analysis.data_pipeline import operations
+        """Operations of the data pipeline and their queues; see ``analysis.data_loading.data_pipeline.operations``."""
+        from steplens.analysis.data_loading.data_pipeline import operations
 
         return self._each(operations)
 
     def memory(self) -> pl.DataFrame:
-        """Peak memory per device; see ``analysis.memory.memory_summary``."""
-        from steplens.analysis.memory import memory_summary
+        """Peak memory per device; see ``analysis.memory.memory.memory_summary``."""
+        from steplens.analysis.memory.memory import memory_summary
 
         return self._each(memory_summary)
 
     def memory_peak(self, by: str = "operator") -> pl.DataFrame:
-        """What the memory at its peak was used for; see ``analysis.memory_peak.memory_peak``."""
-        from steplens.analysis.memory_peak import memory_peak
+        """What the memory at its peak was used for; see ``analysis.memory.memory_peak.memory_peak``."""
+        from steplens.analysis.memory.memory_peak import memory_peak
 
         return self._each(lambda trace: memory_peak(trace, by))
 
     def memory_categories(self) -> pl.DataFrame:
-        """What tensors were used for at the peak; see ``analysis.category_peak.category_peak``.
+        """What tensors were used for at the peak; see ``analysis.memory.category_peak.category_peak``.
 
         Known where the profiler that recorded wrote it (``export_memory_timeline``); no rows elsewhere.
 
         Raises:
             InputError: the file with the categories is damaged.
         """
-        from steplens.analysis.category_peak import category_peak
-        from steplens.analysis.memory_categories import EVENTS
-        from steplens.readers import memory_categories
+        from steplens.analysis.memory.category_peak import category_peak
+        from steplens.analysis.memory.memory_categories import EVENTS
+        from steplens.readers.steplens_run import memory_categories
 
         def of_trace(trace: Trace) -> pl.DataFrame:
             events = trace.once(memory_categories.of_trace)
@@ -342,20 +342,20 @@ class Run:
         return self._each(of_trace)
 
     def memory_growth(self) -> pl.DataFrame:
-        """Whether memory grows from step to step, over all windows; see ``analysis.memory_growth.memory_growth``."""
-        from steplens.analysis.memory_growth import memory_growth
+        """Whether memory grows from step to step, over all windows; see ``analysis.memory.memory_growth.memory_growth``."""
+        from steplens.analysis.memory.memory_growth import memory_growth
 
         return memory_growth(self.traces)
 
     def memory_churn(self, by: str = "step") -> pl.DataFrame:
-        """What is allocated and soon given back; see ``analysis.memory_churn.memory_churn``."""
-        from steplens.analysis.memory_churn import memory_churn
+        """What is allocated and soon given back; see ``analysis.memory.memory_churn.memory_churn``."""
+        from steplens.analysis.memory.memory_churn import memory_churn
 
         return self._each(lambda trace: memory_churn(trace, by))
 
     def fragmentation(self) -> pl.DataFrame:
-        """What the allocator reserves beyond use; see ``analysis.fragmentation.fragmentation``."""
-        from steplens.analysis.fragmentation import fragmentation
+        """What the allocator reserves beyond use; see ``analysis.memory.fragmentation.fragmentation``."""
+        from steplens.analysis.memory.fragmentation import fragmentation
 
         return self._each(fragmentation)
 

@@ -20,22 +20,30 @@ import polars as pl
 from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.trace.trace import Trace
-from steplens.writers import (
+from steplens.writers.common import source_table
+from steplens.writers.common.output import (
+    LEVEL0,
+    LEVEL1,
+    LEVEL2,
+    LEVEL_NONE,
+    TIME_BASE_KEY,
+    NothingToWriteError,
+    Output,
+    time_base_ns,
+)
+from steplens.writers.database import database, database_analysis
+from steplens.writers.tables import (
     api_statistic,
     communication,
-    database,
-    database_analysis,
     kernel_details,
     memory_record,
     npu_module_mem,
     op_statistic,
     operator_details,
     operator_memory,
-    source_table,
     step_trace_time,
-    trace_view,
 )
-from steplens.writers.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, TIME_BASE_KEY, NothingToWriteError, Output, time_base_ns
+from steplens.writers.trace_view import trace_view
 
 #: changes when the same trace would give other files, which makes every earlier result stale
 RESULT_VERSION = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from steplens.analysis.overlap import Int64Array, Intervals, length_inside, merge_intervals, subtract, union
 from steplens.analysis.steps.host_calls import HostCalls, bridge
 from steplens.analysis.steps.work import COMMUNICATION, device_work
+from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, subtract, union
 from steplens.trace.trace import Trace
 
 _NEVER = np.iinfo(np.int64).max

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.given_steps import given_steps
 from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.given_steps import given_steps
 from steplens.trace.checks import parts_of_steps
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.together import together

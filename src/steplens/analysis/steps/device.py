@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.grouped_intervals import GroupedTimeline
-from steplens.analysis.overlap import Int64Array, length_inside
 from steplens.analysis.steps.work import COMMUNICATION, COMPUTING, COPY, NO_STEP, DeviceWork, device_parts, device_work
+from steplens.analysis.tools.grouped_intervals import GroupedTimeline
+from steplens.analysis.tools.overlap import Int64Array, length_inside
 from steplens.trace.trace import Trace
 
 #: so many differences between numbers of steps show by how much they count

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis import names
-from steplens.analysis.order import in_order
-from steplens.analysis.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
 from steplens.analysis.steps.training_thread import TrainingThread, training_thread
+from steplens.analysis.tools import names
+from steplens.analysis.tools.order import in_order
+from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
 from steplens.trace.schema import (
     DATALOADER_PREFIX,
     GRADIENTS_PREFIX,

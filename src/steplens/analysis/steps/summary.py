@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.choice import ChosenSteps, choose_steps
+from steplens.analysis.steps.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
 from steplens.trace.trace import Trace
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.analysis.given_steps import given_steps
-from steplens.analysis.overlap import length_inside
 from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import FIGURES as DEVICE_FIGURES
 from steplens.analysis.steps.device import PARTS, device_periods
+from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.steps.phases import FIGURES as HOST_FIGURES
 from steplens.analysis.steps.phases import PHASES, host_phases, phase_intervals
 from steplens.analysis.steps.work import device_parts, device_work
+from steplens.analysis.tools.overlap import length_inside
 from steplens.trace.trace import Trace
 
 COLUMNS = {

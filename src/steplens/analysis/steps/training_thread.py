@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis import names
+from steplens.analysis.tools import names
 from steplens.trace.schema import STEP_PREFIX
 from steplens.trace.trace import Trace
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.overlap import Int64Array, Intervals, merge_intervals, subtract, union
+from steplens.analysis.tools.overlap import Int64Array, Intervals, merge_intervals, subtract, union
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.steps import step_of
 from steplens.trace.trace import Trace
@@ -141,6 +141,4 @@ def _device_parts(trace: Trace) -> DeviceParts:
     work = device_work(trace)
     computing, communication, copy = (work.intervals(kind) for kind in (COMPUTING, COMMUNICATION, COPY))
     exposed = subtract(communication, computing)
-    return DeviceParts(
-        computing, exposed, subtract(copy, union(computing, communication)), subtract(communication, exposed)
-    )
+    return DeviceParts(computing, exposed, subtract(copy, union(computing, communication)), subtract(communication, exposed))

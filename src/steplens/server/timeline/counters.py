@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.queue import queue_length
+from steplens.analysis.device.queue import queue_length
 from steplens.trace.trace import Trace
 
 

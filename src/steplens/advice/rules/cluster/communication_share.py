@@ -23,7 +23,7 @@ def rule(name: str, mode: str) -> Rule:
         What is above that is likely saved, but no more than there is computing to hide it behind; at most all of it, where less
         is communicated.
 
-        Waiting for late ranks (``analysis.arrivals``) is no communication, and ``slow_rank`` speaks of it.
+        Waiting for late ranks (``analysis.cluster.arrivals``) is no communication, and ``slow_rank`` speaks of it.
         """
         exposed = Exposed(run, facts)
         rate = exposed.rates.communication if exposed.distributed and exposed.job.mode == mode else None

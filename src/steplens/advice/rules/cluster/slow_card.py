@@ -9,8 +9,8 @@ from steplens.advice.facts import Facts, together
 from steplens.advice.finding import MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster.comparison import DEVIATION, beside_mean, comparable, job_of, missing, several_ranks, traces_of
-from steplens.analysis.cluster_steps import rank_means
-from steplens.analysis.work import work
+from steplens.analysis.cluster.cluster_steps import rank_means
+from steplens.analysis.operators.work import work
 from steplens.trace.run import Run
 
 

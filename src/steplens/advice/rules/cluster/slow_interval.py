@@ -17,9 +17,9 @@ from steplens.advice.rules.cluster.comparison import (
     several_ranks,
     traces_of,
 )
-from steplens.analysis.cluster_steps import rank_means
-from steplens.analysis.data_wait import data_wait
-from steplens.analysis.parallel import by_rank
+from steplens.analysis.cluster.cluster_steps import rank_means
+from steplens.analysis.cluster.parallel import by_rank
+from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.trace.health import STEP_TIMES
 from steplens.trace.run import Run
 

@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster.comparison import DEVIATION, job_of, missing, several_ranks, traces_of
-from steplens.analysis.links import link_means, links, slow_links
+from steplens.analysis.cluster.links import link_means, links, slow_links
 from steplens.trace.health import COMMUNICATION_VOLUME
 from steplens.trace.run import Run
 

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis import arrivals
+from steplens.analysis.cluster import arrivals
 from steplens.analysis.steps.phases import BETWEEN, host_phase_names
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON
 from steplens.trace.run import Run
@@ -32,7 +32,7 @@ _SYMPTOMS = ("slow_card", "data_parallel_communication")
 
 
 def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
-    """See ``analysis.arrivals.slow_rank``. What the rank spends more of than the others says where to look."""
+    """See ``analysis.cluster.arrivals.slow_rank``. What the rank spends more of than the others says where to look."""
     lengths = [part.step_ns for part in facts if part.step_ns > 0]
     if len(lengths) < 2:
         return

@@ -12,7 +12,7 @@ from steplens.advice.finding import MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster.comparison import DEVIATION, beside_mean, job_of, missing, several_ranks, traces_of
 from steplens.advice.rules.cluster.exposed import Exposed
-from steplens.analysis.work import stage_work, work
+from steplens.analysis.operators.work import stage_work, work
 from steplens.trace.run import Run
 
 

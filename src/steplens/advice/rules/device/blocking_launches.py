@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device.common import matching, steps_of, top
-from steplens.analysis.overlap import Intervals
+from steplens.analysis.tools.overlap import Intervals
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUNTIME_CALLS
 
 _LAUNCH = r"(?i)^(cuda|cu|hip)(ext|module)*launch(kernel|cooperative)|^(Node@)?launch$|^hipExtModuleLaunch"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.analysis.names import each
-from steplens.analysis.overlap import merged, subtract
+from steplens.analysis.tools.names import each
+from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.devices import NPU
 from steplens.trace.extents import extents
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM

@@ -8,7 +8,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device.task_rows import Rows, findings
-from steplens.analysis.task_sequences import Sequence
+from steplens.analysis.device.task_sequences import Sequence
 from steplens.trace.health import KERNEL_CALLS, KERNEL_TIMES
 
 _MOST_BUSY = 0.4

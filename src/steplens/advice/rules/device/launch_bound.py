@@ -12,8 +12,8 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import matching, per_step
-from steplens.analysis.order import in_order
-from steplens.analysis.overlap import Int64Array
+from steplens.analysis.tools.order import in_order
+from steplens.analysis.tools.overlap import Int64Array
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_WAITS, RUNTIME_CALLS
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_OTHER
 

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.analysis.overlap import Intervals, length_inside, merge_intervals
+from steplens.analysis.tools.overlap import Intervals, length_inside, merge_intervals
 from steplens.trace.health import GARBAGE_COLLECTION, HOST_AGAINST_DEVICE, OPERATOR_CALLS, RUNTIME_CALLS
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_FUNCTION
 

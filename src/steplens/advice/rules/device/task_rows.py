@@ -10,8 +10,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rules.device.common import short_name
-from steplens.analysis.task_sequences import Sequence as Row
-from steplens.analysis.task_sequences import costliest, sequences
+from steplens.analysis.device.task_sequences import Sequence as Row
+from steplens.analysis.device.task_sequences import costliest, sequences
 from steplens.trace.schema import KIND_COMPUTE
 
 _AI_CPU = ("AI_CPU", "AICPU", "KERNEL_AICPU")

@@ -11,7 +11,7 @@ from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device import units
 from steplens.advice.rules.device.common import SHORT_NS
-from steplens.analysis.core_utilization import UNITS
+from steplens.analysis.device.core_utilization import UNITS
 from steplens.trace.devices import NPU
 
 _LIMITS = dict.fromkeys((unit for unit in UNITS if unit != "aic_fixpipe"), 0.8)

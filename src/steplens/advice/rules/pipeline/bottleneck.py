@@ -8,8 +8,8 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.pressure import mindspore_operations, names_of, pressure, wait_evidence
-from steplens.analysis.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
-from steplens.analysis.pipeline_verdict import keeps_up
+from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
+from steplens.analysis.data_loading.pipeline_verdict import keeps_up
 from steplens.trace.health import STEP_PHASES
 
 GENERATOR, MAP, BATCH, SOURCE, OTHER = "generator", "map", "batch", "source", "other"

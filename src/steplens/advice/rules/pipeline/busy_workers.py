@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.pipeline import operation_load
-from steplens.analysis.pipeline_queues import MORE_WORKERS
+from steplens.analysis.data_loading.pipeline_queues import MORE_WORKERS
 
 RULE = operation_load.rule("busy_workers", MORE_WORKERS)

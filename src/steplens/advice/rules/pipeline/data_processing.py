@@ -10,8 +10,8 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.pressure import at_most, pressure, wait_evidence
-from steplens.analysis.data_pipeline import host_queue, queue_summary
-from steplens.analysis.pipeline_verdict import MOST_EMPTY
+from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
+from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
 from steplens.trace.trace import Trace
 
 #: of fewer batches a share says little

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.data_wait import data_wait, loads_with_pytorch
+from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
 from steplens.trace.health import STEP_TIMES
 
 #: an interval that is no reason to look any further
@@ -21,8 +21,8 @@ _SURE_FROM = 3
 def judge(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[Finding]:
     """A mean interval of more than 0.5 ms; all of it but that goes when the data is there and the next step is launched.
 
-    The interval is that of ``analysis.data_wait``, without warm-up. Steps that PyTorch's DataLoader feeds have rules of their
-    own.
+    The interval is that of ``analysis.data_loading.data_wait``, without warm-up. Steps that PyTorch's DataLoader feeds have
+    rules of their own.
 
     Args:
         facts: one trace.

@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence
-from steplens.analysis.loaders import LOOP, LoaderVerdict, stages, step_waits, verdicts
+from steplens.analysis.data_loading.loaders import LOOP, LoaderVerdict, stages, step_waits, verdicts
 
 #: a processor that a training needs for its own loop
 _LOOP_PROCESSORS = 1.0

@@ -9,7 +9,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.loader_facts import stage_evidence, worst
 from steplens.advice.rules.pipeline.loader_too_slow import waiting_ns
-from steplens.analysis.loaders import PIN
+from steplens.analysis.data_loading.loaders import PIN
 from steplens.trace.health import DATA_LOADING, OPERATOR_CALLS, STEP_PHASES
 
 _LEAST_SHARE = 0.03

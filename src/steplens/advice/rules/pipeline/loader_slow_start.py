@@ -10,7 +10,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.loader_facts import feeding, name_of, stage_mean_ns
-from steplens.analysis.loaders import TRANSFER, first_batches
+from steplens.analysis.data_loading.loaders import TRANSFER, first_batches
 from steplens.trace.health import DATA_LOADING, STEP_TIMES
 
 _LEAST_SHARE = 0.02

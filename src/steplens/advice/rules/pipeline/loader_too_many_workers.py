@@ -9,7 +9,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.loader_facts import feeding, name_of, needed_processors, processors
-from steplens.analysis.loaders import LEAST_WAIT, LoaderVerdict
+from steplens.analysis.data_loading.loaders import LEAST_WAIT, LoaderVerdict
 from steplens.trace.health import DATA_LOADING
 
 #: workers that are busy less than this have little to do

@@ -8,7 +8,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.loader_facts import enough_workers, feeding, feeds, stage_evidence, worker_evidence, worst
-from steplens.analysis.loaders import LEAST_WAIT, LOOP
+from steplens.analysis.data_loading.loaders import LEAST_WAIT, LOOP
 from steplens.trace.health import OPERATOR_CALLS, STEP_PHASES
 
 #: name that PyTorch gives a fetch of a loader with workers

@@ -8,8 +8,8 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.pressure import at_most, mindspore_operations, pressure
-from steplens.analysis.data_pipeline import bottlenecks
-from steplens.analysis.pipeline_queues import (
+from steplens.analysis.data_loading.data_pipeline import bottlenecks
+from steplens.analysis.data_loading.pipeline_queues import (
     FEWER_WORKERS,
     HOST_TOO_SLOW,
     MORE_WORKERS,
@@ -18,7 +18,7 @@ from steplens.analysis.pipeline_queues import (
     analyse_operations,
     operation_name,
 )
-from steplens.analysis.pipeline_verdict import keeps_up
+from steplens.analysis.data_loading.pipeline_verdict import keeps_up
 from steplens.trace.health import STEP_PHASES
 
 #: what the strict rules of queues (``bottleneck``) say, too

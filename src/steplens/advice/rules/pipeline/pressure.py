@@ -8,10 +8,10 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence
-from steplens.analysis.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
-from steplens.analysis.data_wait import data_wait, loads_with_pytorch
-from steplens.analysis.pipeline_queues import operation_name
-from steplens.analysis.pipeline_verdict import MOST_EMPTY
+from steplens.analysis.data_loading.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
+from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
+from steplens.analysis.data_loading.pipeline_queues import operation_name
+from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
 
 #: share of a step, or of the batches, that makes waiting matter, and matter much
 MATTERS, MATTERS_MUCH = 0.03, 0.10

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.pipeline import operation_load
-from steplens.analysis.pipeline_queues import SLOWER_THAN_INPUT
+from steplens.analysis.data_loading.pipeline_queues import SLOWER_THAN_INPUT
 
 RULE = operation_load.rule("slower_than_input", SLOWER_THAN_INPUT)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.pipeline import operation_load
-from steplens.analysis.pipeline_queues import HOST_TOO_SLOW
+from steplens.analysis.data_loading.pipeline_queues import HOST_TOO_SLOW
 
 RULE = operation_load.rule("starved_device_queue", HOST_TOO_SLOW)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.pipeline import operation_load
-from steplens.analysis.pipeline_queues import SLOW_SOURCE
+from steplens.analysis.data_loading.pipeline_queues import SLOW_SOURCE
 
 RULE = operation_load.rule("underfilled_source", SLOW_SOURCE)

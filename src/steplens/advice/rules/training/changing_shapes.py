@@ -10,9 +10,9 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.groups import Float64Array, first_rows, medians, numbered
-from steplens.analysis.names import containing, distinct
-from steplens.analysis.overlap import Int64Array
+from steplens.analysis.tools.groups import Float64Array, first_rows, medians, numbered
+from steplens.analysis.tools.names import containing, distinct
+from steplens.analysis.tools.overlap import Int64Array
 from steplens.trace.health import OPERATOR_SELF_TIMES
 from steplens.trace.schema import CORE_CPU
 

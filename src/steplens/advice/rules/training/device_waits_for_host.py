@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.analysis import idle
+from steplens.analysis.device import idle
 from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES
 

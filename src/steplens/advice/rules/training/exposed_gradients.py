@@ -10,9 +10,9 @@ import polars as pl
 from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.communication_operations import communication_operations
-from steplens.analysis.overlap import Int64Array, intersect, length_inside, merged, subtract
+from steplens.analysis.cluster.communication_operations import communication_operations
 from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.tools.overlap import Int64Array, intersect, length_inside, merged, subtract
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_TIMES
 from steplens.trace.run import Run
 from steplens.trace.schema import CORE_CPU, SCOPE_BACKWARD

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.analysis.overlap import Int64Array
+from steplens.analysis.tools.overlap import Int64Array
 from steplens.trace.health import KERNEL_CALLS, OPERATOR_CALLS, RUNTIME_CALLS, STEP_TIMES
 from steplens.trace.schema import CORE_CPU, SCOPE_USER
 

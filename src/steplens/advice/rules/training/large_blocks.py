@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.analysis.memory import operator_memory
+from steplens.analysis.memory.memory import operator_memory
 from steplens.trace.health import MEMORY, OPERATOR_TIMES
 
 #: glibc never keeps a block of this size: each one is mapped, touched page by page for the first time, and unmapped

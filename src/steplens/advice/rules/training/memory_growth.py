@@ -10,8 +10,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.analysis.groups import first_rows, numbered
-from steplens.analysis.order import in_order
+from steplens.analysis.tools.groups import first_rows, numbered
+from steplens.analysis.tools.order import in_order
 from steplens.trace.health import MEMORY
 
 _LEAST_STEPS = 5

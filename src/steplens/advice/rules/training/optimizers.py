@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.analysis.names import containing, distinct
-from steplens.analysis.overlap import length_inside
 from steplens.analysis.steps.phases import phase_intervals
+from steplens.analysis.tools.names import containing, distinct
+from steplens.analysis.tools.overlap import length_inside
 from steplens.trace.schema import OPTIMIZER_CLOSURE, OPTIMIZER_STEP_PREFIX
 
 #: PyTorch's modules of optimizers, as Python frames name them, and the class in each that takes ``fused``

@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.training.first_steps import warm_up
-from steplens.analysis.overlap import Int64Array, length_inside, merged
+from steplens.analysis.tools.overlap import Int64Array, length_inside, merged
 from steplens.trace.health import OPERATOR_CALLS, STEP_PHASES, STEP_TIMES
 
 _LEAST_STEPS = 8

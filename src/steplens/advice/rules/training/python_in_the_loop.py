@@ -11,9 +11,9 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.names import containing, of_calls
-from steplens.analysis.overlap import Int64Array, Intervals, merge_intervals, merged, subtract
 from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.tools.names import containing, of_calls
+from steplens.analysis.tools.overlap import Int64Array, Intervals, merge_intervals, merged, subtract
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import CORE_CPU, DATALOADER_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 

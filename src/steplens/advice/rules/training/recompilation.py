@@ -9,8 +9,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.names import containing, of_calls
-from steplens.analysis.overlap import length_inside, merged
+from steplens.analysis.tools.names import containing, of_calls
+from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import OPERATOR_TIMES
 
 #: what TorchDynamo calls its ranges

@@ -10,8 +10,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.analysis.idle import idle_after
-from steplens.analysis.overlap import Intervals, length_inside, merged, subtract
+from steplens.analysis.device.idle import idle_after
+from steplens.analysis.tools.overlap import Intervals, length_inside, merged, subtract
 from steplens.trace.health import HOST_AGAINST_DEVICE, OPERATOR_CALLS, OPERATOR_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import OPTIMIZER_CLOSURE
 

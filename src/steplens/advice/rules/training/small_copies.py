@@ -11,9 +11,9 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device.exposed_copies import FROM_HOST
-from steplens.analysis.names import containing, distinct
-from steplens.analysis.overlap import merged, subtract
 from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.tools.names import containing, distinct
+from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.health import KERNEL_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import KIND_COPY
 

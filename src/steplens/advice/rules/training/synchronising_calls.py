@@ -11,9 +11,9 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.training.scalar_reads import READS
-from steplens.analysis.idle import idle_after
-from steplens.analysis.names import containing, of_runtime, with_prefix
+from steplens.analysis.device.idle import idle_after
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
+from steplens.analysis.tools.names import containing, of_runtime, with_prefix
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, OPERATOR_CALLS, RUNTIME_CALLS
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_FUNCTION
 

@@ -11,9 +11,9 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.training.scalar_reads import READS
-from steplens.analysis.groups import among, medians, numbered
-from steplens.analysis.names import containing, with_prefix
-from steplens.analysis.order import in_order
+from steplens.analysis.tools.groups import among, medians, numbered
+from steplens.analysis.tools.names import containing, with_prefix
+from steplens.analysis.tools.order import in_order
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_TIMES
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
 

@@ -1,0 +1,115 @@
+"""Communication per link and per rank: how long it took, how many bytes it moved, how fast that was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.analysis.cluster.communication import communication_times, link_transfers
+from steplens.analysis.cluster.parallel import by_rank
+from steplens.trace.together import together
+from steplens.trace.trace import Trace
+
+LINKS: dict[str, pl.DataType] = {
+    "rank": pl.Int64(),
+    "step": pl.Int64(),
+    "source": pl.Int64(),
+    "destination": pl.Int64(),
+    "transport": pl.String(),
+    "time_ns": pl.Float64(),
+    "bytes": pl.Float64(),
+    "bytes_per_s": pl.Float64(),
+}
+COSTS: dict[str, pl.DataType] = {
+    "rank": pl.Int64(), "step": pl.Int64(), "transit_ns": pl.Float64(), "wait_ns": pl.Float64(),
+}  # fmt: skip
+_KEY = ("source", "destination", "transport")
+
+
+def links(traces: Sequence[Trace]) -> pl.DataFrame:
+    """What moved over every link in every step, columns as in ``LINKS``.
+
+    Bandwidths are bytes / time of everything that moved over the link in the step; they are never added up or averaged over
+    operations. Ends are ranks of the job; ``rank`` is the one that measured. A link from a rank to itself is a copy within its
+    memory.
+
+    Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
+    """
+    return together(_links, traces)
+
+
+def _links(traces: Sequence[Trace]) -> pl.DataFrame:
+    frames = []
+    for rank, windows in by_rank(traces).items():
+        for trace in windows:
+            moved = link_transfers(trace).drop_nulls(["step", "source", "destination"])
+            sums = moved.group_by("step", *_KEY, maintain_order=True).agg(
+                time_ns=pl.col("transit_ms").sum() * 1e6, bytes=pl.col("size_mb").sum() * 1e6
+            )
+            frames.append(_typed(sums.with_columns(_bandwidth(), rank=pl.lit(rank)), LINKS))
+    return pl.concat([pl.DataFrame(schema=LINKS), *frames]).sort("rank", "step", *_KEY)
+
+
+def link_means(found: pl.DataFrame) -> pl.DataFrame:
+    """``links`` of a step of each rank, on average over the steps that the rank has measured; ``step`` is null.
+
+    Bytes and time are means, the bandwidth is their quotient. Warm-up counts: a transfer is as fast there as later.
+    """
+    steps = found.group_by("rank").agg(of=pl.col("step").n_unique())
+    sums = found.group_by("rank", *_KEY, maintain_order=True).agg(pl.col("time_ns", "bytes").sum())
+    means = sums.join(steps, on="rank").with_columns(pl.col("time_ns", "bytes") / pl.col("of"))
+    return _typed(means.with_columns(_bandwidth(), step=pl.lit(None)), LINKS).sort("rank", *_KEY)
+
+
+def slow_links(means: pl.DataFrame, *, threshold: float = 0.2) -> pl.DataFrame:
+    """The links whose bandwidth lies by more than ``threshold`` below the mean of their transport, slowest first.
+
+    Links from a rank to itself are left out, and transports with a single link.
+
+    Args:
+        means: of ``link_means``.
+        threshold: share of the mean.
+
+    Returns:
+        the columns of ``means``, and mean_bytes_per_s, median_bytes_per_s, deviation_bytes_per_s (median absolute deviation from
+        the median) over the links of the transport, and below (share of the mean by which it is slower).
+    """
+    real = means.filter((pl.col("source") != pl.col("destination")) & (pl.col("bytes_per_s") > 0))
+    speed = pl.col("bytes_per_s")
+    compared = real.filter(pl.len().over("transport") > 1).with_columns(
+        mean_bytes_per_s=speed.mean().over("transport"), median_bytes_per_s=speed.median().over("transport")
+    )
+    compared = compared.with_columns(
+        deviation_bytes_per_s=(speed - pl.col("median_bytes_per_s")).abs().median().over("transport"),
+        below=1 - speed / pl.col("mean_bytes_per_s"),
+    )
+    return compared.filter(pl.col("below") > threshold).sort("below", descending=True)
+
+
+def communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
+    """How long every rank moved data and how long it waited, per step; columns as in ``COSTS``, ns.
+
+    Source: ``communication_times``, sums over the operations of the step.
+    """
+    return together(_communication_costs, traces)
+
+
+def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
+    frames = []
+    for rank, windows in by_rank(traces).items():
+        for trace in windows:
+            times = communication_times(trace).drop_nulls("step")
+            sums = times.group_by("step", maintain_order=True).agg(
+                transit_ns=pl.col("transit_ms").sum() * 1e6, wait_ns=pl.col("wait_ms").sum() * 1e6
+            )
+            frames.append(_typed(sums.with_columns(rank=pl.lit(rank)), COSTS))
+    return pl.concat([pl.DataFrame(schema=COSTS), *frames]).sort("rank", "step")
+
+
+def _bandwidth() -> pl.Expr:
+    return pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns") * 1e9).alias("bytes_per_s")
+
+
+def _typed(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())

@@ -1,0 +1,1 @@
+"""Data loaders and data pipelines: batches, stages, queues, and what the steps wait for."""

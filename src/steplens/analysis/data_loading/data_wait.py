@@ -1,0 +1,78 @@
+"""How long a step waits for its data: from its start to its first forward operator, or in the iterator of the data pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.step_trace import step_trace
+from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.names import of_calls, with_prefix
+from steplens.trace.schema import DATALOADER_PREFIX
+from steplens.trace.trace import Trace
+
+#: what PyTorch calls the iterators of its DataLoader
+PYTORCH_LOADER = f"{DATALOADER_PREFIX}_"
+
+
+@dataclass(frozen=True)
+class DataWait:
+    """How long steps waited for data.
+
+    Attributes:
+        steps: step, wait_ns and total_ns of the steps that count.
+        by_device: whether the device's points tell (what lies before its first forward operator), or the loop's own clock.
+    """
+
+    steps: pl.DataFrame
+    by_device: bool
+
+    @property
+    def wait_ns(self) -> float:
+        """Wait of a step: the median over these steps; of points of the device the mean, which MindSpore's tools take."""
+        return self._typical("wait_ns")
+
+    @property
+    def step_ns(self) -> float:
+        """Length of a step, in the same way."""
+        return self._typical("total_ns")
+
+    def _typical(self, column: str) -> float:
+        values = self.steps[column]
+        return float((values.mean() if self.by_device else values.median()) or 0)  # type: ignore[arg-type]
+
+    @property
+    def share(self) -> float:
+        """The wait as a share of the step, at most 1."""
+        return min(self.wait_ns / self.step_ns, 1.0) if self.step_ns > 0 else 0.0
+
+
+def data_wait(trace: Trace) -> DataWait | None:
+    """How long the steps of one rank waited for data; None where nothing tells.
+
+    1. Where the device recorded points, the interval of ``step_trace``, without warm-up. A first step begins with its first
+       forward operator, because nothing tells when it was ready for it: alone it says nothing.
+    2. Else what the thread of the steps spent in the iterator of a data pipeline (``data_wait_ns`` of ``step_times``), in the
+       chosen steps.
+    """
+    if trace.step_points is not None:
+        points = trace.once(step_trace)
+        chosen = points.filter(pl.col("step").is_in(chosen_steps(trace).steps))
+        later = chosen if chosen.height else points
+        # what began with its first forward operator
+        counted = later.drop_nulls("interval_ns").filter((pl.col("step") != points["step"][0]) | (pl.col("interval_ns") > 0))
+        if not counted.height:
+            return None
+        return DataWait(counted.select("step", "total_ns", wait_ns="interval_ns"), True)
+    called = with_prefix(of_calls(trace), DATALOADER_PREFIX)
+    times = chosen_step_times(trace).drop_nulls("data_wait_ns") if called else None
+    if times is None or not times.height:
+        return None
+    return DataWait(times.select("step", total_ns="duration_ns", wait_ns="data_wait_ns"), False)
+
+
+def loads_with_pytorch(trace: Trace) -> bool:
+    """Whether PyTorch's DataLoader fed the steps, whose rules speak its language."""
+    return "pipeline_loaders" in trace or bool(with_prefix(of_calls(trace), PYTORCH_LOADER))

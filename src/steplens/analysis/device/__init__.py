@@ -1,0 +1,1 @@
+"""What devices do: tasks, idle time, launches and queues, use of the cores."""

@@ -1,0 +1,140 @@
+"""Who limits whom: whether the device keeps up with the host or waits for it, per step and per operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.device.breakdown import BUSY_KINDS
+from steplens.analysis.tools.overlap import Int64Array, length_inside, merge_intervals, merged
+from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.trace import Trace
+
+DEVICE, HOST = "device", "host"
+
+#: a step during which the device is busy for at least this share of the time is limited by the device
+DEVICE_BOUND_PERCENT = 80.0
+
+STEPS: dict[str, Any] = {
+    "step": pl.Int64(),
+    "duration_ns": pl.Int64(),
+    "busy_ns": pl.Int64(),
+    "busy_percent": pl.Float64(),
+    "tasks": pl.Int64(),
+    "mean_task_ns": pl.Float64(),
+    "launches": pl.Int64(),
+    "launching_ns": pl.Int64(),
+    "launching_percent": pl.Float64(),
+    "bound": pl.String(),
+}
+OPERATORS: dict[str, Any] = {
+    "name": pl.String(),
+    "calls": pl.Int64(),
+    "host_ns": pl.Int64(),
+    "device_ns": pl.Int64(),
+    "device_percent": pl.Float64(),
+    "bound": pl.String(),
+}
+
+
+def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
+    """Whether the host or the device limits each step, or each operator.
+
+    Steps, columns as in ``STEPS``:
+
+    * ``busy_ns``: union of the tasks that compute, communicate or copy, all streams together, inside the step's range;
+      ``busy_percent``: share of ``duration_ns``; ``bound`` is "device" from 80 % on, else "host";
+    * ``tasks``, ``mean_task_ns``: tasks that belong to the step, and their mean device time;
+    * ``launches``, ``launching_ns``: runtime calls inside the step that launched a task, and the union of their times on all
+      threads; ``launching_percent``: share of the duration. Null where no runtime calls are recorded, as on a CPU.
+
+    Operators, columns as in ``OPERATORS``, most device time first: ``host_ns`` is how long their calls took on the host,
+    ``device_ns`` how long the tasks of these calls and of all below them took on the device. On an accelerator an operator is
+    bound by the device where its tasks take at least as long as issuing them, so that the device's queue fills. On a CPU the
+    calls are the tasks: it is bound by the device unless more than half of them is communication or ranges of the user.
+    ``device_percent``: device_ns / host_ns, which exceeds 100 on an accelerator only. Operators without device tasks are left
+    out.
+
+    Source: ``steps``, ``kernels``, ``api``, ``ops``; ns.
+
+    Args:
+        trace: one rank.
+        by: "step" or "operator".
+
+    Raises:
+        ValueError: ``by`` is neither.
+    """
+    if by not in ("step", "operator"):
+        raise ValueError(f'bound(by={by!r}): by must be "step" or "operator"')
+    return _steps(trace) if by == "step" else _operators(trace)
+
+
+def _steps(trace: Trace) -> pl.DataFrame:
+    steps = trace.required("steps").select(step="id", start_ns="start_ns", end_ns="end_ns").collect()
+    if steps.is_empty():
+        return pl.DataFrame(schema=STEPS)
+    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    columns = ["start_ns", "end_ns", "self_ns", "step", "correlation"]
+    tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(BUSY_KINDS)).select(columns).collect()
+    busy = length_inside(merged(tasks), start, end)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    own = tasks.drop_nulls("step").group_by("step").agg(tasks=pl.len().cast(pl.Int64), mean_task_ns=pl.col("self_ns").mean())
+    found = steps.join(own, on="step", how="left").with_columns(duration_ns=length, busy_ns=pl.Series(busy))
+    found = found.with_columns(**_launching(trace, tasks, start, end), tasks=pl.col("tasks").fill_null(0))
+    percent = pl.col("busy_ns") * 100 / pl.col("duration_ns")
+    return (
+        found.with_columns(
+            busy_percent=pl.when(pl.col("duration_ns") > 0).then(percent),
+            launching_percent=pl.when(pl.col("duration_ns") > 0).then(pl.col("launching_ns") * 100 / pl.col("duration_ns")),
+        )
+        .with_columns(bound=_who(pl.col("busy_percent") >= DEVICE_BOUND_PERCENT))
+        .sort("start_ns")
+        .select(pl.col(name).cast(dtype) for name, dtype in STEPS.items())
+    )
+
+
+def _launching(trace: Trace, tasks: pl.DataFrame, start: Int64Array, end: Int64Array) -> dict[str, pl.Series | pl.Expr]:
+    """Number and time of the launches in each step."""
+    calls = trace.required("api").filter(pl.col("correlation") > 0).select("start_ns", "end_ns", "correlation").collect()
+    calls = calls.join(tasks.select("correlation").unique(), on="correlation", how="semi").sort("start_ns")
+    if calls.is_empty():
+        nothing = pl.lit(None, dtype=pl.Int64)
+        return {"launches": nothing, "launching_ns": nothing}
+    begins = calls["start_ns"].to_numpy()
+    count = np.searchsorted(begins, end, side="left") - np.searchsorted(begins, start, side="left")
+    return {
+        "launches": pl.Series(count),
+        "launching_ns": pl.Series(length_inside(merge_intervals(begins, calls["end_ns"].to_numpy()), start, end)),
+    }
+
+
+def _operators(trace: Trace) -> pl.DataFrame:
+    on_accelerator = trace.has_accelerator
+    counted = (pl.col("counted_as") == pl.col("id")) & pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+    groups = (
+        trace.required("ops")
+        .filter(counted & (pl.col("device_total_ns") > 0))
+        .group_by("name")
+        .agg(
+            calls=pl.len().cast(pl.Int64),
+            host_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+            device_ns=pl.col("device_total_ns").sum(),
+        )
+        .with_columns(pl.col("name").cast(pl.String))
+        .collect()
+    )
+    parts = 1 if on_accelerator else 2
+    return (
+        groups.with_columns(
+            device_percent=pl.when(pl.col("host_ns") > 0).then(pl.col("device_ns") * 100 / pl.col("host_ns")),
+            bound=_who(parts * pl.col("device_ns") >= pl.col("host_ns")),
+        )
+        .sort("device_ns", "name", descending=[True, False])
+        .select(pl.col(name).cast(dtype) for name, dtype in OPERATORS.items())
+    )
+
+
+def _who(by_device: pl.Expr) -> pl.Expr:
+    return pl.when(by_device).then(pl.lit(DEVICE)).when(~by_device).then(pl.lit(HOST))

@@ -1,0 +1,199 @@
+"""Why the device was idle in a step: every gap in its work attributed to what held the next task back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
+from steplens.analysis.steps.work import computing_tasks, device_parts
+from steplens.analysis.tools import names
+from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merged, union
+from steplens.trace.schema import (
+    DATALOADER_PREFIX,
+    KIND_COMMUNICATION,
+    KIND_COMPUTE,
+    KIND_COPY,
+    SCOPE_BACKWARD,
+    SCOPE_FUNCTION,
+)
+from steplens.trace.trace import Trace
+
+GARBAGE_COLLECTION = "garbage collection"
+DATA = "data"
+SYNCHRONIZATION = "synchronization"
+ALLOCATION = "allocation"
+CALLS = "calls"
+PYTHON = "python"
+LAUNCH = "launch"
+DEPENDENCY = "dependency"
+UNKNOWN = "unknown"
+#: in the order in which they are looked for, where several apply
+CAUSES = (GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, LAUNCH, DEPENDENCY, UNKNOWN)
+#: the host was late for another reason than data or a wait of its own: it was launching, or did something else
+HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, LAUNCH)
+
+#: runtime calls that ask the driver of the device for memory
+ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
+_NEVER = np.iinfo(np.int64).max
+_BUSY_KINDS = (KIND_COMPUTE, KIND_COMMUNICATION, KIND_COPY)
+
+
+def idle_causes(trace: Trace) -> pl.DataFrame:
+    """Idle time of the device per step and cause, in ns; per step it adds up to ``idle_ns`` of ``steps.device.device_periods``.
+
+    A gap lies between two stretches of work (computing, communicating or copying, on all streams together), as far as it lies in
+    the device period of the step. With a its start, b its end, and L the time when the host launched the task that ends it:
+
+    1. from a to L the host is late. What it was doing, first match: ``garbage collection``; waiting for ``data``; a call
+       that waits for the device (``synchronization``) or allocates its memory (``allocation``); other operator and
+       runtime ``calls``; none of them, which is ``python``;
+    2. from L to b the task was on its way: ``launch``;
+    3. a task that was launched before the gap began waited for something on the device: ``dependency``;
+    4. without L the cause is ``unknown``. Where no task follows, the host launched none until b.
+
+    Where the CPU is the device nothing launches its tasks: they begin when the host comes to them, so that L is b. Its gaps
+    are ``garbage collection``, ``data``, ``calls`` and ``python``.
+
+    Source: ``kernels``, ``communication``, ``ops``, ``api``, ``gc``.
+
+    Returns:
+        step, cause and idle_ns, for causes that occur, in order of step and ``CAUSES``.
+    """
+    periods = device_periods(trace).filter("recorded")
+    if not periods.height:
+        return pl.DataFrame(schema={"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64})
+    gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
+    launch_ns, is_known = _launches(trace, gaps.ends_ns)
+    lengths = _causes(gaps, launch_ns, is_known, _host(trace))
+    step = periods["step"].gather(pl.Series(gaps.period))
+    frames = [pl.DataFrame({"step": step, "idle_ns": ns}).with_columns(cause=pl.lit(cause)) for cause, ns in lengths.items()]
+    return (
+        pl.concat(frames)
+        .group_by("step", "cause")
+        .agg(pl.col("idle_ns").sum())
+        .filter(pl.col("idle_ns") > 0)
+        .select("step", pl.col("cause").cast(pl.Enum(CAUSES)), "idle_ns")
+        .sort("step", "cause")
+        .cast({"cause": pl.String})
+    )
+
+
+def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
+    """How long the device does nothing around each of ``times_ns``, at which the host has just waited for it.
+
+    From the end of the last task that began before the time to the start of the first one after it; 0 where the device is
+    still busy then, and before the first and after the last task. Times within one gap share it: the first has it, the
+    others have 0.
+
+    Args:
+        trace: of an accelerator.
+        times_ns: sorted, shape (n,).
+
+    Returns:
+        ns, shape (n,).
+    """
+    tasks = computing_tasks(trace).select("start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
+    starts, ends = tasks["start_ns"].to_numpy(), np.maximum.accumulate(tasks["end_ns"].to_numpy())
+    after = np.searchsorted(starts, times_ns, side="right")
+    inside = (after > 0) & (after < len(starts)) & np.r_[True, after[1:] != after[:-1]][: len(after)]
+    gaps = np.zeros(len(after), dtype=np.int64)
+    gaps[inside] = np.maximum(starts[after[inside]] - ends[after[inside] - 1], 0)
+    return gaps
+
+
+def _host(trace: Trace) -> dict[str, Intervals]:
+    """When the host did what, by cause; on all threads."""
+    ops, api = trace.required("ops"), trace.required("api")
+    call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & (pl.col("depth").fill_null(0) >= 0)
+    name, runtime = pl.col("name"), names.of_runtime(trace)
+    waits = names.containing(runtime, SYNCHRONIZATION_NAME)
+    allocates = [one for one in names.containing(runtime, ALLOCATION_NAME) if one not in set(waits)]
+    return {
+        GARBAGE_COLLECTION: _merged(trace.required("gc")),
+        DATA: _merged(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), DATALOADER_PREFIX)))),
+        SYNCHRONIZATION: _merged(api.filter(name.is_in(waits))),
+        ALLOCATION: _merged(api.filter(name.is_in(allocates))),
+        CALLS: union(_merged(ops.filter(call)), _merged(api)),
+    }
+
+
+def _merged(rows: pl.LazyFrame) -> Intervals:
+    frame = rows.select("start_ns", "end_ns").drop_nulls().collect()
+    return merged(frame)
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """The parts of gaps in the device's work that lie in its periods; arrays of shape (n,), in order of period and time.
+
+    Attributes:
+        period: row of the period.
+        start_ns, end_ns: of the part.
+        begins_ns, ends_ns: of the whole gap; before the first work and behind the last they have no bounds.
+    """
+
+    period: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    begins_ns: Int64Array
+    ends_ns: Int64Array
+
+    @classmethod
+    def of(cls, busy: Intervals, start: Int64Array, end: Int64Array) -> _Gaps:
+        """The gaps of ``busy`` inside each range ``[start, end)``; the ranges may overlap."""
+        begins, ends = np.r_[-_NEVER, busy.end], np.r_[busy.start, _NEVER]
+        first = np.searchsorted(ends, start, side="right")
+        count = np.maximum(np.searchsorted(begins, end, side="left") - first, 0)
+        period = np.repeat(np.arange(len(start)), count)
+        gap = np.arange(len(period)) + np.repeat(first - np.cumsum(count) + count, count)
+        part_start, part_end = np.maximum(begins[gap], start[period]), np.minimum(ends[gap], end[period])
+        keep = part_end > part_start
+        return cls(period[keep], part_start[keep], part_end[keep], begins[gap][keep], ends[gap][keep])
+
+
+def _launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+    """When the host launched the task that ends each gap, and whether that is known; of several the first launch."""
+    wanted = pl.DataFrame({"start_ns": ends}).lazy()
+    if trace.has_accelerator:
+        columns = ["start_ns", "launch_ns"]
+        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(_BUSY_KINDS)).select(columns)
+        starts = pl.concat([tasks, trace.required("communication").select(columns)]).drop_nulls("start_ns")
+        starts = starts.join(wanted.unique(), on="start_ns", how="semi").group_by("start_ns").agg(pl.col("launch_ns").min())
+        launch = wanted.join(starts, on="start_ns", how="left", maintain_order="left").collect()["launch_ns"]
+    else:
+        launch = pl.Series("launch_ns", ends)
+    # nothing was launched any more
+    launch = launch.set(pl.Series(ends == _NEVER), _NEVER)
+    return launch.fill_null(0).to_numpy(), launch.is_not_null().to_numpy()
+
+
+def _causes(
+    gaps: _Gaps, launch: Int64Array, is_known: npt.NDArray[np.bool_], host: dict[str, Intervals]
+) -> dict[str, Int64Array]:
+    """Length of each part of a gap by cause, ns.
+
+    What several intervals of the host cover goes to the first of them: what a cause adds to all before it is its own.
+    """
+    begin, end = gaps.start_ns, gaps.end_ns
+    early = is_known & (launch <= gaps.begins_ns)
+    late = is_known & ~early
+    split = np.clip(launch, begin, end)
+    lengths = {
+        UNKNOWN: np.where(is_known, 0, end - begin),
+        DEPENDENCY: np.where(early, end - begin, 0),
+        LAUNCH: np.where(late, end - split, 0),
+    }
+    empty = np.empty(0, dtype=np.int64)
+    covers, covered = Intervals(empty, empty), np.zeros(len(begin), dtype=np.int64)
+    for cause, intervals in host.items():
+        covers = union(covers, intervals)
+        within = length_inside(covers, begin, split)
+        lengths[cause] = np.where(late, within - covered, 0)
+        covered = within
+    lengths[PYTHON] = np.where(late, split - begin - covered, 0)
+    return lengths

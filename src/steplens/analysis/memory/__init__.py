@@ -1,0 +1,1 @@
+"""Memory: peaks, what is alive, growth, churn, fragmentation."""

@@ -1,0 +1,1 @@
+"""Operator calls: tables, arithmetic, shapes."""

@@ -1,0 +1,78 @@
+"""Where in the model the arithmetic happens: operations added up along the scopes, as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from steplens.analysis.operators.flops import counted_calls
+from steplens.analysis.operators.work import operator_work
+from steplens.trace.trace import Trace
+
+NODES: dict[str, pl.DataType] = {
+    "id": pl.Int64(),
+    "parent": pl.Int64(),
+    "depth": pl.Int64(),
+    "name": pl.String(),
+    "flops": pl.Float64(),
+    "percent": pl.Float64(),
+    "operators": pl.Int64(),
+}
+ROOT = "Total"
+#: scopes nest less deeply; what is deeper belongs to the last one
+_DEEPEST = 32
+_SCOPE = "/"
+_MODULE = "."
+
+
+def flop_tree(trace: Trace) -> pl.DataFrame:
+    """Operations of every scope and everything below it, parents before their children; columns as in ``NODES``.
+
+    Node 0 is the whole; the leaves are operators. ``percent`` is of the whole, ``operators`` counts the leaves below a node
+    (1 for a leaf). Source: what the device counted of every operator (``work.operator_work``; cube and vector units together),
+    its scopes from its full name; else the calls whose arithmetic is known (``flops.counted_calls``), their modules.
+
+    Args:
+        trace: one rank.
+    """
+    leaves = _counted_by_device(trace)
+    if not leaves.height:
+        leaves = _counted_from_calls(trace)
+    leaves = leaves.filter(pl.col("flops") > 0)
+    if not leaves.height:
+        return pl.DataFrame(schema=NODES)
+    depth = int(leaves["path"].list.len().max())  # type: ignore[arg-type]
+    levels = [leaves.select(path=pl.col("path").list.head(length), below=pl.col("path").list.len(), flops="flops").filter(
+        pl.col("below") >= length).group_by("path", maintain_order=True).agg(pl.col("flops").sum(), operators=pl.len())
+        for length in range(depth + 1)]  # fmt: skip
+    return _numbered(levels)
+
+
+def _counted_by_device(trace: Trace) -> pl.DataFrame:
+    counted = operator_work(trace)
+    flops = pl.col("cube_flops").fill_null(0) + pl.col("vector_flops").fill_null(0)
+    return counted.select(path=pl.col("name").str.split(_SCOPE).list.head(_DEEPEST), flops=flops)
+
+
+def _counted_from_calls(trace: Trace) -> pl.DataFrame:
+    calls = counted_calls(trace).group_by("module", "name").agg(pl.col("flops").sum().cast(pl.Float64)).sort("module", "name")
+    scopes = pl.col("module").fill_null("").str.split(_MODULE).list.filter(pl.element() != "").list.head(_DEEPEST)
+    return calls.select(path=pl.concat_list(scopes, "name"), flops="flops")
+
+
+def _numbered(levels: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Rows of all levels with numbers; at most one node per scope and operator."""
+    every = (
+        pl.concat(list(levels)).with_row_index("id").with_columns(pl.col("id").cast(pl.Int64), depth=pl.col("path").list.len())
+    )
+    above = every.select("path", parent="id")
+    whole = float(every["flops"][0])
+    joined = every.with_columns(up=pl.col("path").list.head(pl.col("depth").cast(pl.Int64) - 1)).join(
+        above, left_on="up", right_on="path", how="left", maintain_order="left"
+    )
+    return joined.with_columns(
+        parent=pl.when(pl.col("depth") > 0).then("parent"),
+        name=pl.when(pl.col("depth") > 0).then(pl.col("path").list.last()).otherwise(pl.lit(ROOT)),
+        percent=pl.col("flops") / whole * 100,
+    ).select(pl.col(name).cast(dtype) for name, dtype in NODES.items())

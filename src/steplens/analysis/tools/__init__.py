@@ -1,0 +1,1 @@
+"""What analyses share: intervals, groups, names, order, source lines."""

@@ -1,0 +1,1 @@
+"""What the Ascend PyTorch Profiler and CANN leave, raw or analysed."""

@@ -1,0 +1,82 @@
+"""The parts of collectives in a timeline: what the events on the planes below a group tell of tasks of the hardware.
+
+A part appears twice: among the tasks of the hardware, and on a plane, which names its ranks, transport and size. Both have the
+same start, task and context. What the plane tells travels with the task (``INNER``) until the tasks are numbered, and then
+becomes rows of ``source_tables``, as a database has them.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.readers.ascend.database.cann_db import source_rows
+
+#: column of ``kernels`` that holds what a plane tells of a task
+INNER = "inner_task"
+#: the table of a database that holds the same
+TABLE = "COMMUNICATION_TASK_INFO"
+
+#: column of that table -> member of the events on planes
+_DETAILS = {
+    "taskType": "inner_type",
+    "planeId": "plane",
+    "notifyId": "notify",
+    "srcRank": "source_rank",
+    "dstRank": "destination_rank",
+    "transportType": "transport",
+    "size": "bytes",
+    "dataType": "inner_data_type",
+    "linkType": "link",
+}
+_PLACE = ("device", "start_ns", "task_id", "context_id")
+#: a number in 32 bits that means none
+_NO_NUMBER = 0xFFFF_FFFF
+
+
+def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[int, int], int]) -> pl.DataFrame:
+    """``tasks`` with what the planes tell of them; unchanged where there are no planes.
+
+    Args:
+        tasks: tasks of the hardware with device, start_ns, task_id and context_id.
+        parts: the events of communication, operations among them.
+        planes: (process id, thread id) -> number of a plane.
+    """
+    if not tasks.height or not parts.height or "inner_task_id" not in parts.columns:
+        return tasks
+    lanes = pl.DataFrame(
+        [(pid, tid, number) for (pid, tid), number in planes.items()],
+        schema={"pid": pl.Int64, "tid": pl.Int64, "_plane": pl.Int64},
+        orient="row",
+    )
+    parts = parts.join(lanes, on=["pid", "tid"], how="inner", maintain_order="left").drop("plane", strict=False)
+    parts = parts.rename({"_plane": "plane"}).drop_nulls("inner_task_id")
+    if not parts.height:
+        return tasks
+    present = {column: member for column, member in _DETAILS.items() if member in parts.columns}
+    context = pl.col("inner_context") if "inner_context" in parts.columns else pl.lit(None, dtype=pl.Int64)
+    told = parts.select(
+        "device",
+        "start_ns",
+        task_id="inner_task_id",
+        context_id=pl.when(context != _NO_NUMBER).then(context),
+        **{INNER: pl.struct([pl.col(member).cast(pl.String).alias(column) for column, member in present.items()])},
+    )
+    # a part has one task: of two that cannot be told apart neither is named
+    told = told.unique(_PLACE, keep="none")
+    return tasks.join(told, on=_PLACE, how="left", maintain_order="left", nulls_equal=True)
+
+
+def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Tables with what planes tell of tasks as rows of ``source_tables``; tasks get the numbers that these refer to."""
+    kernels = tables.get("kernels")
+    if kernels is None or INNER not in kernels.columns:
+        return tables
+    if "id" not in kernels.columns:
+        kernels = kernels.sort("device", "stream", "start_ns", maintain_order=True)
+        kernels = kernels.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
+    rows = kernels.drop_nulls(INNER).select(pl.col("id").alias("kernel"), INNER).unnest(INNER)
+    tables = {**tables, "kernels": kernels.drop(INNER)}
+    if rows.height:
+        known = [tables["source_tables"]] if "source_tables" in tables else []
+        tables["source_tables"] = pl.concat([*known, source_rows(TABLE, rows)])
+    return tables

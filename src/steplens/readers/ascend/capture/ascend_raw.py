@@ -1,0 +1,427 @@
+"""Reads raw captures of the Ascend PyTorch Profiler: ``FRAMEWORK/`` of the host joined with ``PROF_*/`` of the device.
+
+The device's half can only be read where CANN has exported it, as text or as a database; ``msprof`` is run for that when
+the caller allows it. Each half is read without the other where the other is missing, and health says what that means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers.ascend import ascend_communication, msprof_command
+from steplens.readers.ascend.ascend_link import through_queue
+from steplens.readers.ascend.ascend_planes import with_inner_tasks
+from steplens.readers.ascend.capture.framework import read_framework
+from steplens.readers.ascend.capture.framework_files import FORMATS, MEMORY_USAGE, PYTHON_CALLS, find_files, first_time
+from steplens.readers.ascend.database.analysis_db import read_analysis
+from steplens.readers.ascend.database.cann_db import read_cann
+from steplens.readers.ascend.prof_directory import ProfDirectory, device_info, find_clock, find_prof, host_values, rank_of
+from steplens.readers.ascend.text import ascend_csv
+from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
+from steplens.readers.ascend.text.ascend_text import with_groups
+from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
+from steplens.readers.contents import FRAMEWORK_DIRECTORY
+from steplens.readers.kineto.kineto import meta_frame
+from steplens.readers.steplens_run.run_directory import read_json
+from steplens.trace.build import build_trace
+from steplens.trace.health import (
+    CALL_STACKS,
+    COMMUNICATION_TIMES,
+    ERROR,
+    EVERYTHING,
+    HOST_AGAINST_DEVICE,
+    INFO,
+    KERNEL_DETAILS,
+    KERNEL_TIMES,
+    MEMORY,
+    OPERATOR_CALLS,
+    OPERATOR_DEVICE_TIMES,
+    RUN_OPTIONS,
+    STEP_DEVICE_TIMES,
+    WARNING,
+    HealthLog,
+)
+from steplens.trace.schema import NAME
+from steplens.trace.trace import Trace
+
+_INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
+_LEVEL_NONE = "Level_none"
+_STACKS = ("with_stack", "with_modules")
+_GRAPH_ENGINE = "GE"
+
+#: tables that only the device's half has, or that both have rows of
+_Tables = dict[str, pl.DataFrame]
+#: rows of kernels, rows of kernel_metrics, and what was wrong with them
+_KernelList = tuple[pl.DataFrame, pl.DataFrame, HealthLog]
+
+
+def detect(path: Path) -> bool:
+    """Whether ``path`` is a run directory with raw data, or a ``PROF_*`` directory."""
+    return path.is_dir() and ((path / FRAMEWORK_DIRECTORY).is_dir() or bool(find_prof(path)))
+
+
+def sources(path: Path) -> list[Path]:
+    """The files of a run directory that decide what its tables hold."""
+    framework = [file for layout in FORMATS for file in find_files(path / FRAMEWORK_DIRECTORY, layout.prefix)]
+    device = [file for prof in find_prof(path)[:1] for file in prof.files()]
+    metadata = path / rundir.METADATA_FILE
+    return [*framework, *device, *_info_files(path), *([metadata] if metadata.is_file() else [])]
+
+
+def read_trace(path: Path, *, allow_msprof: bool = False) -> Trace:
+    """The trace of one run directory; see ``read``.
+
+    Raises:
+        InputError: as ``read``.
+    """
+    health = HealthLog()
+    tables = read(path, health, allow_msprof=allow_msprof)
+    return build_trace(path, tables, health, cpu_is_device=False)
+
+
+def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Tables:
+    """The raw tables of one run directory.
+
+    Device tasks carry the point where their launch entered the host: the runtime call or, where that was made for the task
+    queue, the start of the enqueue. Allocator events of the queue's thread carry the enqueue too.
+
+    Args:
+        path: the run directory.
+        health: gets what is missing or damaged.
+        allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported.
+
+    Raises:
+        InputError: neither half can be read.
+    """
+    info, rank = _info(path, health)
+    found = find_prof(path)
+    prof = found[0] if found else None
+    if len(found) > 1:
+        others = ", ".join(other.path.name for other in found[1:])
+        health.add(
+            "several_prof", WARNING, len(found) - 1, f"{found[0].path.name} was read, other device data was not ({others})"
+        )
+    if prof is not None and not prof.is_exported:
+        prof = _exported(path, prof, info, health, allow_msprof)
+    folder = path / FRAMEWORK_DIRECTORY
+    begin = first_time(folder)
+    if begin is None and (prof is None or not prof.is_exported):
+        raise InputError(path, "holds no readable raw data", _remedy(prof))
+    clock = find_clock(prof, info, begin, health)
+    only_device = prof.devices[0] if prof is not None and len(prof.devices) == 1 else None
+    device: _Tables = {}
+    # The halves have nothing to do with each other, and much of the host's is native code outside the interpreter lock.
+    host_health = HealthLog()
+    with ThreadPoolExecutor(1) as pool:
+        framework = pool.submit(read_framework, folder, clock, host_health, physical_device=only_device)
+        if begin is not None and clock.unix_offset_ns is None and prof is not None and prof.is_exported:
+            health.add(
+                "device_data_left_out",
+                ERROR,
+                1,
+                f"the device's events have wall-clock times and the host's have not, so {prof.path.name} was left out; "
+                "open it alone",
+                (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES),
+            )
+        elif prof is not None and prof.is_exported:
+            device = _read_device(prof, only_device, health, pool)
+        host = framework.result()
+    health.extend(host_health.findings)
+    _report_missing(info, host, device, prof, health)
+    metadata = read_json(path / rundir.METADATA_FILE, health)
+    tables = with_groups(_joined(host, device), metadata.get("parallel_group_info"))
+    tables["meta"] = _meta(metadata, info, rank, prof, host, device)
+    return tables
+
+
+def _info_files(path: Path) -> list[Path]:
+    try:
+        return sorted(file for file in path.iterdir() if _INFO_NAME.match(file.name) and file.is_file())
+    except OSError:
+        return []
+
+
+def _info(path: Path, health: HealthLog) -> tuple[dict[str, Any], int | None]:
+    """profiler_info.json (empty where it is missing) and the rank."""
+    files = _info_files(path)
+    info = read_json(files[0], health) if files else {}
+    if not info:
+        health.add(
+            "missing_profiler_info",
+            ERROR,
+            1,
+            f"{rundir.INFO_PREFIX}_<rank>.json is missing, which holds the options and the clock of the run",
+            (RUN_OPTIONS, HOST_AGAINST_DEVICE),
+        )
+    named = _INFO_NAME.match(files[0].name) if files else None
+    rank = info.get("rank_id")
+    if type(rank) is not int or rank < 0:
+        rank = int(named[1]) if named and named[1] else None
+    return info, rank
+
+
+def _options(info: Mapping[str, Any], part: str) -> dict[str, Any]:
+    config = info.get("config")
+    options = config.get(part) if isinstance(config, dict) else None
+    return options if isinstance(options, dict) else {}
+
+
+def _activities(info: Mapping[str, Any]) -> set[str]:
+    """Which of "CPU" and "NPU" were recorded; empty when unknown."""
+    activities = _options(info, "common_config").get("activities")
+    return {str(item).rpartition(".")[2] for item in activities} if isinstance(activities, list) else set()
+
+
+def _export_command(prof: ProfDirectory) -> str:
+    return f"{msprof_command.COMMAND} --export=on --output={prof.path}"
+
+
+def _remedy(prof: ProfDirectory | None) -> str:
+    return f"Run `{_export_command(prof)}` where CANN is installed" if prof is not None else "Record the run again"
+
+
+def _exported(path: Path, prof: ProfDirectory, info: Mapping[str, Any], health: HealthLog, allow_msprof: bool) -> ProfDirectory:
+    """Export the device data if that is allowed; the directory as it is then."""
+    if not allow_msprof:
+        return prof
+    options = _options(info, "experimental_config")
+    wanted = options.get("_export_type")
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    known = (msprof_command.TEXT, msprof_command.DATABASE)
+    exports = [item for item in wanted if item in known] if isinstance(wanted, list) else []
+    try:
+        done = msprof_command.export(
+            path,
+            prof.path,
+            exports or [msprof_command.TEXT],
+            communication=options.get("_profiler_level") != _LEVEL_NONE,
+        )
+    except InputError as error:
+        health.add("export_failed", ERROR, 1, f"{error}", (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES))
+        return prof
+    notes = "".join(f"; {note}" for note in done.notes)
+    message = f"device data was exported by {' and '.join(done.commands)} in {done.duration}{notes}"
+    health.add("exported", INFO, len(done.commands), message)
+    return next((again for again in find_prof(path) if again.path == prof.path), prof)
+
+
+def _report_missing(
+    info: Mapping[str, Any], host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog
+) -> None:
+    activities = _activities(info)
+    about_device = (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES)
+    if prof is None and "NPU" in activities:
+        message = (
+            "the NPU activity was recorded and there is no PROF_* directory, so there is no device data; "
+            "check that the versions of driver and CANN fit"
+        )
+        health.add("no_device_data", ERROR, 1, message, about_device)
+    elif prof is not None and not prof.is_exported:
+        message = (
+            f"the device data of {prof.path.name} has not been exported, so there are no device tasks; run "
+            f"`{_export_command(prof)}` where CANN is installed, then analyse again"
+        )
+        health.add("no_device_data", ERROR, 1, message, about_device)
+    elif (
+        prof is not None
+        and not {"kernels", "api"} & set(device)
+        and not any(finding.check == "device_data_left_out" for finding in health.findings)
+    ):
+        health.add("no_device_data", ERROR, 1, f"the export of {prof.path.name} holds no device tasks", about_device)
+    if "CPU" in activities and "ops" not in host:
+        message = f"the CPU activity was recorded and {FRAMEWORK_DIRECTORY} holds no operator calls"
+        health.add("no_framework_data", ERROR, 1, message, (OPERATOR_CALLS, OPERATOR_DEVICE_TIMES))
+    elif not activities and not host:
+        health.add(
+            "no_framework_data", WARNING, 1, f"there is no {FRAMEWORK_DIRECTORY}, so this is the device alone", OPERATOR_CALLS
+        )
+    _report_missing_files(info, host, device, prof, health)
+
+
+def _report_missing_files(
+    info: Mapping[str, Any], host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog
+) -> None:
+    """Report single files that a recording with these options has, where the rest of its half is there."""
+    common, level = _options(info, "common_config"), _options(info, "experimental_config").get("_profiler_level")
+    lost: list[tuple[bool, str, str, str]] = []
+    memory, stacks = (any(common.get(name) is True for name in names) for names in (("profile_memory",), _STACKS))
+    if "ops" in host:
+        lost = [
+            (memory and "memory" not in host, MEMORY_USAGE.prefix, "the framework's memory", MEMORY),
+            (stacks and "python" not in host, PYTHON_CALLS.prefix, "the calls of Python", CALL_STACKS),
+        ]
+    if prof is not None and prof.is_exported and prof.database is None and device:
+        measured = level in ("Level1", "Level2") and "communication" in device
+        waits = measured and "communication.json" not in prof.analysis
+        lost += [
+            (not prof.timelines, "msprof_*.json", "when the host launched what", OPERATOR_DEVICE_TIMES),
+            ("op_summary" not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", KERNEL_DETAILS),
+            (waits, "communication.json", "what collectives wait for", COMMUNICATION_TIMES),
+        ]
+    for missing, name, what, unsafe in lost:
+        if missing:
+            health.add("missing_file", WARNING, 1, f"{name} is missing, which holds {what}", unsafe)
+
+
+# --- the device's half ----------------------------------------------------------------------------------------------------
+
+
+def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog, pool: ThreadPoolExecutor) -> _Tables:
+    """The raw tables of an export: from its database where there is one, the rest from its text files."""
+    tables: _Tables = {}
+    kernel_list: Future[_KernelList] | None = None
+    if prof.database is None and "op_summary" in prof.tables:
+        # polars reads it while this thread holds the interpreter lock for the timeline
+        kernel_list = pool.submit(_read_kernel_list, prof)
+    if prof.database is not None:
+        try:
+            tables = read_cann(prof.database, health)
+        except InputError as error:
+            health.add("unreadable_file", ERROR, 1, f"{prof.database.name} {error.problem}", EVERYTHING)
+    if not {"kernels", "api"} & set(tables) and prof.timelines:
+        try:
+            tables = {**read_timeline(prof.timelines, health, device=only_device), **tables}
+        except InputError as error:
+            health.add("unreadable_file", ERROR, 1, f"{error.path.name} {error.problem}", EVERYTHING)
+    _add_tables(tables, prof, kernel_list, health)
+    tables = with_inner_tasks(tables)
+    _add_communication(tables, prof, health)
+    for name in ("memory", "allocations"):
+        if name in tables and "component" in tables[name].columns:
+            # rows without a component are those of the graph engine, the only allocator that CANN records by operator
+            tables[name] = tables[name].with_columns(
+                component=pl.col("component").cast(pl.String).fill_null(_GRAPH_ENGINE).cast(NAME)
+            )
+    return {name: frame for name, frame in tables.items() if frame.height}
+
+
+def _read_kernel_list(prof: ProfDirectory) -> _KernelList:
+    found = HealthLog()
+    return *ascend_csv.read_op_summary(prof.tables["op_summary"], found), found
+
+
+def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_KernelList] | None, health: HealthLog) -> None:
+    """Add what only the CSV files of the export have; ``kernel_list`` is one of them, being read already."""
+    slices = prof.tables
+    if "op_summary" in slices and "kernel_metrics" not in tables:
+        details, metrics, found = kernel_list.result() if kernel_list is not None else _read_kernel_list(prof)
+        health.extend(found.findings)
+        tables.update(with_kernel_list(tables, details, metrics, health))
+    memory = [tables["memory"]] if "memory" in tables else []
+    if not memory:
+        readers: tuple[tuple[str, Callable[..., pl.DataFrame]], ...] = (
+            ("npu_mem", ascend_csv.read_npu_mem),
+            ("memory_record", ascend_csv.read_memory_record),
+        )
+        memory = [read_kind(slices[kind], health) for kind, read_kind in readers if kind in slices]
+        tables["memory"] = _concatenated(memory)
+    if "operator_memory" in slices and "allocations" not in tables:
+        tables["allocations"] = ascend_csv.read_operator_memory(slices["operator_memory"], health)
+    if "npu_module_mem" in slices and not _has_group(tables.get("counters"), "npu_module_mem"):
+        samples = ascend_csv.read_npu_module_mem(slices["npu_module_mem"], health)
+        tables["counters"] = _concatenated([tables.get("counters", pl.DataFrame()), samples])
+    handed_on = [reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices]
+    tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), *handed_on])
+
+
+def _has_group(counters: pl.DataFrame | None, group: str) -> bool:
+    return counters is not None and bool((counters["group"].cast(pl.String) == group).any())
+
+
+def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) -> None:
+    """Add what CANN's analysis of collectives measured."""
+    database = prof.analysis.get("communication_analyzer.db")
+    if database is not None:
+        try:
+            found = read_analysis(database, health)
+        except InputError as error:
+            health.add("unreadable_file", WARNING, 1, f"{database.name} {error.problem}", COMMUNICATION_TIMES)
+        else:
+            source = found.pop("source_tables", pl.DataFrame())
+            tables.update(found)
+            tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), source])
+            return
+    times, matrix = prof.analysis.get("communication.json"), prof.analysis.get("communication_matrix.json")
+    if times is not None:
+        tables.update(ascend_communication.read_communication(times, health))
+    if matrix is not None:
+        tables["communication_matrix"] = ascend_communication.read_communication_matrix(matrix, health)
+
+
+def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    present = [frame for frame in frames if frame.height]
+    return pl.concat(present, how="diagonal_relaxed") if present else pl.DataFrame()
+
+
+# --- the join -------------------------------------------------------------------------------------------------------------
+
+
+def _joined(host: _Tables, device: _Tables) -> _Tables:
+    """Both halves as one; launches by the task queue are moved to where the operator enqueued them."""
+    queue = host.get("task_queue")
+    tables = {**device, **host}
+    for name in ("kernels", "communication"):
+        if name in device and "launch_ns" in device[name].columns:
+            tables[name] = through_queue(device[name], queue)
+    if "memory" in host:
+        events = host["memory"].with_columns(launch_ns="time_ns", launch_pid="pid", launch_tid="tid")
+        tables["memory"] = through_queue(events, queue)
+    for name in ("memory", "source_tables", "marks"):
+        if name in host and name in device:
+            tables[name] = _concatenated([tables[name], device[name]])
+    return tables
+
+
+def _meta(
+    metadata: Mapping[str, Any],
+    info: Mapping[str, Any],
+    rank: int | None,
+    prof: ProfDirectory | None,
+    host: _Tables,
+    device: _Tables,
+) -> pl.DataFrame:
+    """What the side files, the raw data and the export say about the run; later ones win."""
+    values: dict[str, Any] = dict(metadata)
+    # of the text outputs; raw data is absolute
+    values.pop("base_time_ns", None)
+    world_size = _world_size(values)
+    if world_size is not None:
+        values["world_size"] = world_size
+    for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version"):
+        if key in info:
+            values[key] = info[key]
+    values["source_format"] = "ascend_raw"
+    if rank is None and prof is not None:
+        rank = rank_of(prof)
+    if rank is not None:
+        values["rank"] = rank
+    values.update(host_values(prof))
+    if "ops" in host:
+        values["pid"] = int(host["ops"]["pid"][0])
+    if prof is not None and prof.devices:
+        values["device_ids"] = list(prof.devices)
+        values["device_info"] = device_info([prof])
+    own = meta_frame(values)
+    if "meta" not in device:
+        return own
+    return pl.concat([device["meta"], own]).unique("key", keep="last", maintain_order=True)
+
+
+def _world_size(metadata: Mapping[str, Any]) -> int | None:
+    """Number of ranks of the job: as recorded, else that of the default group."""
+    distributed = metadata.get("distributed_args")
+    if isinstance(distributed, dict) and type(distributed.get("world_size")) is int:
+        return int(distributed["world_size"])
+    groups = metadata.get("parallel_group_info")
+    for group in groups.values() if isinstance(groups, dict) else ():
+        if isinstance(group, dict) and group.get("group_name") == "default_group" and isinstance(group.get("global_ranks"), list):
+            return len(group["global_ranks"])
+    return None

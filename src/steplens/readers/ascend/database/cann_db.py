@@ -1,0 +1,251 @@
+"""Reads the device half of Ascend databases: the tables that CANN writes, in ``msprof_*.db`` and in profiler databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import json_text
+from steplens.errors import InputError
+from steplens.readers.ascend.database import cann_samples, cann_tasks
+from steplens.readers.ascend.database.cann_layout import (
+    CANN_LAYOUT,
+    CANN_TABLES,
+    NOT_AVAILABLE,
+    Enums,
+    Texts,
+    in_time,
+    report_differences,
+    report_unread,
+    thread_of,
+    timed,
+)
+from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.readers.kineto.kineto_meta import as_text
+from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
+from steplens.trace.schema import MARK_KINDS, MARKER, NAME
+
+_LAYERS = {"hccl": "communication"}
+_NODE, _ACL = "node", "acl"
+_OS_LAYER = "os_runtime"
+#: names of kinds of marks -> ours
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
+#: the connection of a mark that no task of a device belongs to
+_NO_CONNECTION = 4_000_000_000
+#: inner tasks of collectives whose details are kept; more would fill the memory, and health reports the rest
+_DETAIL_LIMIT = 500_000
+
+_INNER = (
+    "globalTaskId", "name", "taskType", "planeId", "groupName", "notifyId", "rdmaType", "srcRank", "dstRank", "transportType",
+    "size", "dataType", "linkType", "opId", "isMaster",
+)  # fmt: skip
+
+
+def read_cann(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """The raw tables of the device half of one database; see ``cann_tables``.
+
+    Args:
+        path: ``msprof_*.db`` or a profiler database.
+        health: gets what the file lacks, what is damaged and where it differs from the current layout.
+
+    Raises:
+        InputError: the file is no database, or holds no table of CANN's.
+    """
+    with SqliteFile(path, health) as database:
+        if not any(table in database for table in CANN_LAYOUT):
+            raise InputError(path, "holds none of CANN's tables", "Give msprof_<number>.db or ascend_pytorch_profiler_<rank>.db")
+        report_differences(database, CANN_LAYOUT, CANN_TABLES, health)
+        report_unread(database, [*CANN_LAYOUT, *cann_samples.TABLES], health)
+        texts, enums = Texts(database), Enums(database)
+        tables = cann_tables(database, texts, enums, health)
+        texts.report(health)
+        enums.report(health)
+        return tables
+
+
+def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """The device half of an open database as raw tables of a trace; a table without rows is left out.
+
+    ``kernels`` and ``communication`` carry ``launch_ns``, ``launch_pid`` and ``launch_tid``: the start of the call that
+    launched them, "launch" on the node level or, for tasks without one (copies, events), the call on the acl level.
+    ``kernels.wait_ns`` is CANN's Wait Time: among the tasks of a device that compute or communicate, in order of start, the
+    time since the end of the one before, at least 0.
+
+    Args:
+        database: the file.
+        texts: its names.
+        enums: its enum tables.
+        health: gets what is damaged.
+    """
+    api = _api(database, texts, enums, health)
+    tasks = cann_tasks.read_tasks(database, health)
+    meta = _meta(database)
+    communication = cann_tasks.collectives(database, texts, enums, tasks, meta.get("parallel_group_info"), health)
+    details = database.complete("COMMUNICATION_TASK_INFO", _INNER)
+    kernels = cann_tasks.kernels(database, texts, enums, tasks, details)
+    kernels = cann_tasks.with_launches(kernels, api)
+    communication = cann_tasks.with_launches(communication, api)
+    kernels = cann_tasks.numbered(kernels, communication)
+    numbers = kernels.select("id", "globalTaskId").drop_nulls() if kernels.height else pl.DataFrame()
+    tables = {
+        "kernels": kernels.drop("globalTaskId", strict=False),
+        "communication": communication,
+        "kernel_metrics": cann_tasks.metrics(database, texts, numbers),
+        "api": api.drop("launches", strict=False),
+        "marks": _marks(database, texts, enums, tasks, health),
+        "source_tables": _details(details, texts, enums, numbers, health),
+        **cann_samples.read(database, texts, enums, health),
+    }
+    tables["meta"] = meta_rows({**meta, **_devices(database, tables["kernels"])})
+    return {name: frame for name, frame in tables.items() if frame.height}
+
+
+def _api(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+    """``api``, and ``launches``: how fit a call is to be the one that launched a task, 0 is best."""
+    calls = database.complete("CANN_API", ("startNs", "endNs", "type", "globalTid", "connectionId", "name"))
+    calls = timed(calls, "CANN_API", health, RUNTIME_CALLS)
+    layer = enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(_LAYERS)
+    is_launch = pl.col("name").is_in(texts.ids_of("launch"))
+    frame = calls.with_columns(layer=layer).select(
+        name=texts.of(calls["name"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
+        layer=pl.col("layer").cast(NAME),
+        start_ns="startNs",
+        end_ns="endNs",
+        **thread_of("globalTid"),
+        correlation="connectionId",
+        launches=pl.when((pl.col("layer") == _NODE) & is_launch)
+        .then(0)
+        .when(pl.col("layer") == _NODE)
+        .then(1)
+        .when(pl.col("layer") == _ACL)
+        .then(2)
+        .otherwise(3),
+    )
+    system = timed(database.complete("OSRT_API", ("name", "globalTid", "startNs", "endNs")), "OSRT_API", health, RUNTIME_CALLS)
+    if system.height:
+        rows = system.with_columns(name=texts.of(system["name"])).select(
+            name="name",
+            layer=pl.lit(_OS_LAYER, dtype=NAME),
+            start_ns="startNs",
+            end_ns="endNs",
+            **thread_of("globalTid"),
+        )
+        frame = pl.concat([frame, rows], how="diagonal")
+    return frame
+
+
+def _marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """``marks`` from MSTX_EVENTS; the stream is that of the device task that the mark waited for."""
+    columns = ("startNs", "endNs", "eventType", "message", "globalTid", "domainId", "connectionId")
+    rows = in_time(database.complete("MSTX_EVENTS", columns), ["startNs"], "MSTX_EVENTS", health, USER_MARKS)
+    if not rows.height:
+        return pl.DataFrame()
+    kind = enums.of("ENUM_MSTX_EVENT_TYPE", rows["eventType"]).cast(pl.String)
+    streams = tasks.drop_nulls("connectionId").unique("connectionId", keep="first").select("connectionId", "streamId")
+    rows = rows.with_columns(
+        message=texts.of(rows["message"]),
+        domain=texts.of(rows["domainId"]),
+        kind=pl.Series(kind),
+        is_point=pl.Series(kind.str.starts_with("marker")).fill_null(False),
+        connectionId=pl.when(pl.col("connectionId") != _NO_CONNECTION).then("connectionId"),
+    ).join(streams, on="connectionId", how="left", maintain_order="left")
+    return rows.select(
+        "domain",
+        "message",
+        start_ns="startNs",
+        end_ns=pl.when(pl.col("is_point")).then("startNs").otherwise(pl.max_horizontal("startNs", "endNs")),
+        **thread_of("globalTid"),
+        stream="streamId",
+        correlation="connectionId",
+        kind=pl.col("kind").replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String).cast(NAME),
+    )
+
+
+def _details(inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """COMMUNICATION_TASK_INFO as rows of ``source_tables``: ids as texts, and ``kernel``, the task in ``kernels``.
+
+    Where the level of the recording left the tasks without details there are no rows.
+    """
+    if not inner.height or not numbers.height:
+        return pl.DataFrame()
+    inner = inner.filter(texts.available("taskType").is_not_null())
+    inner = inner.join(numbers.unique("globalTaskId", keep="first"), on="globalTaskId", how="inner", maintain_order="left")
+    if inner.height > _DETAIL_LIMIT:
+        message = f"inner tasks of collectives are without their ranks and transport; the first {_DETAIL_LIMIT} have them"
+        health.add("details_left_out", WARNING, inner.height - _DETAIL_LIMIT, message, RUNTIME_CALLS)
+        inner = inner.head(_DETAIL_LIMIT)
+    named = {column: texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
+    for column, table in (
+        ("rdmaType", "ENUM_HCCL_RDMA_TYPE"),
+        ("transportType", "ENUM_HCCL_TRANSPORT_TYPE"),
+        ("dataType", "ENUM_HCCL_DATA_TYPE"),
+        ("linkType", "ENUM_HCCL_LINK_TYPE"),
+    ):
+        named[column] = enums.of(table, inner[column])
+    rows = inner.with_columns(**named).select("id", *_INNER[1:]).rename({"id": "kernel"})
+    return source_rows("COMMUNICATION_TASK_INFO", rows)
+
+
+def source_rows(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ``source_tables``: each a JSON object of texts, keys in the order of the columns."""
+    return rows.select(
+        table=pl.lit(table),
+        row=pl.int_range(pl.len(), dtype=pl.Int32),
+        record=pl.struct(pl.all().cast(pl.String)).struct.json_encode(),
+    )
+
+
+def meta_rows(values: Mapping[str, Any]) -> pl.DataFrame:
+    """A dictionary as rows of ``meta``; what is not known is left out."""
+    rows = [(as_text(key), as_text(json.dumps(value, ensure_ascii=False))) for key, value in values.items() if value is not None]
+    return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
+
+
+def _meta(database: SqliteFile) -> dict[str, Any]:
+    """What META_DATA holds: the schema's version and what the run recorded about itself."""
+    values: dict[str, Any] = {}
+    texts = {"name": pl.String(), "value": pl.String()}
+    for name, value in database.complete("META_DATA", ("name", "value"), **texts).drop_nulls().iter_rows():
+        if name == "SCHEMA_VERSION":
+            values["schema_version"] = value
+        elif not name.startswith("SCHEMA_VERSION_"):
+            values[name] = _decoded(value)
+    return values
+
+
+def _devices(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
+    """Rank, devices, host, process and duration of the recording."""
+    values: dict[str, Any] = {"source_format": "ascend_db"}
+    ranks = database.complete("RANK_DEVICE_MAP", ("rankId", "deviceId"))
+    ids = {*ranks["deviceId"].drop_nulls().to_list(), *_unique(kernels, "device")}
+    known_ranks = sorted(rank for rank in ranks["rankId"].drop_nulls().unique().to_list() if rank >= 0)
+    if len(known_ranks) == 1:
+        values["rank"] = known_ranks[0]
+    values["device_ids"] = sorted(device for device in ids if device >= 0)
+    hosts = database.complete("HOST_INFO", ("hostUid", "hostName"), hostUid=pl.String(), hostName=pl.String())
+    if hosts.height:
+        values["hostname"], values["host_uid"] = hosts["hostName"][0], hosts["hostUid"][0]
+    chips = database.complete("NPU_INFO", ("id", "name"), name=pl.String())["name"].drop_nulls()
+    values["chip"] = chips[0] if len(chips) else None
+    session = database.complete("SESSION_TIME_INFO", ("startTimeNs", "endTimeNs")).drop_nulls()
+    if session.height:
+        values["session_start_ns"], values["session_end_ns"] = session.row(0)
+    processes = _unique(kernels, "pid")
+    values["pid"] = processes[0] if len(processes) == 1 else None
+    return values
+
+
+def _unique(frame: pl.DataFrame, column: str) -> list[int]:
+    return frame[column].drop_nulls().unique().to_list() if column in frame.columns else []
+
+
+def _decoded(text: str) -> Any:
+    """The value of a JSON text; a text that is none is the value."""
+    try:
+        return json_text.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,1 @@
+"""The text files of results of the Ascend PyTorch Profiler."""

@@ -1,0 +1,1 @@
+"""The timelines of the Ascend PyTorch Profiler and of MindSpore."""

@@ -1,0 +1,284 @@
+"""Reads the timelines of Ascend: msprof_*.json (exported by msprof) and trace_view.json (of a result) into raw tables.
+
+msprof knows devices and CANN's calls. A trace_view.json holds the same events behind those of the framework, of which
+Level0 leaves out CANN's calls but not the points where they launched. Processes are told apart by their name; a process
+id is ``os pid << 10 | layer << 5 | device``, and layers have been renumbered more than once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from steplens.errors import InputError
+from steplens.readers.ascend.timeline import ascend_timeline_structs as events
+from steplens.readers.ascend.timeline.ascend_timeline_device import PID_SHIFT, DeviceEvents, device_tables
+from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns
+from steplens.readers.ascend.timeline.ascend_timeline_host import host_tables
+from steplens.readers.common.microseconds import after_base
+from steplens.readers.kineto.kineto import meta_frame
+from steplens.trace.health import (
+    ERROR,
+    EVERYTHING,
+    INFO,
+    KERNEL_CALLS,
+    KERNEL_DETAILS,
+    WARNING,
+    HealthLog,
+)
+from steplens.trace.schema import CORE_CPU, NAME
+
+HARDWARE = "Ascend Hardware"
+OVERLAP = "Overlap Analysis"
+_COMMUNICATION = ("Communication", "HCCL")
+#: CANN's calls; older exports have a process per layer
+_CALLS = ("CANN", "AscendCL", "GE", "Model", "Node", "Hccl", "Runtime", "Api", "OS Runtime API")
+
+#: categories of events whose process id is that of the operating system
+_FRAMEWORK = (events.OPERATOR, events.PYTHON, events.ENQUEUE, events.DEQUEUE)
+
+#: bits of a process id that hold the device
+_DEVICE_BITS = 31
+
+
+def read_timeline(
+    paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0, device: int | None = None
+) -> dict[str, pl.DataFrame]:
+    """Read timelines into raw tables; slices of one timeline are given in their order.
+
+    Args:
+        paths: JSON arrays of events. A file that cannot be read is a finding, unless none can.
+        health: gets what is wrong.
+        base_ns: Unix ns that small times count from, where the files do not say it themselves (``base_time_ns``).
+        device: device of processes that neither their label nor their id gives one.
+
+    Returns:
+        Those of ``ops``, ``python``, ``task_queue``, ``gc``, ``flows``, ``threads``, ``api``, ``kernels``, ``communication``,
+        ``counters``, ``marks`` and ``meta`` that have rows. Device tasks carry the point where the runtime launched them
+        (``launch_ns``, ``launch_pid``, ``launch_tid``), before any task queue; ``task_type`` is the scheduler's name of a
+        task. ``meta`` has pid, device_ids and, if the files say it, base_time_ns.
+
+    Raises:
+        InputError: no file can be read.
+    """
+    columns = TimelineColumns()
+    problems = []
+    for path in paths:
+        try:
+            columns.extend(TimelineColumns.read(path))
+        except InputError as error:
+            problems.append(error)
+    if problems and (len(problems) == len(paths) or not columns.count):
+        raise problems[0]
+    for problem in problems:
+        health.add("unreadable_file", ERROR, 1, f"{problem.path.name} {problem.problem}", EVERYTHING)
+    _report(columns, health)
+    base_ns = base_ns if columns.base_ns is None else columns.base_ns
+    timeline = _Timeline(columns, base_ns, device)
+    tables = host_tables(timeline.host(), health)
+    tables.update(device_tables(timeline.device(), health))
+    tables["counters"] = timeline.counters()
+    tables["meta"] = timeline.meta()
+    timeline.report(health)
+    return {name: frame for name, frame in tables.items() if frame.height}
+
+
+def _report(columns: TimelineColumns, health: HealthLog) -> None:
+    health.extend(columns.stopped)
+    if columns.truncated:
+        health.add(
+            "truncated_file",
+            ERROR,
+            columns.truncated,
+            f"the timeline breaks off inside its events; {columns.count} events were read, {columns.lost_bytes} bytes behind "
+            "them were not",
+            EVERYTHING,
+        )
+    if columns.skipped:
+        phases = ", ".join(sorted(columns.skipped))
+        count = sum(columns.skipped.values())
+        health.add("skipped_events", INFO, count, f"events are of kinds that a profile does not use (ph {phases})")
+
+
+class _Timeline:
+    """The events of a timeline by what their process is."""
+
+    def __init__(self, columns: TimelineColumns, base_ns: int, device: int | None) -> None:
+        self._columns = columns
+        self._base_ns = base_ns
+        self._device = device
+        self._lanes: dict[str, list[pl.DataFrame]] = {}
+        self._unknown: dict[str, int] = {}
+        self._unnamed = 0
+        self._damaged = columns.damaged
+        framework = [part["pid"].drop_nulls().unique() for lane in _FRAMEWORK for part in columns.durations.get(lane, [])]
+        self._framework: set[int] = set().union(*framework)
+        self.devices: dict[int, int] = {}
+        for lane, parts in columns.durations.items():
+            if isinstance(lane, str):
+                continue
+            kind = self._kind(lane, parts)
+            if kind in (HARDWARE, OVERLAP, _COMMUNICATION[0]):
+                self.devices[lane] = self._device_of(lane)
+            self._lanes.setdefault(kind, []).extend(parts)
+        self._calls = self._own_pids(self._frame(self._lanes.get(_CALLS[0], [])))
+
+    def _kind(self, pid: int, parts: list[pl.DataFrame]) -> str:
+        """What a process is: by its name, or, where the file has lost that, by what its events carry."""
+        name = self._columns.process_names.get(pid)
+        present = {column for part in parts for column in part.columns}
+        if name is None:
+            self._unnamed += 1
+            if "task_type" in present:
+                return HARDWARE
+            if "level" in present:
+                return _CALLS[0]
+            return _COMMUNICATION[0] if "alg_type" in present else ""
+        if name in _COMMUNICATION:
+            return _COMMUNICATION[0]
+        if name in _CALLS:
+            return _CALLS[0]
+        if name in (HARDWARE, OVERLAP):
+            return name
+        if not present & {"event", "event_old"}:
+            self._unknown[name] = self._unknown.get(name, 0) + sum(part.height for part in parts)
+        return ""
+
+    def _device_of(self, pid: int) -> int:
+        """Device of a process: the number in its label, else the one in its id."""
+        if number := re.search(r"(\d{1,4})\s*$", self._columns.process_labels.get(pid, "")):
+            return int(number[1])
+        in_id = pid & _DEVICE_BITS
+        return self._device or 0 if in_id == _DEVICE_BITS else in_id
+
+    def _os_pid(self, pid: int) -> int:
+        """Process of the operating system behind the id of a layer."""
+        if pid in self._framework or self._columns.process_names.get(pid) == "Python":
+            return pid
+        own = pid >> PID_SHIFT
+        # inside a container the two sides may count processes differently
+        return next(iter(self._framework)) if len(self._framework) == 1 else own
+
+    def _own_pids(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Ids of layers replaced by those of the operating system's processes."""
+        if not frame.height:
+            return frame
+        pids = frame["pid"].drop_nulls().unique().to_list()
+        return frame.with_columns(pl.col("pid").replace_strict(pids, list(map(self._os_pid, pids)), return_dtype=pl.Int64))
+
+    def _frame(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        """Events with start_ns and end_ns; those without a time, a length or a thread are no events."""
+        frame = self._columns.frame(parts)
+        if not frame.height:
+            return frame
+        timed = frame.with_columns(start_ns=after_base(pl.col("ts_ns"), self._base_ns)).drop("ts_ns").drop_nulls("start_ns")
+        if "dur_ns" in frame.columns:
+            timed = (
+                timed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+                .drop("dur_ns")
+                .drop_nulls(["pid", "tid", "end_ns"])
+            )
+        self._damaged += frame.height - timed.height
+        return timed
+
+    def host(self) -> dict[str, pl.DataFrame]:
+        """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
+        found = {category: self._frame(self._columns.durations.get(category, [])) for category in events.CATEGORIES}
+        found["calls"] = self._calls
+        found["others"] = self._own_pids(self._frame(self._lanes.get("", [])))
+        found["forward"] = self._frame(self._columns.starts.get("fwdbwd", []))
+        found["backward"] = self._frame(self._columns.ends.get("fwdbwd", []))
+        host = ("Python", *_CALLS)
+        names = [
+            (pid, tid, name)
+            for (pid, tid), name in self._columns.thread_names.items()
+            if self._columns.process_names.get(pid) in host
+        ]
+        threads = pl.DataFrame(names, schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String}, orient="row")
+        found["threads"] = self._own_pids(threads).unique(["pid", "tid"], maintain_order=True).sort("pid", "tid")
+        return found
+
+    def device(self) -> DeviceEvents:
+        """Events of the devices, and the arrows that end there."""
+        groups = {key: name for key, name in self._columns.thread_names.items() if key[0] in self.devices and "Group" in name}
+        numbered = {key: re.fullmatch(r"Plane (\d{1,9})", name) for key, name in self._columns.thread_names.items()}
+        planes = {key: int(number[1]) for key, number in numbered.items() if key[0] in self.devices and number}
+        return DeviceEvents(
+            hardware=self._on_device(HARDWARE),
+            communication=self._on_device(_COMMUNICATION[0]),
+            overlap=self._on_device(OVERLAP),
+            groups=groups,
+            planes=planes,
+            # the calls' process may have been pruned and have lost its name
+            launches=self._own_pids(self._frame(self._columns.starts.get("HostToDevice", []))),
+            launched=self._frame(self._columns.ends.get("HostToDevice", [])),
+            operators=self._frame(self._columns.starts.get("async_npu", [])),
+            operated=self._frame(self._columns.ends.get("async_npu", [])),
+            calls=self._calls,
+            on_cpu=any(self._columns.process_labels.get(pid, "").startswith(CORE_CPU) for pid in self.devices),
+        )
+
+    def _on_device(self, kind: str) -> pl.DataFrame:
+        frame = self._frame(self._lanes.get(kind, []))
+        if not frame.height:
+            return frame
+        device = pl.col("pid").replace_strict(list(self.devices), list(self.devices.values()), return_dtype=pl.Int32)
+        return frame.with_columns(device=device)
+
+    def counters(self) -> pl.DataFrame:
+        """Samples of counters as rows of ``counters``; the group is the name of the process."""
+        found = []
+        for pid, parts in self._columns.counters.items():
+            frame = self._frame(parts)
+            if not frame.height:
+                continue
+            member = pl.col("member").cast(pl.String)
+            # "Read(MB/s)" names value and unit; a bare "KB" is a unit; a repeated name says nothing
+            unit = (
+                pl.when(member == pl.col("name").cast(pl.String))
+                .then(pl.lit("value"))
+                .otherwise(pl.coalesce(member.str.extract(r"\(([^()]+)\)$"), member))
+            )
+            found.append(
+                frame.drop_nulls("value").select(
+                    group=pl.lit(self._columns.process_names.get(pid, "")).cast(NAME),
+                    name="name",
+                    unit=unit.cast(NAME),
+                    time_ns="start_ns",
+                    value="value",
+                    device=pl.lit(self._device_of(pid), dtype=pl.Int32),
+                )
+            )
+        return pl.concat(found) if found else pl.DataFrame()
+
+    def meta(self) -> pl.DataFrame:
+        """What the timeline says about the run."""
+        values: dict[str, object] = {}
+        pids = [*sorted(self._framework), *(pid >> PID_SHIFT for pid in self.devices)]
+        if pids:
+            values["pid"] = pids[0]
+        if self.devices:
+            values["device_ids"] = sorted(set(self.devices.values()))
+        if self._columns.base_ns is not None:
+            values["base_time_ns"] = self._columns.base_ns
+        return meta_frame(values)
+
+    def report(self, health: HealthLog) -> None:
+        """Report events that could not be used, once all tables are made."""
+        if self._damaged:
+            message = "events are no valid JSON, or have no time, length or thread, and were left out"
+            health.add("damaged_events", ERROR, self._damaged, message, EVERYTHING)
+        if self._unknown:
+            names = ", ".join(sorted(self._unknown)[:8])
+            health.add("skipped_events", INFO, sum(self._unknown.values()), f"events of other processes are not used ({names})")
+        if self._unnamed:
+            health.add(
+                "unnamed_processes",
+                WARNING,
+                self._unnamed,
+                "processes have lost their name; what they are was concluded from their events",
+                (KERNEL_CALLS, KERNEL_DETAILS),
+            )

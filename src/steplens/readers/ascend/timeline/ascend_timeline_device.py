@@ -1,0 +1,405 @@
+"""The device half of an Ascend timeline: tasks of the hardware, communication operations, and what launched them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from steplens.readers.ascend.ascend_planes import with_details
+from steplens.readers.ascend.timeline.ascend_timeline_host import paired
+from steplens.trace.communication_marks import COMMUNICATION_CORE, is_collective, is_part
+from steplens.trace.device_work import with_kind
+from steplens.trace.health import COMMUNICATION_VOLUME, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
+from steplens.trace.nesting import Int64Array
+from steplens.trace.schema import (
+    COLLECTIVE,
+    CORE_CPU,
+    KIND_COMMUNICATION,
+    KIND_COMPUTE,
+    KIND_COPY,
+    KIND_OTHER,
+    NAME,
+    RECEIVE,
+    SEND,
+)
+
+#: scheduler's names of tasks that compute, where no list of kernels tells. DSA generates random numbers.
+COMPUTE_TASKS = (
+    "AI_CORE", "AI_VECTOR_CORE", "AIC", "AIV", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "AICPU", "DSA_SQE", "KERNEL_AICORE",
+    "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", CORE_CPU,
+)  # fmt: skip
+#: the cores of a GPU, of whose tasks the type tells what they do
+GPU_CORES = ("CUDA", "ROCM")
+_COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", "MEMCPY_ASYNC")
+_COPY_NAME = "MEMCPY"
+_GPU_COPY = r"(?i)^(gpu_)?mem(cpy|set)"
+
+_COMPUTING = "Computing"
+_COMMUNICATING = "Communication"
+#: the lanes of the overlap analysis print starts and ends rounded to ns, tasks a start and a length: rounding apart
+_ROUNDING_NS = 1
+
+#: captures lack a few ends of arrows (2 in 100) where nothing is lost
+_FEW_SHARE = 0.05
+
+#: words of which the longest stand first
+_OPERATION = (
+    "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
+    "|reducescatter|reduce|scatter|send)"
+)
+#: bits of a device's process id below those of the process that used it
+PID_SHIFT = 10
+#: a number in 32 bits that means none
+_NO_NUMBER = 0xFFFF_FFFF
+
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("INT8", "UINT8", "HIF8", "FP8E4M3", "FP8E5M2", "FP8E8M0"), 1),
+    **dict.fromkeys(("INT16", "UINT16", "FP16", "BFP16", "BF16"), 2),
+    **dict.fromkeys(("INT32", "UINT32", "FP32"), 4),
+    **dict.fromkeys(("INT64", "UINT64", "FP64"), 8),
+    "INT128": 16,
+}
+
+
+@dataclass(frozen=True)
+class DeviceEvents:
+    """What a timeline holds of devices; events have start_ns and end_ns, arrows start_ns.
+
+    Attributes:
+        hardware: device tasks, with ``device``.
+        communication: communication operations and their parts, with ``device``.
+        overlap: the lanes of the overlap analysis, with ``device``.
+        groups: (process id, thread id) -> name of a lane of communication operations.
+        planes: (process id, thread id) -> number of a plane, on which parts of these operations are.
+        launches: starts of the arrows from runtime calls to device tasks (process ids of the OS).
+        launched: their ends.
+        operators: starts of the arrows from framework operators to device tasks.
+        operated: their ends.
+        calls: CANN's calls (process ids of the OS).
+        on_cpu: the device is the CPU.
+    """
+
+    hardware: pl.DataFrame
+    communication: pl.DataFrame
+    overlap: pl.DataFrame
+    groups: dict[tuple[int, int], str]
+    planes: dict[tuple[int, int], int]
+    launches: pl.DataFrame
+    launched: pl.DataFrame
+    operators: pl.DataFrame
+    operated: pl.DataFrame
+    calls: pl.DataFrame
+    on_cpu: bool = False
+
+
+def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """``kernels`` and ``communication`` of a timeline; every communication operation is a row of both, except a CPU's.
+
+    The parts of an operation (waits, reductions, copies on its planes) appear twice in a timeline, as such and as tasks
+    of the hardware; the latter are kept, with what the former tell of them.
+    """
+    operations = _operations(found)
+    tasks = _tasks(found)
+    tasks = with_details(tasks, found.communication, found.planes)
+    launches = _launch_points(found, health)
+    if tasks.height:
+        tasks = _launched(tasks, launches)
+        tasks = _snapped(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, _COMPUTING)
+        tasks = _from_calls(tasks, found.calls)
+    if operations.height:
+        operations = _snapped(_launched(operations, launches), found.overlap, _COMMUNICATING)
+        operations = _from_calls(operations, found.calls)
+        operations, tasks = _without_twins(operations, tasks)
+    tables = {}
+    # the CPU communicates in its own calls, which are no tasks
+    listed = [_operation_tasks(operations)] if operations.height and not found.on_cpu else []
+    if tasks.height or listed:
+        kernels = pl.concat([*([tasks] if tasks.height else []), *listed], how="diagonal_relaxed")
+        tables["kernels"] = kernels.drop("pid", "tid").sort("device", "stream", "start_ns", maintain_order=True)
+    rest = _unnamed_communication(operations, found.overlap, health)
+    communication = [operations.drop("pid", "tid", "core", "task_id")] if operations.height else []
+    if communication or rest.height:
+        rows = pl.concat([*communication, *([rest] if rest.height else [])], how="diagonal_relaxed")
+        tables["communication"] = rows.sort("start_ns", maintain_order=True)
+    return tables
+
+
+def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """What the communication lane covers and no operation does, as operations of that name.
+
+    Kernels that communicate by themselves are on the lane and among no group's operations.
+    """
+    lanes = _lane(overlap, _COMMUNICATING)
+    parts = []
+    for (device,), ranges in lanes.partition_by("device", as_dict=True).items() if lanes.height else ():
+        mine = operations.filter(pl.col("device") == device) if operations.height else operations
+        start, end = _uncovered(ranges, mine)
+        parts.append(pl.DataFrame({"start_ns": start, "end_ns": end}).with_columns(device=pl.lit(device, dtype=pl.Int32)))
+    rest = pl.concat(parts) if parts else pl.DataFrame()
+    if rest.height:
+        message = "stretches of communication belong to none of the operations that the timeline names"
+        health.add("unnamed_communication", INFO, rest.height, message, COMMUNICATION_VOLUME)
+        rest = rest.with_columns(name=pl.lit(_COMMUNICATING, dtype=NAME), kind=pl.lit(COLLECTIVE, dtype=NAME))
+    return rest
+
+
+def _uncovered(ranges: pl.DataFrame, operations: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends of the stretches inside ``ranges`` and outside all operations, rounding apart."""
+    times, inside = [], []
+    for frame, weight in ((ranges, 1), (operations, 1 << 32)):
+        if frame.height:
+            for column, sign in (("start_ns", weight), ("end_ns", -weight)):
+                times.append(frame[column].to_numpy())
+                inside.append(np.full(frame.height, sign, dtype=np.int64))
+    time, change = np.concatenate(times), np.concatenate(inside)
+    order = np.argsort(time, kind="stable")
+    # how many operations are open counts in the upper half of the bits, ranges in the lower
+    open_ = np.cumsum(change[order])[:-1]
+    start, end = time[order][:-1], time[order][1:]
+    rest = (open_ > 0) & (open_ < 1 << 32) & (end - start > _ROUNDING_NS)
+    return start[rest], end[rest]
+
+
+def _lane(overlap: pl.DataFrame, name: str) -> pl.DataFrame:
+    return overlap.filter(overlap["name"].cast(pl.String) == name) if overlap.height else overlap
+
+
+def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Operations with stream, task_id and core; tasks without those that are operations (steplens lists them there, too)."""
+    core = pl.lit(COMMUNICATION_CORE, dtype=NAME)
+    if not tasks.height:
+        nothing = pl.lit(None, dtype=pl.Int64)
+        return operations.with_columns(stream=nothing, task_id=nothing, core=core), tasks
+    same = ["device", "name", "start_ns"]
+    twins = tasks.select(*same, "stream", "task_id", "core").unique(same, keep="first")
+    with_stream = operations.join(twins, on=same, how="left", maintain_order="left")
+    lonely = tasks.join(operations.select(same).unique(), on=same, how="anti", maintain_order="left")
+    return with_stream.with_columns(pl.coalesce("core", core).alias("core")), lonely
+
+
+def _optional(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:
+    return pl.col(column) if column in frame.columns else pl.lit(None, dtype=dtype)
+
+
+def _tasks(found: DeviceEvents) -> pl.DataFrame:
+    """Device tasks; ``core`` is what the scheduler calls them until a list of kernels knows better."""
+    frame = found.hardware
+    if not frame.height:
+        return frame
+    subtask = _optional(frame, "subtask")
+    type_ = _optional(frame, "task_type", NAME)
+    # CPU and GPU have no scheduler that names and numbers tasks; steplens fills the places with what it has
+    scheduled = ~type_.cast(pl.String).is_in([CORE_CPU, *GPU_CORES]).fill_null(False)
+    tasks = frame.select(
+        "name", "pid", "tid", "device", "start_ns", "end_ns",
+        core=type_,
+        task_type=pl.when(scheduled).then(type_),
+        stream=pl.coalesce(_optional(frame, "physical_stream"), _optional(frame, "stream"), "tid"),
+        correlation=_optional(frame, "connection_id"),
+        task_id=pl.when(scheduled).then(_optional(frame, "task")),
+        model_id=_optional(frame, "model"),
+        context_id=pl.when(subtask != _NO_NUMBER).then(subtask),
+    )  # fmt: skip
+    return tasks.with_columns(kind=_kind(tasks, found.overlap))
+
+
+def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
+    """What each task does: by its core, and inside the computing lane where the timeline has one."""
+    core, name = pl.col("core").cast(pl.String).fill_null(""), pl.col("name").cast(pl.String)
+    communicates = is_collective(core, name)
+    computing = core.is_in(COMPUTE_TASKS) & ~communicates & ~is_part(core, name)
+    lanes = _lane(overlap, _COMPUTING)
+    if lanes.height:
+        computing &= pl.lit(_inside(tasks, lanes))
+    kind = (
+        pl.when(computing)
+        .then(pl.lit(KIND_COMPUTE))
+        .when(communicates)
+        .then(pl.lit(KIND_COMMUNICATION))
+        .when(core.is_in(_COPY_TASKS) | name.str.contains(_COPY_NAME, literal=True))
+        .then(pl.lit(KIND_COPY))
+        .otherwise(pl.lit(KIND_OTHER))
+    )
+    return tasks.select(pl.coalesce(gpu_kind(tasks), kind).cast(NAME).alias("kind")).to_series()
+
+
+def gpu_kind(tasks: pl.DataFrame) -> pl.Series:
+    """What the tasks of GPUs do, by their type and name; null for other tasks."""
+    on_gpu = tasks["core"].cast(pl.String).is_in(GPU_CORES).fill_null(False)
+    if not on_gpu.any():
+        nothing: pl.Series = pl.Series([None], dtype=pl.String).new_from_index(0, tasks.height)
+        return nothing
+    if "type" not in tasks.columns:
+        tasks = tasks.with_columns(type=pl.lit(None, dtype=NAME))
+    copies = pl.coalesce(pl.col("type", "name").cast(pl.String)).str.contains(_GPU_COPY)
+    by_name = with_kind(tasks.drop("kind", strict=False))["kind"].cast(pl.String)
+    return tasks.select(pl.when(on_gpu & copies).then(pl.lit(KIND_COPY)).when(on_gpu).then(by_name)).to_series()
+
+
+def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
+    """Which tasks start inside a range of the lane of their device; all do on a device without ranges."""
+    inside = np.ones(tasks.height, dtype=bool)
+    devices, start = tasks["device"].to_numpy(), tasks["start_ns"].to_numpy()
+    for (device,), ranges in lanes.sort("start_ns").partition_by("device", as_dict=True).items():
+        rows = np.flatnonzero(devices == device)
+        first: Int64Array = ranges["start_ns"].to_numpy()
+        # one ns wider, since ranges and tasks are rounded apart
+        last = np.maximum.accumulate(ranges["end_ns"].to_numpy()) + _ROUNDING_NS
+        index = np.searchsorted(first, start[rows] + _ROUNDING_NS, side="right") - 1
+        inside[rows] = (index >= 0) & (start[rows] <= last[np.maximum(index, 0)])
+    return pl.Series(inside)
+
+
+def _operations(found: DeviceEvents) -> pl.DataFrame:
+    """Communication operations: the events on the lanes of groups, not those on the planes below."""
+    frame = found.communication
+    if not frame.height:
+        return frame
+    lanes = pl.DataFrame(
+        [(pid, tid, _group_name(name)) for (pid, tid), name in found.groups.items()],
+        schema={"pid": pl.Int64, "tid": pl.Int64, "lane": pl.String},
+        orient="row",
+    )
+    name = pl.col("name").cast(pl.String)
+    frame = frame.join(lanes, on=["pid", "tid"], how="left", maintain_order="left")
+    is_operation = pl.col("lane").is_not_null() | name.str.contains("(?i)^hcom_")
+    if "alg_type" in frame.columns:
+        is_operation |= pl.col("alg_type").is_not_null()
+    frame = frame.filter(is_operation)
+    if "recorded" in frame.columns:
+        # steplens gives collectives of other libraries names that clients know
+        frame = frame.with_columns(name=pl.coalesce("recorded", "name"))
+    own_group = _optional(frame, "group", NAME).cast(pl.String)
+    # steplens says the kind of each operation and the group where it knows one; its lanes are numbered otherwise
+    group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
+    elements = _optional(frame, "elements")
+    data_type = _optional(frame, "data_type", NAME)
+    known = data_type.cast(pl.String).replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    return frame.select(
+        "name", "pid", "tid", "device", "start_ns", "end_ns",
+        kind=pl.coalesce(_optional(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
+        operation=operation_name(name).cast(NAME),
+        group=group.cast(NAME),
+        ranks=_optional(frame, "ranks").cast(pl.Int32),
+        elements=elements,
+        bytes=pl.coalesce(_optional(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * known)),
+        dtype=data_type,
+        algorithm=_optional(frame, "alg_type", NAME),
+        correlation=_optional(frame, "connection_id"),
+        model_id=_optional(frame, "model"),
+    )  # fmt: skip
+
+
+def _group_name(lane: str) -> str:
+    return lane.removeprefix("Group ").removesuffix(" Communication")
+
+
+def operation_kind(name: pl.Expr) -> pl.Expr:
+    """Kind of a communication operation by its name (text)."""
+    lower = name.str.to_lowercase()
+    return (
+        pl.when(lower.str.starts_with("hcom_receive"))
+        .then(pl.lit(RECEIVE))
+        .when(lower.str.starts_with("hcom_send"))
+        .then(pl.lit(SEND))
+        .otherwise(pl.lit(COLLECTIVE))
+    )
+
+
+def operation_name(name: pl.Expr) -> pl.Expr:
+    """``hcom_allReduce__586_0_1`` -> ``allreduce``: the leftmost known word, the longest there; null without one."""
+    return (
+        name.str.to_lowercase()
+        .str.extract(r"^(?:hcom_|\w+:|c10d::)?_?([a-z_]+)")
+        .str.replace_all("_", "")
+        .str.extract(_OPERATION)
+    )
+
+
+def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
+    """Communication operations as device tasks; those without a name (see ``_unnamed_communication``) are none."""
+    return operations.filter(operations["name"].cast(pl.String) != _COMMUNICATING).select(
+        "name", "pid", "tid", "device", "stream", "start_ns", "end_ns", "core", "correlation", "task_id", "model_id", "launch_ns",
+        "launch_pid", "launch_tid",
+        type=pl.col("name").cast(pl.String).str.extract("(?i)^(hcom_[a-z]+_)", 1).cast(NAME),
+        kind=pl.lit(KIND_COMMUNICATION, dtype=NAME),
+    )  # fmt: skip
+
+
+def _launch_points(found: DeviceEvents, health: HealthLog) -> pl.DataFrame:
+    """Per task (pid, tid, start_ns) the point on a host thread where the runtime, or else an operator, launched it."""
+    points = []
+    for starts, ends in ((found.launches, found.launched), (found.operators, found.operated)):
+        pairs = paired(starts, ends)
+        missing = starts.height + ends.height - 2 * pairs.height
+        if missing:
+            health.add(
+                "unmatched_launches",
+                INFO if missing < _FEW_SHARE * max(starts.height, ends.height) else WARNING,
+                missing,
+                "ends of arrows from launches to device tasks have no other end, or a second one",
+                OPERATOR_DEVICE_TIMES,
+            )
+        if pairs.height:
+            points.append(
+                pairs.select(
+                    pid="pid_to",
+                    tid="tid_to",
+                    start_ns="start_ns_to",
+                    launch_ns="start_ns",
+                    launch_pid="pid",
+                    launch_tid="tid",
+                )
+            )
+    if not points:
+        return pl.DataFrame()
+    return pl.concat(points).unique(["pid", "tid", "start_ns"], keep="first", maintain_order=True)
+
+
+def _launched(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    if not launches.height:
+        nothing = pl.lit(None, dtype=pl.Int64)
+        return tasks.with_columns(launch_ns=nothing, launch_pid=nothing, launch_tid=nothing)
+    return tasks.join(launches, on=["pid", "tid", "start_ns"], how="left", maintain_order="left")
+
+
+def _by_themselves(tasks: pl.DataFrame) -> pl.DataFrame:
+    """A CPU's tasks, which are calls: one to which no arrow leads begins where its call does, on the thread of its own."""
+    own = {"launch_ns": pl.col("start_ns"), "launch_pid": pl.col("pid") // (1 << PID_SHIFT), "launch_tid": pl.col("tid")}
+    without = pl.col("launch_ns").is_null()
+    return tasks.with_columns(pl.when(without).then(value).otherwise(name).alias(name) for name, value in own.items())
+
+
+def _from_calls(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Launch points of tasks to which no arrow leads, from CANN's call with their connection id."""
+    if not calls.height or "connection_id" not in calls.columns:
+        return tasks
+    worthwhile = [KIND_COMPUTE, KIND_COMMUNICATION, COLLECTIVE, SEND, RECEIVE]
+    lost = pl.col("launch_ns").is_null() & pl.col("kind").cast(pl.String).is_in(worthwhile)
+    if not tasks.select(lost.any()).item():
+        return tasks
+    known = calls.drop_nulls("connection_id").unique("connection_id", keep="first", maintain_order=True)
+    known = known.select(correlation="connection_id", _ns="start_ns", _pid="pid", _tid="tid")
+    tasks = tasks.join(known, on="correlation", how="left", maintain_order="left")
+    filled = [
+        pl.when(lost).then(f"_{column}").otherwise(f"launch_{column}").alias(f"launch_{column}")
+        for column in ("ns", "pid", "tid")
+    ]
+    return tasks.with_columns(filled).drop("_ns", "_pid", "_tid")
+
+
+def _snapped(tasks: pl.DataFrame, overlap: pl.DataFrame, lane: str) -> pl.DataFrame:
+    """Ends as the lane of the overlap analysis has them.
+
+    A task's length is rounded to ns apart from its start, so its end may be one ns off the end that the lane, and the
+    database, have. Sums of many tasks then differ from the file's own.
+    """
+    lanes = _lane(overlap, lane)
+    if not lanes.height:
+        return tasks
+    ends = lanes.select("device", "start_ns", _end="end_ns").unique(["device", "start_ns"], keep="first")
+    tasks = tasks.join(ends, on=["device", "start_ns"], how="left", maintain_order="left")
+    near = (pl.col("_end") - pl.col("end_ns")).abs() <= _ROUNDING_NS
+    return tasks.with_columns(end_ns=pl.when(near).then("_end").otherwise("end_ns")).drop("_end")

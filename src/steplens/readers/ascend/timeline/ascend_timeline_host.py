@@ -1,0 +1,211 @@
+"""The host half of an Ascend timeline: operators, Python calls, the task queue, collections, CANN's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from steplens.readers.ascend.ascend_link import scope_of
+from steplens.readers.ascend.timeline import ascend_timeline_structs as events
+from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
+from steplens.trace.schema import MARK_KINDS, MARKER, NAME
+
+#: CANN's layers as its database names them, by the first part of a call's name
+_LAYERS = {
+    "AscendCL": "acl",
+    "Model": "model",
+    "Node": "node",
+    "Runtime": "runtime",
+    "Communication": "communication",
+    "Hccl": "communication",
+}
+_OLDER_LAYERS = {"hccl": "communication"}
+#: kinds of marks -> ours
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
+_LAYER_PREFIX = rf"^({'|'.join(_LAYERS)})@(.+)$"
+
+
+def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[str, pl.DataFrame]:
+    """Raw tables of the host.
+
+    Args:
+        found: category (see ``ascend_timeline_structs``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
+            ``others`` of processes that are none of the known, ``forward`` and ``backward`` the two ends of arrows,
+            ``threads`` the names of threads.
+        health: gets what does not fit together.
+    """
+    tables = {"threads": found["threads"]}
+    for category, table, make in (
+        (events.OPERATOR, "ops", _operators),
+        (events.COLLECTION, "gc", _collections),
+        ("calls", "api", _calls),
+        ("others", "marks", _marks),
+    ):
+        if found[category].height:
+            tables[table] = make(found[category])
+    if found[events.PYTHON].height:
+        tables["python"] = _python(found[events.PYTHON], health)
+    tables["task_queue"] = _task_queue(found[events.ENQUEUE], found[events.DEQUEUE], health)
+    tables["flows"] = _arrows(found["forward"], found["backward"], "fwdbwd", health)
+    return tables
+
+
+def _operators(frame: pl.DataFrame) -> pl.DataFrame:
+    forward_tid = pl.col("forward_tid") if "forward_tid" in frame.columns else pl.lit(0)
+    lists = [
+        _one_line(frame[column]).alias(column) for column in ("input_shapes", "input_types", "stack") if column in frame.columns
+    ]
+    frame = frame.with_columns(*lists, scope=scope_of(pl.col("name").cast(pl.String), forward_tid))
+    if "sequence" in frame.columns:
+        frame = frame.with_columns(sequence=pl.when(pl.col("sequence") >= 0).then("sequence"))
+    return frame
+
+
+def _one_line(values: pl.Series) -> pl.Series:
+    """Lists without the line breaks that the files have behind every ``;``, null if empty; each distinct text once."""
+    distinct = values.drop_nulls().unique()
+    if not len(distinct):
+        return values
+    texts = distinct.cast(pl.String)
+    plain = texts.str.replace_all(r";\r?\n", ";").replace({"": None})
+    return values if plain.equals(texts) else values.replace_strict(distinct, plain.cast(NAME), default=None, return_dtype=NAME)
+
+
+def _collections(frame: pl.DataFrame) -> pl.DataFrame:
+    # the process id holds a layer and, without a device, is -1; the thread is the process
+    return frame.select("start_ns", "end_ns", pid="tid", tid="tid")
+
+
+def _calls(frame: pl.DataFrame) -> pl.DataFrame:
+    name = pl.col("name").cast(pl.String)
+    prefix = name.str.extract(_LAYER_PREFIX, 1)
+    layer = prefix.replace_strict(_LAYERS, default=None, return_dtype=pl.String)
+    if "level" in frame.columns:
+        layer = pl.coalesce(pl.col("level").cast(pl.String).replace(_OLDER_LAYERS), layer)
+    correlation = pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
+    # distinct names are few
+    named = frame.select(pl.col("name").unique()).with_columns(
+        plain=pl.coalesce(name.str.extract(_LAYER_PREFIX, 2), name).cast(NAME)
+    )
+    return frame.join(named, on="name", how="left", maintain_order="left").select(
+        name="plain",
+        layer=layer.cast(NAME),
+        start_ns="start_ns",
+        end_ns="end_ns",
+        pid="pid",
+        tid="tid",
+        correlation=correlation,
+    )
+
+
+def _marks(frame: pl.DataFrame) -> pl.DataFrame:
+    """User marks (MsprofTx, mstx): events that say which kind of mark they are."""
+    known = [column for column in ("event", "event_old") if column in frame.columns]
+    if not known:
+        return frame.clear()
+    domains = [column for column in ("domain", "domain_old") if column in frame.columns]
+    return frame.filter(pl.any_horizontal(pl.col(known).is_not_null())).select(
+        domain=pl.coalesce(*domains) if domains else pl.lit(None, dtype=NAME),
+        message="name",
+        start_ns="start_ns",
+        end_ns="end_ns",
+        pid="pid",
+        tid="tid",
+        stream=pl.col("stream") if "stream" in frame.columns else pl.lit(None, dtype=pl.Int64),
+        correlation=pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64),
+        kind=pl.coalesce(known).cast(pl.String).replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String).cast(NAME),
+    )
+
+
+def _python(frame: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """Python calls with ids that are unique in the run; null parents for calls that no other encloses.
+
+    Some profilers number the calls of each thread from 0 and give a call without parent the parent 0: it has none unless
+    call 0 of its thread is around it.
+    """
+    columns = {"python_id": "id", "python_parent": "parent", "python_module": "module_id"}
+    frame = frame.rename({old: new for old, new in columns.items() if old in frame.columns})
+    if "id" not in frame.columns or "parent" not in frame.columns:
+        return frame.drop("id", "parent", strict=False)
+    thread = ["pid", "tid"]
+    first = frame.filter(pl.col("id") == 0).unique(thread, keep="first")
+    frame = frame.join(first.select(*thread, _first="start_ns", _last="end_ns"), on=thread, how="left", maintain_order="left")
+    inside = (pl.col("start_ns") >= pl.col("_first")) & (pl.col("end_ns") <= pl.col("_last"))
+    rootless = (pl.col("parent") == pl.col("id")) | ((pl.col("parent") == 0) & ~inside.fill_null(False))
+    frame = frame.with_columns(parent=pl.when(~rootless).then("parent")).drop("_first", "_last")
+    if frame["id"].n_unique() < frame.height:
+        repeated = frame.height - frame.select(pl.struct(*thread, "id").n_unique()).item()
+        if repeated:
+            health.add("repeated_python_ids", WARNING, repeated, "Python calls share their number with another", CALL_STACKS)
+        number = pl.struct(thread).rank("dense").cast(pl.Int64) - 1
+        stride = frame.select(pl.col("id").max()).item() + 1
+        if 0 < stride < 1 << 40:
+            shift = number * stride
+            frame = frame.with_columns(id=pl.col("id") + shift, parent=pl.col("parent") + shift)
+    return frame
+
+
+_QUEUE_END = {"name": NAME, **dict.fromkeys(("pid", "correlation_id", "tid", "start_ns", "end_ns"), pl.Int64())}
+
+
+def _task_queue(enqueue: pl.DataFrame, dequeue: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+    """Both ends of every task of the queue, joined by their number; an end without the other stays, half null."""
+    key = ["pid", "correlation_id"]
+    ends = []
+    repeated = 0
+    for side, frame in (("enqueue", enqueue), ("dequeue", dequeue)):
+        if not frame.height or "correlation_id" not in frame.columns:
+            frame = pl.DataFrame(schema=_QUEUE_END)
+        once = frame.drop_nulls("correlation_id").unique(key, keep="first", maintain_order=True)
+        repeated += frame.height - once.height
+        ends.append(
+            once.select(
+                *key,
+                pl.col("name").cast(pl.String).str.extract("^(?:En|De)queue@(.*)$", 1).alias(f"{side}_name"),
+                pl.col("tid").alias(f"{side}_tid"),
+                pl.col("start_ns").alias(f"{side}_start_ns"),
+                pl.col("end_ns").alias(f"{side}_end_ns"),
+            )
+        )
+    if repeated:
+        message = "ends of the task queue share their number"
+        health.add("repeated_queue_numbers", WARNING, repeated, message, OPERATOR_DEVICE_TIMES)
+    joined = ends[0].join(ends[1], on=key, how="full", coalesce=True, maintain_order="left_right")
+    unpaired = joined.filter(pl.col("enqueue_tid").is_null() | pl.col("dequeue_tid").is_null()).height
+    if unpaired:
+        message = "tasks of the queue were recorded on one of its two sides only"
+        health.add("half_queued_tasks", WARNING, unpaired, message, (OPERATOR_DEVICE_TIMES, FLOWS))
+    name = pl.coalesce("dequeue_name", "enqueue_name").cast(NAME)
+    return joined.with_columns(name=name).rename({"correlation_id": "correlation"}).drop("enqueue_name", "dequeue_name")
+
+
+def _arrows(starts: pl.DataFrame, ends: pl.DataFrame, kind: str, health: HealthLog) -> pl.DataFrame:
+    """The arrows of one kind, by the first start and the first end of each id, in order of start."""
+    pairs = paired(starts, ends)
+    missing = starts.height + ends.height - 2 * pairs.height
+    if missing:
+        health.add("unmatched_flows", INFO, missing, f"ends of arrows ({kind}) have no other end or a repeated one", FLOWS)
+    if not pairs.height:
+        return pl.DataFrame()
+    return pairs.select(
+        kind=pl.lit(kind).cast(NAME),
+        flow_id=pl.col("id").cast(pl.Int64, strict=False),
+        from_ns="start_ns",
+        from_pid="pid",
+        from_tid="tid",
+        to_ns="start_ns_to",
+        to_pid="pid_to",
+        to_tid="tid_to",
+    ).sort("from_ns", maintain_order=True)
+
+
+def paired(starts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """The earliest start and the earliest end of every id; the columns of the end carry the suffix ``_to``."""
+    if not starts.height or not ends.height:
+        return pl.DataFrame(schema={"id": pl.String})
+    once = [
+        frame.drop_nulls("id").sort("start_ns", maintain_order=True).unique("id", keep="first", maintain_order=True)
+        for frame in (starts, ends)
+    ]
+    return once[0].join(once[1], on="id", how="inner", suffix="_to", maintain_order="left")

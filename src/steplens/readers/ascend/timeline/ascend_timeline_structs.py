@@ -1,0 +1,264 @@
+"""The events of Ascend's timelines as typed structs, and their decoders: only the members that steplens uses.
+
+An event whose members have other types than expected is mended on its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Annotated, Any
+
+import msgspec
+
+from steplens import json_decoder
+from steplens.readers.common.event_decoder import cleaned
+
+OPERATOR = "cpu_op"
+PYTHON = "python_function"
+ENQUEUE = "enqueue"
+DEQUEUE = "dequeue"
+COLLECTION = "GC"
+COLLECTION_ALIAS = "gc"
+
+#: steplens puts its time base into a metadata event of this name
+BASE_EVENT = "base_time_ns"
+
+
+#: a process or thread; an event whose id does not fit is mended apart
+Id = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+class DurationArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "sequence": "Sequence number",
+        "forward_tid": "Fwd thread id",
+        "input_shapes": "Input Dims",
+        "input_types": "Input type",
+        "stack": "Call stack",
+        "module": "Module Hierarchy",
+        "python_id": "Python id",
+        "python_parent": "Python parent id",
+        "python_module": "Python module id",
+        "task_type": "Task Type",
+        "physical_stream": "Physic Stream Id",
+        "stream": "Stream Id",
+        "task": "Task Id",
+        "subtask": "Subtask Id",
+        "model": "Model Id",
+        "elements": "count",
+        "bytes": "size(Byte)",
+        "event": "event_type",
+        "event_old": "Event Type",
+        "domain_old": "Domain",
+        "notify": "notify_id",
+        "inner_type": "task type",
+        "inner_task_id": "task id",
+        "inner_context": "context id",
+        "source_rank": "src rank",
+        "destination_rank": "dst rank",
+        "transport": "transport type",
+        "inner_data_type": "data type",
+        "link": "link type",
+        "recorded": "recorded as",
+    },
+):
+    """The members of ``args`` that steplens uses from an event with a duration.
+
+    The type of a value is checked when it becomes a column, so that an odd one costs itself and not its event; numbers
+    with a fraction come as text.
+    """
+
+    connection_id: Any = None
+    task_type: Any = None
+    physical_stream: Any = None
+    stream: Any = None
+    task: Any = None
+    subtask: Any = None
+    model: Any = None
+    level: Any = None
+    sequence: Any = None
+    forward_tid: Any = None
+    input_shapes: Any = None
+    input_types: Any = None
+    stack: Any = None
+    module: Any = None
+    flops: Any = None
+    python_id: Any = None
+    python_parent: Any = None
+    python_module: Any = None
+    correlation_id: Any = None
+    elements: Any = None
+    data_type: Any = None
+    alg_type: Any = None
+    bytes: Any = None
+    kind: Any = None
+    group: Any = None
+    ranks: Any = None
+    event: Any = None
+    event_old: Any = None
+    domain: Any = None
+    domain_old: Any = None
+    notify: Any = None
+    inner_type: Any = None
+    inner_task_id: Any = None
+    inner_context: Any = None
+    source_rank: Any = None
+    destination_rank: Any = None
+    transport: Any = None
+    inner_data_type: Any = None
+    link: Any = None
+    recorded: Any = None
+
+
+class MetadataArgs(msgspec.Struct, gc=False):
+    """The members of ``args`` of a metadata event."""
+
+    name: Any = None
+    labels: Any = None
+    base_time_ns: Any = None
+
+
+class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """A complete event: a call, a device task, a collective."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Id | None = None
+    tid: Id | None = None
+    ts: Any = None
+    dur: float | str | None = None
+    args: DurationArgs | None = None
+
+
+class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
+    """One sample of a counter."""
+
+    name: str = ""
+    pid: Id | None = None
+    ts: Any = None
+    args: dict[str, float | str | None] | None = None
+
+
+class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """The name of a process or thread."""
+
+    name: str = ""
+    pid: Id | None = None
+    tid: Id | None = None
+    args: MetadataArgs | None = None
+
+
+class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+    """Where an arrow starts. Ids may exceed 64 bits, so they stay text."""
+
+    cat: str = ""
+    id: Any = None
+    pid: Id | None = None
+    tid: Id | None = None
+    ts: Any = None
+
+
+class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+    """Where an arrow ends."""
+
+    cat: str = ""
+    id: Any = None
+    pid: Id | None = None
+    tid: Id | None = None
+    ts: Any = None
+
+
+#: phases of Chrome's format that Ascend's timelines do not use, and that do not make a piece unreadable
+_OTHER_PHASES = "iItBEbenNODPRvV(){}cSTpFx"
+_OTHERS = tuple(
+    msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=tag, gc=False) for number, tag in enumerate(_OTHER_PHASES)
+)
+
+_EVENT: Any = functools.reduce(operator.or_, (Duration, Sample, Metadata, FlowStart, FlowEnd, *_OTHERS))
+# a number that no member has a type for comes as its text: every digit of "ts" counts
+DECODER = json_decoder.Decoder[list[Any]](list[_EVENT], float_hook=str)
+_ONE_DECODER = json_decoder.Decoder[Any](_EVENT, float_hook=str)
+_ANY_DECODER = json_decoder.Decoder[Any](float_hook=str)
+
+INTEGERS = (
+    "connection_id", "physical_stream", "stream", "task", "subtask", "model", "sequence", "forward_tid", "flops", "python_id",
+    "python_parent", "python_module", "correlation_id", "elements", "bytes", "ranks",
+    "inner_task_id", "inner_context", "source_rank", "destination_rank",
+)  # fmt: skip
+#: of the parts of collectives, on the planes below a group
+_PART_MEMBERS = (
+    "notify", "inner_type", "inner_task_id", "inner_context", "source_rank", "destination_rank", "transport", "inner_data_type",
+    "link",
+)  # fmt: skip
+DEVICE_MEMBERS = (
+    "connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model", "level", "elements", "data_type",
+    "alg_type", "bytes", "kind", "group", "ranks", "recorded", "event", "event_old", "domain", "domain_old",
+    *_PART_MEMBERS,
+)  # fmt: skip
+#: members of events with a category; those without one have some of DEVICE_MEMBERS
+MEMBERS: dict[str, tuple[str, ...]] = {
+    OPERATOR: ("sequence", "forward_tid", "input_shapes", "input_types", "stack", "module", "flops"),
+    PYTHON: ("python_id", "python_parent", "python_module"),
+    ENQUEUE: ("correlation_id",),
+    DEQUEUE: ("correlation_id",),
+    COLLECTION: (),
+}
+
+CATEGORIES = tuple(MEMBERS)
+
+_TASK_MEMBERS = ("connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model")
+_CALL_MEMBERS = ("connection_id", "level")
+#: of processes whose name is known when their first event comes, which saves looking for the rest
+PROCESS_MEMBERS = {
+    "Ascend Hardware": _TASK_MEMBERS,
+    "CANN": _CALL_MEMBERS,
+    "OS Runtime API": _CALL_MEMBERS,
+    "Overlap Analysis": (),
+}
+
+
+def one_event(text: bytes) -> Any:
+    """The event in one piece of JSON, mended where its members have unexpected types or characters.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _ONE_DECODER.decode(text)
+    except ValueError:
+        return _mended(_ANY_DECODER.decode(cleaned(text)))
+
+
+def _mended(value: Any) -> Any:
+    """The event in a decoded value whose members have unexpected types or characters."""
+    if not isinstance(value, dict) or not isinstance(value.get("ph"), str):
+        raise ValueError("no event")
+    for key in ("pid", "tid"):
+        number = integer(value.get(key))
+        value[key] = number if number is not None and abs(number) <= 1 << 62 else None
+    for key in ("name", "cat"):
+        if key in value:
+            value[key] = str(value[key])
+    if "dur" in value and not isinstance(value["dur"], (int, str)):
+        value.pop("dur")
+    args = value.get("args")
+    if not isinstance(args, dict):
+        value.pop("args", None)
+    elif value["ph"] == "C":
+        value["args"] = {key: item for key, item in args.items() if isinstance(item, (int, str))}
+    try:
+        return _ONE_DECODER.decode(msgspec.json.encode(value))
+    except msgspec.EncodeError as error:
+        raise ValueError(str(error)) from None
+
+
+def integer(value: Any) -> int | None:
+    """A whole number in 64 bits, also one written as text; else None."""
+    try:
+        number = int(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+    except ValueError:
+        number = None
+    return number if number is not None and -(2**63) <= number < 2**63 else None

@@ -1,0 +1,1 @@
+"""What several readers share: events of JSON, SQLite, text tables, times."""

@@ -1,0 +1,86 @@
+"""Events of a piece of a trace file, so that one event that cannot be read costs that event and none of its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from steplens.json_decoder import Decoder
+from steplens.json_text import TooDeepError
+from steplens.readers.common.json_events import Piece, behind_damage, events_of
+
+Event = TypeVar("Event")
+
+#: stands for an event that is not valid JSON, or no event
+DAMAGED: Any = object()
+
+_NO_CONTROLS = dict.fromkeys(range(32), " ")
+
+
+def cleaned(text: bytes) -> str:
+    """A JSON text without invalid UTF-8 and raw control characters, which occur in symbol names of other runtimes."""
+    return text.decode("utf-8", "replace").translate(_NO_CONTROLS)
+
+
+def one_by_one(piece: Piece, one: Callable[[bytes], Event]) -> Iterator[Event]:
+    """The events of a piece that cannot be decoded as a whole.
+
+    Args:
+        piece: JSON array text.
+        one: makes an event of its text; raises ValueError where it cannot.
+
+    Yields:
+        what ``one`` makes; ``DAMAGED`` for what it cannot make an event of.
+    """
+    bodies = [bytes(piece)[1:-1]]
+    while bodies:
+        for text in events_of(bodies.pop()):
+            if text is None:
+                yield DAMAGED
+                continue
+            try:
+                event = one(text)
+            except TooDeepError:
+                # it ends where its brackets do
+                yield DAMAGED
+            except ValueError:
+                yield DAMAGED
+                if (rest := behind_damage(text)) is not None:
+                    bodies.append(rest)
+            else:
+                yield event
+
+
+class EventDecoder(Generic[Event]):
+    """Decodes events of one type, a piece at a time.
+
+    Args:
+        kind: the type of an event.
+        float_hook: see ``Decoder``.
+
+    Attributes:
+        damaged: how many could not be decoded so far.
+    """
+
+    def __init__(self, kind: Any, *, float_hook: Callable[[str], Any] | None = None) -> None:
+        self.damaged = 0
+        self._many: Decoder[list[Event]] = Decoder(list[kind], float_hook=float_hook)
+        self._one: Decoder[Event] = Decoder(kind, float_hook=float_hook)
+
+    def events(self, piece: Piece) -> list[Event]:
+        """The events of a piece; those that cannot be decoded are left out and counted."""
+        try:
+            return self._many.decode(piece)
+        except ValueError:
+            found = list(one_by_one(piece, self._tolerant))
+        kept = [event for event in found if event is not DAMAGED]
+        self.damaged += len(found) - len(kept)
+        return kept
+
+    def _tolerant(self, text: bytes) -> Event:
+        try:
+            return self._one.decode(text)
+        except TooDeepError:
+            raise
+        except ValueError:
+            return self._one.decode(cleaned(text))

@@ -1,0 +1,129 @@
+"""Reads Kineto and Chrome trace JSON (.json, .json.gz) into a ``Trace``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.errors import InputError
+from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
+from steplens.readers.kineto.kineto_events import EventColumns
+from steplens.readers.kineto.kineto_meta import meta, meta_frame, report_losses
+from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
+from steplens.readers.kineto.parallel import read_columns
+from steplens.trace.build import build_trace
+from steplens.trace.health import (
+    ERROR,
+    EVERYTHING,
+    INFO,
+    KERNEL_CALLS,
+    KERNEL_TIMES,
+    OPERATOR_CALLS,
+    OPERATOR_SELF_TIMES,
+    OPERATOR_TIMES,
+    RANK_COMPARISON,
+    RUN_OPTIONS,
+    STEP_TIMES,
+    WARNING,
+    HealthLog,
+)
+from steplens.trace.trace import Trace
+
+__all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_text"]
+
+SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
+
+#: share of events in times of no profile from which on the unit is another one
+_MOST_BEYOND = 0.9
+#: what calls that are left out would change
+_OF_CALLS = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, KERNEL_CALLS, KERNEL_TIMES)
+#: tables that a host and a device recorded apart may both have rows of
+_SHARED = ("memory", "marks", "threads", "api", "counters")
+
+
+def detect(path: Path) -> bool:
+    """Whether ``path`` may be a Kineto trace: a file whose name ends as one."""
+    return path.is_file() and path.name.endswith(SUFFIXES)
+
+
+def read(
+    path: Path,
+    *,
+    extra: dict[str, pl.DataFrame] | None = None,
+    health: HealthLog | None = None,
+    cpu_is_device: bool = True,
+) -> Trace:
+    """Read one trace file.
+
+    Args:
+        path: .json or .json.gz.
+        extra: further raw tables of the same run that the file does not hold; rows of ``meta`` win over the file's, rows of
+            ``_SHARED`` tables are added to them.
+        health: findings so far; a new log when absent.
+        cpu_is_device: see ``build_trace``.
+
+    Raises:
+        InputError: the file is missing, empty or no trace at all. A damaged or truncated trace gives what can be read,
+            and health findings.
+    """
+    log = health or HealthLog()
+    columns, file = read_columns(path)
+    if columns.count == 0:
+        raise InputError(path, "holds no events", "Record at least one step, then open it again")
+    columns.convert()
+    if columns.beyond > _MOST_BEYOND * (columns.timed + columns.beyond):
+        problem = f"the times of {columns.beyond} events are not microseconds: they would lie behind the year 2096"
+        raise InputError(path, problem, "Write ts and dur in microseconds, as the format of Chrome traces has them")
+    # other tools may write the members of the top object in another order
+    members = {**file.header, **file.footer}
+    _report(columns, file, log)
+    report_losses(members, log)
+    base_ns = members.get("baseTimeNanoseconds", 0)
+    base_ns = base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 62 else 0
+    raw = host_tables(columns, base_ns)
+    raw.update(device_tables(columns, raw, members, base_ns, log))
+    kernels = raw.get("kernels")
+    raw["flows"] = flows(columns, base_ns, pl.Series(dtype=pl.Int64) if kernels is None else kernels["correlation"], log)
+    raw["meta"] = meta({**members, **accelerator_meta(raw, members)}, base_ns, path)
+    for name, frame in (extra or {}).items():
+        if name == "meta":
+            raw[name] = pl.concat([raw[name], frame]).unique("key", keep="last", maintain_order=True)
+        elif name in _SHARED and name in raw:
+            raw[name] = pl.concat([raw[name], frame], how="diagonal_relaxed")
+        else:
+            raw[name] = frame
+    cpu_is_device = cpu_is_device and not device_is_missing(raw, members, log)
+    return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
+
+
+def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
+    if file.stopped:
+        log.extend([file.stopped])
+    elif file.truncated:
+        log.add(
+            "truncated_file",
+            ERROR,
+            1,
+            f"the file breaks off inside its events; {columns.count} events before the cut were read, "
+            f"{file.lost_bytes} bytes behind them were not",
+            EVERYTHING,
+        )
+    if file.footer_cut:
+        message = "the file breaks off behind its events, where it says when its clock starts and how it was recorded"
+        log.add("truncated_file", ERROR, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
+    if file.header_damaged:
+        message = "what the file says in front of its events is damaged: how it was recorded, and of which rank, is unknown"
+        log.add("damaged_header", WARNING, 1, message, [RUN_OPTIONS, RANK_COMPARISON])
+    if columns.damaged:
+        message = "events are not valid JSON, or have no time, duration or thread, and were left out"
+        log.add("damaged_events", ERROR, columns.damaged, message, EVERYTHING)
+    if columns.unended:
+        message = "calls in two events (ph B and E) begin and have no end in the file; they were left out"
+        log.add("unpaired_events", WARNING, columns.unended, message, _OF_CALLS)
+    if columns.unbegun:
+        message = "ends of calls in two events (ph B and E) have no beginning in the file; they were left out"
+        log.add("unpaired_events", WARNING, columns.unbegun, message, _OF_CALLS)
+    if columns.skipped:
+        log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")

@@ -1,0 +1,270 @@
+"""What the communication kernels of a Kineto trace do: operation, size, type, group.
+
+Newer versions of PyTorch write it into the arguments of the kernels, older ones into those of the call
+``record_param_comms`` around the launch; still older ones leave an annotation named ``nccl:all_reduce`` around it, with
+the shapes of its tensors. The name of the kernel tells the operation when nothing else does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from steplens import json_decoder
+from steplens.readers.kineto.kineto_structs import CollectiveArgs
+from steplens.trace.lookup import first_rows
+from steplens.trace.nesting import Int64Array, innermost, lanes, nest
+from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
+from steplens.trace.trace import is_count
+
+#: bytes of one element, by PyTorch's names of types: those of scalar types, and those in "Input type"
+ELEMENT_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "unsigned char", "signed char", "char", "bool"), 1),
+    **dict.fromkeys(("Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz", "Float8_e8m0fnu"), 1),
+    **dict.fromkeys(("Half", "BFloat16", "Short", "UInt16", "c10::Half", "c10::BFloat16", "short", "short int"), 2),
+    **dict.fromkeys(("Float", "Int", "UInt32", "QInt32", "ComplexHalf", "float", "int"), 4),
+    **dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat", "double", "long", "long int", "c10::complex<float>"), 8),
+    **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
+}
+
+#: operations by the words in their many names, the longer word first where one contains the other
+_OPERATIONS = (
+    "reducescatter",
+    "allreduce",
+    "allgather",
+    "alltoall",
+    "broadcast",
+    "gather",
+    "scatter",
+    "sendrecv",
+    "send",
+    "recv",
+    "receive",
+    "barrier",
+    "reduce",
+)
+_OPERATION = re.compile("|".join(_OPERATIONS))
+_NO_LETTER = re.compile(r"[^a-z]")
+_ALGORITHM = re.compile(r"(RING|TREE|COLLNET_?(?:DIRECT|CHAIN)?|NVLS_?(?:TREE)?|PAT)_(LL128|LL|SIMPLE)")
+_ANNOTATION = "nccl:"
+_CALL = "record_param_comms"
+
+_METADATA = ("operation", "elements", "dtype", "group", "group_size", "source", "destination")
+_COLLECTIVE_DECODER = json_decoder.Decoder[CollectiveArgs](CollectiveArgs)
+
+
+def operation_of(name: str | None) -> str | None:
+    """The operation that a name in any spelling stands for: "allreduce", "alltoall" ...; None where it names none.
+
+    ``_allgather_base``, ``all_gather_into_tensor`` and ``ncclDevKernel_AllGather_RING_LL`` are "allgather".
+    """
+    found = _OPERATION.search(_NO_LETTER.sub("", (name or "").lower()))
+    if not found:
+        return None
+    return "recv" if found[0] == "receive" else found[0]
+
+
+def communication(
+    tasks: pl.DataFrame, calls: pl.DataFrame, ops: pl.DataFrame | None, described: pl.DataFrame, members: dict[str, Any]
+) -> pl.DataFrame:
+    """The communication kernels as rows of ``communication``, with what is needed to link them to their calls.
+
+    ``elements`` and ``bytes`` are those that this rank puts in.
+
+    Args:
+        tasks: all device tasks, with ``launch``, the JSON text of their arguments.
+        calls: runtime calls.
+        ops: raw operator calls.
+        described: calls that describe a communication operation (``EventColumns`` "collectives").
+        members: the members of the trace's top object; ``distributedInfo`` names the groups.
+    """
+    tasks = tasks.filter(pl.col("kind") == KIND_COMMUNICATION)
+    if not tasks.height:
+        return tasks
+    point = _launch_points(tasks, calls)
+    sources = [_of_kernels(tasks), _of_calls(tasks, point, described), _of_annotations(point, ops), _of_names(tasks)]
+    columns = {name: pl.select(pl.coalesce([source[name] for source in sources])).to_series() for name in _METADATA}
+    received, sent = columns["operation"] == "recv", columns["operation"] == "send"
+    kind = pl.when(received).then(pl.lit(RECEIVE)).when(sent).then(pl.lit(SEND)).otherwise(pl.lit(COLLECTIVE))
+    peer = pl.when(received).then(columns["source"]).when(sent).then(columns["destination"])
+    element_bytes = columns["dtype"].replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    sizes = columns["group"].replace_strict(_group_sizes(members), default=None, return_dtype=pl.Int64)
+    group_size = pl.select(pl.coalesce(columns["group_size"], sizes)).to_series()
+    linking = [name for name in ("launch_ns", "launch_pid", "launch_tid") if name in tasks.columns]
+    return tasks.select(
+        "name",
+        kind=kind.cast(NAME),
+        operation=columns["operation"].cast(NAME),
+        group=columns["group"].cast(NAME),
+        ranks=group_size.cast(pl.Int32, strict=False),
+        elements=columns["elements"],
+        bytes=columns["elements"] * element_bytes,
+        dtype=columns["dtype"].cast(NAME),
+        algorithm=_per_name(tasks["name"], _algorithm).cast(NAME),
+        start_ns="start_ns",
+        end_ns="end_ns",
+        device="device",
+        stream="stream",
+        correlation="correlation",
+        external_id="external_id",
+        peer=peer.cast(pl.Int32, strict=False),
+        **{name: pl.col(name) for name in linking},
+    )
+
+
+def _group_sizes(members: dict[str, Any]) -> dict[str, int]:
+    """Size of each process group by its name, from the description of the job."""
+    distributed = members.get("distributedInfo")
+    groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
+    sizes = {"": 0}
+    for group in groups if isinstance(groups, list) else []:
+        if isinstance(group, dict) and is_count(group.get("pg_size")):
+            sizes[str(group.get("pg_name"))] = group["pg_size"]
+    return sizes
+
+
+def _empty(count: int) -> pl.DataFrame:
+    types = {name: pl.String if name in ("operation", "dtype", "group") else pl.Int64 for name in _METADATA}
+    return pl.DataFrame({name: pl.Series([None], dtype=dtype).new_from_index(0, count) for name, dtype in types.items()})
+
+
+def _of_kernels(tasks: pl.DataFrame) -> pl.DataFrame:
+    """What the arguments of the kernels say."""
+    distinct = tasks.select(pl.col("launch").unique().drop_nulls())
+    rows = [_collective_args(text) for text in distinct["launch"].cast(pl.String).to_list()]
+    known = distinct.with_columns(
+        operation=pl.Series([operation_of(row.collective) for row in rows], dtype=pl.String),
+        elements=pl.Series([row.elements_in for row in rows], dtype=pl.Int64, strict=False),
+        dtype=pl.Series([row.dtype for row in rows], dtype=pl.String),
+        group=pl.Series([_group(row) for row in rows], dtype=pl.String),
+        group_size=pl.Series([row.group_size for row in rows], dtype=pl.Int64, strict=False),
+        source=pl.Series([row.source for row in rows], dtype=pl.Int64, strict=False),
+        destination=pl.Series([row.destination for row in rows], dtype=pl.Int64, strict=False),
+    )
+    return tasks.select("launch").join(known, on="launch", how="left", maintain_order="left")
+
+
+def _collective_args(text: str) -> CollectiveArgs:
+    if "Collective name" not in text:
+        return CollectiveArgs()
+    try:
+        return _COLLECTIVE_DECODER.decode("{" + text)
+    except ValueError:
+        return CollectiveArgs()
+
+
+def _group(args: CollectiveArgs) -> str | None:
+    if args.group is not None:
+        return str(args.group)
+    return None if args.group_number is None else str(args.group_number)
+
+
+def _of_calls(tasks: pl.DataFrame, point: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
+    """What the call says from which a kernel was launched: by its external id, else the innermost one around the launch."""
+    if not described.height:
+        return _empty(tasks.height)
+    described = described.with_row_index("_described")
+    by_id = described.drop_nulls("external_id").unique("external_id", keep="first").select("external_id", "_described")
+    linked = (
+        tasks.select("external_id").join(by_id, on="external_id", how="left", maintain_order="left")["_described"].cast(pl.Int64)
+    )
+    row = pl.select(pl.coalesce(linked, _around(point, described))).to_series()
+    found = described[row.fill_null(0)]
+    group = pl.coalesce("group", pl.col("group_number").cast(pl.String))
+    known = found.select(
+        operation=pl.col("collective").map_elements(operation_of, return_dtype=pl.String),
+        elements="elements_in",
+        dtype="dtype",
+        group=group,
+        group_size="group_size",
+        source="source",
+        destination="destination",
+    )
+    return known.with_columns(pl.when(row.is_not_null()).then(pl.all()))
+
+
+def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
+    """What the annotation around the launch of each kernel says (``nccl:all_reduce``), and the shapes of its inputs."""
+    if ops is None:
+        return _empty(point.height)
+    ranges = ops.filter(pl.col("name").cat.starts_with(_ANNOTATION))
+    if not ranges.height:
+        return _empty(point.height)
+    row = _around(point, ranges)
+    found = ranges[row.fill_null(0)]
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, found.height)
+    types, shapes = (
+        found[name].cast(pl.String) if name in found.columns else nothing for name in ("input_types", "input_shapes")
+    )
+    known = _empty(point.height).with_columns(
+        operation=_per_name(found["name"], operation_of),
+        elements=shapes.map_elements(_elements, return_dtype=pl.Int64),
+        dtype=types.str.extract(r"([^;\[\]]+)"),
+    )
+    return known.with_columns(pl.when(row.is_not_null()).then(pl.all()))
+
+
+def _elements(shapes: str) -> int | None:
+    """Number of elements of all tensors in a text of shapes ("2,3;4")."""
+    tensors = [part for part in re.split(r"[;\[\]]+", shapes) if part]
+    if not tensors:
+        return None
+    total = 0
+    for tensor in tensors:
+        size = 1
+        for dimension in tensor.split(","):
+            size *= int(dimension) if dimension.isdecimal() else 1
+        total += size
+    return total if total < 1 << 62 else None
+
+
+def _of_names(tasks: pl.DataFrame) -> pl.DataFrame:
+    return _empty(tasks.height).with_columns(operation=_per_name(tasks["name"], operation_of))
+
+
+def _algorithm(name: str) -> str | None:
+    found = _ALGORITHM.search(name.upper())
+    return f"{found[1]}_{found[2]}" if found else None
+
+
+def _per_name(names: pl.Series, convert: Any) -> pl.Series:
+    """``convert`` of each name, called once per distinct name."""
+    distinct = names.unique()
+    texts = [None if name is None else convert(name) for name in distinct.cast(pl.String).to_list()]
+    converted: pl.Series = names.replace_strict(distinct, pl.Series(texts, dtype=pl.String), return_dtype=pl.String)
+    return converted
+
+
+def _launch_points(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Where and when each task was launched: time, pid, tid; null where unknown."""
+    if "launch_tid" in tasks.columns:
+        return tasks.select(time="launch_ns", pid="launch_pid", tid="launch_tid")
+    if not calls.height:
+        null = pl.lit(None, dtype=pl.Int64)
+        return tasks.select(time=null, pid=null, tid=null)
+    row = first_rows(calls["correlation"], tasks.select(pl.when(pl.col("correlation") > 0).then("correlation")).to_series())
+    return pl.DataFrame({"time": calls["start_ns"].gather(row), "pid": calls["pid"].gather(row), "tid": calls["tid"].gather(row)})
+
+
+def _around(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
+    """Row of the innermost of a few ranges around each point on its thread, null where there is none."""
+    order = ranges.with_row_index("_row").sort(["pid", "tid", "start_ns", "end_ns"], descending=[False, False, False, True])
+    start, end, pid, tid = (order[name].to_numpy() for name in ("start_ns", "end_ns", "pid", "tid"))
+    lane = lanes(pid, tid)
+    parent = nest(lane, start, end).parent
+    time, at_pid, at_tid = (point[name].fill_null(-1).to_numpy() for name in ("time", "pid", "tid"))
+    found: Int64Array = np.full(len(time), -1, dtype=np.int64)
+    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
+    for low, high in itertools.pairwise(bounds):
+        rows = np.flatnonzero((at_pid == pid[low]) & (at_tid == tid[low]))
+        if len(rows):
+            above = parent[low:high]
+            local = innermost(start[low:high], end[low:high], np.where(above < 0, -1, above - low), time[rows])
+            found[rows] = np.where(local < 0, -1, local + low)
+    row = pl.Series(order["_row"].to_numpy()[np.maximum(found, 0)].astype(np.int64))
+    result: pl.Series = row.set(pl.Series(found < 0), None)
+    return result

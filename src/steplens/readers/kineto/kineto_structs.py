@@ -1,0 +1,470 @@
+"""The events of a Kineto trace as typed structs, and how JSON text becomes them.
+
+An event is decoded in two passes. The first one takes what all events have and leaves ``args`` as text; the second one
+decodes the ``args`` of all events of one kind at once, into a struct with the members of that kind alone, so that no
+event carries the members of all the others. What does not fit goes through a tolerant path, event by event.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from steplens import json_decoder
+from steplens.readers.common.event_decoder import cleaned, one_by_one
+from steplens.readers.common.json_events import Piece
+
+NO_TEXT = Raw(b"")
+NO_ARGS = Raw(b"null")
+#: of an event whose time is missing or is none
+NO_TIME = float("nan")
+
+Identifier = int | str | None
+
+
+class OperatorArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "external_id": "External id",
+        "sequence": "Sequence number",
+        "forward_tid": "Fwd thread id",
+        "input_types": "Input type",
+        "input_shapes": "Input Dims",
+        "arguments": "Concrete Inputs",
+        "stack": "Call stack",
+        "collective": "Collective name",
+    },
+):
+    """``args`` of an operator call or user annotation."""
+
+    external_id: int | None = None
+    sequence: int | None = None
+    forward_tid: int | None = None
+    input_types: Raw = NO_TEXT
+    input_shapes: Raw = NO_TEXT
+    arguments: Raw = NO_TEXT
+    stack: str | None = None
+    flops: int | float | None = None
+    collective: str | None = None
+
+
+class CollectiveArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "collective": "Collective name",
+        "elements_in": "In msg nelems",
+        "elements_out": "Out msg nelems",
+        "group": "Process Group Name",
+        "group_number": "Process Group ID",
+        "group_description": "Process Group Description",
+        "group_ranks": "Process Group Ranks",
+        "group_size": "Group size",
+        "source": "Src Rank",
+        "destination": "Dst Rank",
+    },
+):
+    """What PyTorch records of a communication operation: in ``args`` of its call and of its kernels."""
+
+    collective: str | None = None
+    elements_in: int | None = None
+    elements_out: int | None = None
+    dtype: str | None = None
+    group: str | int | None = None
+    group_number: int | None = None
+    group_description: str | None = None
+    group_ranks: Raw = NO_TEXT
+    group_size: int | None = None
+    source: int | None = None
+    destination: int | None = None
+
+
+class CallArgs(msgspec.Struct, gc=False, rename={"external_id": "External id"}):
+    """``args`` of a runtime or driver call."""
+
+    external_id: int | None = None
+    correlation: int | None = None
+
+
+class TaskArgs(msgspec.Struct, gc=False, rename={"external_id": "External id", "bandwidth": "memory bandwidth (GB/s)"}):
+    """``args`` of a device task (a kernel, a copy) that differ from task to task."""
+
+    external_id: int | None = None
+    device: Identifier = None
+    context: Identifier = None
+    stream: Identifier = None
+    correlation: int | None = None
+    bytes: int | None = None
+    bandwidth: int | float | None = None
+
+
+class LaunchArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "registers": "registers per thread",
+        "shared_memory": "shared memory",
+        "blocks_per_sm": "blocks per SM",
+        "warps_per_sm": "warps per SM",
+        "occupancy": "est. achieved occupancy %",
+    },
+):
+    """``args`` of a kernel that are the same whenever it is launched in the same way; of a HIP call, which has them there.
+
+    Core and type are those that steplens writes of the tasks of an NPU.
+    """
+
+    registers: int | float | None = None
+    shared_memory: int | float | None = None
+    blocks_per_sm: int | float | None = None
+    warps_per_sm: int | float | None = None
+    grid: list[int] | None = None
+    block: list[int] | None = None
+    occupancy: int | float | None = None
+    size: int | str | None = None
+    core: str | None = None
+    type: str | None = None
+
+
+class DeviceRangeArgs(msgspec.Struct, gc=False, rename={"external_id": "External id"}):
+    """``args`` of a range on a device: a user annotation as the device saw it, a wait of the host for it."""
+
+    external_id: int | None = None
+    correlation: int | None = None
+
+
+class PythonArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={"id": "Python id", "parent": "Python parent id", "module_id": "Python module id"},
+):
+    """``args`` of a Python frame or module call."""
+
+    id: int | None = None
+    parent: int | None = None
+    module_id: int | None = None
+
+
+class MemoryArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "reserved": "Total Reserved",
+        "allocated": "Total Allocated",
+        "bytes": "Bytes",
+        "device": "Device Id",
+        "device_type": "Device Type",
+        "address": "Addr",
+    },
+):
+    """``args`` of an allocator event."""
+
+    address: int | None = None
+    bytes: int | None = None
+    allocated: int | None = None
+    reserved: int | None = None
+    device: int | None = None
+    device_type: int | None = None
+
+
+class MetadataArgs(msgspec.Struct, gc=False):
+    """``args`` of the event that names a process or thread, or labels a process."""
+
+    name: str | int | float | None = None
+    labels: str | int | float | None = None
+
+
+class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """A complete event: a call, a device task, a Python frame."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+    dur: float = NO_TIME
+    args: Raw = NO_ARGS
+
+
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """An instant event: an allocation, a mark."""
+
+    name: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+    args: MemoryArgs | None = None
+
+
+class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """A metadata event: the name of a process or thread."""
+
+    name: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    args: MetadataArgs | None = None
+
+
+class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+    """Where an arrow starts."""
+
+    cat: str = ""
+    id: Identifier = None
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+
+
+class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+    """Where an arrow ends."""
+
+    cat: str = ""
+    id: Identifier = None
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+
+
+class Begin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
+    """Where a call begins that is written as two events."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+    args: Raw = NO_ARGS
+
+
+class End(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
+    """Where it ends; a name is not needed."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: float = NO_TIME
+    args: Raw = NO_ARGS
+
+
+class TextDuration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """``Duration`` with its times as text."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+    dur: Raw = NO_TEXT
+    args: Raw = NO_ARGS
+
+
+class TextInstant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """``Instant`` with its time as text."""
+
+    name: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+    args: MemoryArgs | None = None
+
+
+class TextFlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+    """``FlowStart`` with its time as text."""
+
+    cat: str = ""
+    id: Identifier = None
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+
+
+class TextFlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+    """``FlowEnd`` with its time as text."""
+
+    cat: str = ""
+    id: Identifier = None
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+
+
+class TextBegin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
+    """``Begin`` with its time as text."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+    args: Raw = NO_ARGS
+
+
+class TextEnd(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
+    """``End`` with its time as text."""
+
+    name: str = ""
+    cat: str = ""
+    pid: Identifier = None
+    tid: Identifier = None
+    ts: Raw = NO_TEXT
+    args: Raw = NO_ARGS
+
+
+#: phases of the Chrome format that carry nothing for a profile; a phase outside the format is a damaged event
+_OTHER_PHASES = ("C", "b", "n", "e", "S", "T", "p", "F", "t", "P", "N", "O", "D", "R", "c", "v", "V", "(", ")")
+_OTHERS = [
+    msgspec.defstruct(f"Other{number}", [], gc=False, tag_field="ph", tag=phase) for number, phase in enumerate(_OTHER_PHASES)
+]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to decode events: their classes, and decoders of an array of events and of one event.
+
+    Attributes:
+        text_times: times are text, because a double cannot hold them or they are quoted.
+    """
+
+    text_times: bool
+    duration: type
+    instant: type
+    flow_start: type
+    flow_end: type
+    begin: type
+    end: type
+    many: json_decoder.Decoder[list[Any]]
+    one: json_decoder.Decoder[Any]
+
+
+def _layout(text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type) -> Layout:
+    event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, begin, end, *_OTHERS])
+    decoders = (json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event))
+    return Layout(text_times, duration, instant, flow_start, flow_end, begin, end, *decoders)
+
+
+FLOAT_TIMES = _layout(False, Duration, Instant, FlowStart, FlowEnd, Begin, End)
+TEXT_TIMES = _layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd, TextBegin, TextEnd)
+
+#: phases of events whose ``args`` differ with their category
+_CALLS = ("X", "B", "E")
+#: phases that are something for a profile
+_USED = (*_CALLS, "i", "I", "M", "s", "f")
+
+_Args = TypeVar("_Args", bound=msgspec.Struct)
+
+
+class ArgsDecoder(Generic[_Args]):
+    """Decodes the ``args`` of all events of one kind at once."""
+
+    def __init__(self, kind: type[_Args]) -> None:
+        self.kind = kind
+        self._empty = kind()
+        optional: Any = kind | None
+        self._many: json_decoder.Decoder[list[Any]] = json_decoder.Decoder(list[optional])
+
+    def __call__(self, raws: Sequence[Raw] | Sequence[bytes], joined: bytes | None = None) -> list[_Args]:
+        """The ``args`` of each event; members of an unexpected type are left out.
+
+        Args:
+            raws: JSON text of the ``args`` of each event.
+            joined: all of it, with commas between, where that is at hand.
+        """
+        try:
+            found = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
+        except ValueError:
+            return [self._mended(bytes(raw)) for raw in raws]
+        empty = self._empty
+        return [empty if args is None else args for args in found] if None in found else found
+
+    def _mended(self, raw: bytes) -> _Args:
+        try:
+            members = json_decoder.decode(cleaned(raw))
+        except ValueError:
+            return self._empty
+        kept: dict[str, Any] = {}
+        for field in msgspec.structs.fields(self.kind):
+            if isinstance(members, dict) and field.encode_name in members:
+                value = members[field.encode_name]
+                try:
+                    kept[field.name] = (
+                        Raw(msgspec.json.encode(value)) if field.type is Raw else msgspec.convert(value, field.type, strict=False)
+                    )
+                except ValueError:
+                    continue
+        return self.kind(**kept)
+
+
+def tolerant(piece: Piece) -> Iterator[Any | None]:
+    """The events of a piece one by one, mending what other tools write differently.
+
+    Yields:
+        events of ``FLOAT_TIMES``; None for one that is no event of a profile; ``DAMAGED`` for one that is not valid JSON.
+    """
+    return one_by_one(piece, _one)
+
+
+def _one(text: bytes) -> Any | None:
+    try:
+        return FLOAT_TIMES.one.decode(text)
+    except ValueError:
+        return _mended(json_decoder.decode(cleaned(text)))
+
+
+def _mended(value: Any) -> Any | None:
+    """The event in a decoded JSON value whose members have unexpected types; None where it is nothing for a profile."""
+    if not isinstance(value, dict) or value.get("ph") not in _USED:
+        return None
+    value = {**value, "ph": "i" if value["ph"] == "I" else value["ph"]}
+    for key in ("ts", "dur"):
+        if key in value and (time := _time(value.pop(key))) is not None:
+            value[key] = time
+    for key in ("pid", "tid", "id"):
+        if isinstance(value.get(key), float) and value[key].is_integer():
+            value[key] = int(value[key])
+        if key in value and (isinstance(value[key], bool) or not isinstance(value[key], (int, str))):
+            value.pop(key)
+        elif isinstance(value.get(key), int) and abs(value[key]) >= 1 << 63:
+            value[key] = str(value[key])
+    for key in ("name", "cat"):
+        if key in value:
+            value[key] = str(value[key])
+    args = value.get("args")
+    if value["ph"] not in _CALLS:
+        kind = MemoryArgs if value["ph"] == "i" else MetadataArgs
+        value["args"] = _fitting(args, kind) if isinstance(args, dict) else None
+    try:
+        return FLOAT_TIMES.one.decode(msgspec.json.encode(value))
+    except (ValueError, msgspec.EncodeError):
+        return None
+
+
+def _time(value: Any) -> float | None:
+    """A time as other tools may write it, None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        time = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return time if math.isfinite(time) else None
+
+
+def _fitting(args: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The members of ``args`` that ``kind`` has, of the types it needs."""
+    kept = {}
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in args:
+            try:
+                kept[field.encode_name] = msgspec.convert(args[field.encode_name], field.type)
+            except msgspec.ValidationError:
+                continue
+    return kept

@@ -1,0 +1,183 @@
+"""Raw tables of the host from the columns of a Kineto trace: operator calls, Python frames, memory, arrows, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from steplens import json_decoder
+from steplens.readers.kineto.kineto_events import EventColumns
+from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
+from steplens.trace.checks import unmatched_flows
+from steplens.trace.health import HealthLog
+from steplens.trace.lookup import first_rows
+from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
+
+_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+_OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
+#: numbers of PyTorch's device types; a backend of one's own is "NPU", the only one whose memory is known here
+_DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 9: "XLA", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA", 20: "NPU"}
+
+
+def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
+    """``ops``, ``python``, ``memory`` and ``threads``; the columns they are made of are forgotten in ``columns``."""
+    raw: dict[str, pl.DataFrame] = {}
+    operators = absolute(columns.take("operators"), base_ns)
+    if operators.height:
+        raw["ops"] = _operators(operators)
+    python = absolute(columns.take("python"), base_ns)
+    if python.height:
+        raw["python"] = python
+    memory = absolute(columns.take("memory"), base_ns)
+    if memory.height:
+        raw["memory"] = _memory(memory)
+    raw["threads"] = pl.DataFrame(
+        [(pid, tid, name) for (pid, tid), name in sorted({**columns.lane_names, **columns.thread_names}.items())],
+        schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String},
+        orient="row",
+    )
+    return raw
+
+
+def absolute(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
+    """Times since the Unix epoch.
+
+    Args:
+        frame: any of start_ns, end_ns, time_ns, relative to ``base_ns``.
+        base_ns: base time of the file.
+    """
+    if not frame.height:
+        return frame
+    times = [name for name in ("start_ns", "end_ns", "time_ns") if name in frame.columns]
+    return frame.with_columns(pl.col(times) + base_ns) if base_ns else frame
+
+
+def _operators(frame: pl.DataFrame) -> pl.DataFrame:
+    backward = pl.col("name").cat.starts_with(_BACKWARD_PREFIX)
+    if "forward_tid" in frame.columns:
+        backward |= pl.col("forward_tid").fill_null(0) > 0
+    scope = pl.when("annotation").then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
+    frame = frame.with_columns(scope=scope.cast(pl.UInt8)).drop("annotation")
+    for column, convert in (("input_shapes", shapes_text), ("input_types", types_text), ("arguments", _text), ("stack", _text)):
+        if column in frame.columns:
+            frame = frame.with_columns(_convert_unique(frame[column], convert))
+    return frame
+
+
+def _convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
+    """Apply ``convert`` to each distinct text once; a trace has few distinct shapes and many calls."""
+    unique = column.unique()
+    texts = [None if text is None else convert(text) for text in unique.cast(pl.String).to_list()]
+    converted: pl.Series = column.replace_strict(unique, pl.Series(texts, dtype=pl.String).cast(NAME), return_dtype=NAME)
+    return converted
+
+
+def shapes_text(raw: str) -> str | None:
+    """Kineto's ``Input Dims`` (``[[2, 3], []]``) as ``2,3;``: dimensions by comma, inputs by semicolon; null if empty."""
+    value = _decode(raw)
+    if not value:
+        return None
+    return ";".join(_dimensions(item) for item in value)
+
+
+def _dimensions(item: Any) -> str:
+    if not isinstance(item, list):
+        return ""
+    if item and isinstance(item[0], list):
+        return "[" + ";".join(_dimensions(inner) for inner in item) + "]"
+    return ",".join(str(number) for number in item)
+
+
+def types_text(raw: str) -> str | None:
+    """Kineto's ``Input type`` (``["float", ""]``) as ``float;``; null if empty."""
+    value = _decode(raw)
+    if not value:
+        return None
+    return ";".join(_type_name(item) for item in value)
+
+
+def _type_name(item: Any) -> str:
+    if isinstance(item, list):
+        return "[" + ";".join(_type_name(inner) for inner in item) + "]"
+    return str(item)
+
+
+def _decode(raw: str) -> list[Any]:
+    if not raw:
+        return []
+    try:
+        value = json_decoder.decode(raw)
+    except ValueError:
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _text(raw: str) -> str | None:
+    return raw or None
+
+
+def _memory(frame: pl.DataFrame) -> pl.DataFrame:
+    device_type = pl.col("device_type").replace_strict(_DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
+    told = frame.with_columns(
+        device_type.alias("device_type"),
+        pl.col("device").cast(pl.Int32, strict=False),
+        pl.lit(0, dtype=pl.Int64).alias("stream"),
+        pl.lit("PTA", dtype=NAME).alias("component"),
+    )
+    return with_mapped_memory(told)
+
+
+def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthLog) -> pl.DataFrame:
+    """Arrows that have both ends; of several with the same id the first.
+
+    Args:
+        columns: the columns of the arrows are forgotten there.
+        base_ns: base time of the file.
+        launched: correlations of the device tasks, which are the ids of the arrows to them.
+        log: takes what has one end only.
+    """
+    starts, ends = columns.take("flow_starts"), columns.take("flow_ends")
+    pairs, lone_starts, lone_ends = [], [], []
+    for category in sorted({text for half in (starts, ends) if half.height for text in half["category"].unique()}):
+        first, last = (_half(half, category) for half in (starts, ends))
+        row = first_rows(last["flow_id"], first["flow_id"])
+        matched = row.is_not_null().to_numpy()
+        place = row.drop_nulls().to_numpy()
+        starting, ending = first[np.flatnonzero(matched)], last[place]
+        # rows and columns by number and name: a query takes longer than the few arrows of a small trace
+        pairs.append(pl.DataFrame([*starting.get_columns(), *(ending[name].alias(to) for name, to in _OTHER_END.items())]))
+        lone_starts.append(first[np.flatnonzero(~matched)][["kind", "flow_id"]])
+        lone = np.ones(last.height, dtype=bool)
+        lone[place] = False
+        lone_ends.append(last[np.flatnonzero(lone)][["kind", "flow_id"]])
+    if not pairs:
+        return pl.DataFrame()
+    log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))
+    both = pl.concat(pairs)
+    return both.select(
+        "kind",
+        "flow_id",
+        from_ns=both["time_ns"] + base_ns,
+        from_pid="pid",
+        from_tid="tid",
+        to_ns=both["time_ns_to"] + base_ns,
+        to_pid="pid_to",
+        to_tid="tid_to",
+    ).sort("from_ns", "flow_id")
+
+
+def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
+    """The starts or the ends of the arrows of one category; of several with the same id the earliest."""
+    if not frame.height:
+        number = pl.Int64()
+        return pl.DataFrame(schema={"kind": NAME, "flow_id": number, "pid": number, "tid": number, "time_ns": number})
+    half = frame.select("pid", "tid", "time_ns", kind="category", flow_id="id")
+    known = ((half["kind"] == category) & half["flow_id"].is_not_null()).fill_null(False)
+    if not known.all():
+        half = half.filter(known)
+    if half["flow_id"].n_unique() < half.height:
+        half = half.sort("time_ns", "pid", "tid").unique("flow_id", keep="first", maintain_order=True)
+    return half

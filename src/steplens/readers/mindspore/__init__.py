@@ -1,0 +1,1 @@
+"""What MindSpore's profilers leave, and which of it a folder holds."""

@@ -1,0 +1,1 @@
+"""Raw device logs of the MindSpore generations before PROF directories."""

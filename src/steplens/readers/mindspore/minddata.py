@@ -1,0 +1,313 @@
+"""Reads what MindSpore's data pipeline records of itself: operations, queues, batches and CPU use.
+
+Host times of these files are milliseconds of a steady clock, those of ``minddata_aicpu`` microseconds of the device's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import json_text
+from steplens.errors import InputError
+from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.mindspore.device_logs.legacy_aicpu import receive_rows
+from steplens.readers.mindspore.device_logs.legacy_files import read_up_to
+from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, numbers, samples
+from steplens.trace.build import build_trace
+from steplens.trace.health import (
+    ERROR,
+    HOST_AGAINST_DEVICE,
+    INFO,
+    STEP_PHASES,
+    WARNING,
+    HealthLog,
+)
+from steplens.trace.schema import SCHEMA
+from steplens.trace.trace import Trace
+
+_FAMILIES = {
+    "pipeline": r"pipeline_profiling_(\d{1,9})\.json",
+    "raw": r"minddata_pipeline_raw_(\d{1,9})\.csv",
+    "summary": r"minddata_pipeline_summary_(\d{1,9})\.json",
+    # the same once more, as a table
+    "summary_table": r"minddata_pipeline_summary_(\d{1,9})\.csv",
+    "iterate": r"dataset_iterator_profiling_(\d{1,9})\.txt",
+    "send": r"device_queue_profiling_(\d{1,9})\.txt",
+    "cpu": r"minddata_cpu_utilization_(\d{1,9})\.json",
+    "receive": r"minddata_aicpu_(\d{1,9})\.(?:txt|json)",
+    "receive_ns": r"minddata_getnext_profiling_(\d{1,9})\.txt",
+}
+_NAMES = {family: re.compile(f"^{pattern}$") for family, pattern in _FAMILIES.items()}
+
+_TEXT_LIMIT_BYTES = 1 << 30
+_OPERATION_LIMIT = 100_000
+_ID_LIMIT = 1 << 31
+
+_BATCH_ROW = r"^\s*(\d{1,9})\s+(\d{1,18})\s+(\d{1,18})\s+(-?\d{1,15}(?:\.\d+)?)(?:\s+(\d{1,15}))?\s*$"
+_PIPELINE, _PUSH, _TOTAL = 0, 1, 2
+_RECEIVE_ROW = re.compile(r"^\s*(\S+)\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})\s*$")
+
+_OPS = {**SCHEMA["pipeline_ops"], "sampling_ms": pl.Float64()}
+
+
+def find_files(path: Path) -> dict[tuple[str, int], Path]:
+    """The data pipeline's files of a folder: (family, rank) -> file."""
+    found: dict[tuple[str, int], Path] = {}
+    try:
+        names = sorted(path.iterdir())
+    except OSError:
+        return {}
+    for file in names:
+        for family, pattern in _NAMES.items():
+            name = pattern.match(file.name)
+            if name and file.is_file():
+                found[family, int(name[1])] = file
+    return found
+
+
+def detect(path: Path) -> bool:
+    """Whether ``path`` is a folder that holds files of a data pipeline."""
+    return path.is_dir() and bool(find_files(path))
+
+
+def ranks(path: Path) -> list[int]:
+    """The ranks whose pipelines a folder holds."""
+    return sorted({rank for _, rank in find_files(path)})
+
+
+def sources(path: Path, rank: int | None = None) -> list[Path]:
+    """The files that decide what is read of a rank (of all ranks when None)."""
+    return [file for (_, number), file in find_files(path).items() if rank in (None, number)]
+
+
+def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | None = None) -> Trace:
+    """The trace of one rank's data pipeline, where nothing else was recorded.
+
+    Args:
+        path: folder of its files.
+        rank: may be left out where there is only one.
+        clock_offset_ns: Unix time minus the steady clock of the host, where something tells it.
+
+    Raises:
+        InputError: there are no files, or of several ranks and none is named, or nothing in them can be read.
+    """
+    found = ranks(path)
+    if rank is None and len(found) == 1:
+        rank = found[0]
+    if rank is None or rank not in found:
+        what = f"holds data pipelines of the ranks {', '.join(map(str, found))}" if found else "holds no files of a data pipeline"
+        raise InputError(path, what, "Name one of its ranks" if found else "Give a profiler folder of MindSpore")
+    health = HealthLog()
+    raw = tables(path, rank, health, clock_offset_ns=clock_offset_ns)
+    if not any(name.startswith("pipeline_") for name in raw):
+        problem = f"holds files of the data pipeline of rank {rank} in which nothing can be read"
+        raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
+    own = meta_frame({"source_format": "minddata", "rank": rank})
+    raw["meta"] = pl.concat([raw["meta"], own]) if "meta" in raw else own
+    return build_trace(path, raw, health, cpu_is_device=False)
+
+
+def tables(path: Path, rank: int, health: HealthLog, *, clock_offset_ns: int | None = None) -> dict[str, pl.DataFrame]:
+    """The raw tables of one rank's pipeline.
+
+    Args:
+        path: folder of its files.
+        rank: the rank.
+        health: gets what is wrong.
+        clock_offset_ns: Unix time minus the steady clock of the host; None where nothing tells, then times are steady.
+
+    Returns:
+        Those of ``pipeline_ops``, ``pipeline_samples``, ``pipeline_batches``, ``source_tables`` (the summary of MindSpore's own
+        analyser) and ``meta`` (``pipeline_sampling_interval_ms``, ``cpu_processor_num``) that have rows.
+    """
+    files = {family: file for (family, number), file in find_files(path).items() if number == rank}
+    operations = samples([])
+    meta: dict[str, Any] = {}
+    result: dict[str, pl.DataFrame] = {}
+    parts: list[pl.DataFrame] = []
+    time_ns = pl.Series(dtype=pl.Int64)
+    if "cpu" in files:
+        cpu, time_ns, processors = cpu_samples(files["cpu"], health, clock_offset_ns or 0)
+        parts.append(cpu)
+        if processors is not None:
+            meta["cpu_processor_num"] = processors
+    if "pipeline" in files:
+        operations, sizes = read_pipeline(files["pipeline"], health)
+    if "raw" in files and not operations.height:
+        operations, sizes = read_pipeline_raw(files["raw"], health)
+    if operations.height:
+        parts.append(_timed(sizes, time_ns))
+        interval = operations["sampling_ms"][0]
+        if interval is not None:
+            meta["pipeline_sampling_interval_ms"] = interval
+        result["pipeline_ops"] = operations.drop("sampling_ms")
+    result["pipeline_samples"] = pl.concat(parts) if parts else pl.DataFrame()
+    batches = [read_batches(files[kind], kind, health, clock_offset_ns or 0) for kind in ("iterate", "send") if kind in files]
+    if "receive" in files or "receive_ns" in files:
+        batches.append(_read_receive(files, health))
+    result["pipeline_batches"] = pl.concat(batches, how="diagonal_relaxed") if batches else pl.DataFrame()
+    if "summary" in files and (summary := json_object(files["summary"], health)):
+        record = json.dumps(summary, ensure_ascii=False)
+        result["source_tables"] = pl.DataFrame(
+            {"table": ["minddata_pipeline_summary"], "row": [0], "record": [record]}, schema=SCHEMA["source_tables"]
+        )
+    result["meta"] = meta_frame(meta)
+    result = {name: frame for name, frame in result.items() if frame.height}
+    timed = [result[name]["time_ns"] for name in ("pipeline_samples", "pipeline_batches") if name in result]
+    if clock_offset_ns is None and any(times.null_count() < len(times) for times in timed):
+        message = "times of the data pipeline are of clocks that nothing ties to Unix time"
+        health.add("pipeline_clock", INFO, 1, message, HOST_AGAINST_DEVICE)
+    return result
+
+
+def read_pipeline(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Operations and queue samples of ``pipeline_profiling_<rank>.json``.
+
+    Returns:
+        rows of ``pipeline_ops`` by id, with sampling_ms; and rows of ``pipeline_samples``.
+    """
+    whole = json_object(path, health)
+    described = whole.get("op_info")
+    described = described if isinstance(described, list) else []
+    rows: dict[int, dict[str, Any]] = {}
+    children: list[tuple[int, Any]] = []
+    parts = []
+    damaged = 0
+    for operation in described[:_OPERATION_LIMIT]:
+        number = operation.get("op_id") if isinstance(operation, dict) else None
+        if type(number) is not int or not 0 <= number < _ID_LIMIT or number in rows:
+            damaged += 1
+            continue
+        metrics = operation.get("metrics")
+        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
+        queue = queue if isinstance(queue, dict) else {}
+        rows[number] = {
+            "id": number,
+            "type": str(operation.get("op_type", "")),
+            "workers": _small(operation.get("num_workers")),
+            "queue_capacity": _small(queue.get("length")),
+        }
+        children.append((number, operation.get("children")))
+        if queue:
+            parts.append(samples([("op", number, "queue_size", "batches", numbers(queue.get("size")))]))
+    interval = whole.get("sampling_interval")
+    if damaged or not rows:
+        message = f"operations in {path.name} are damaged or there are none"
+        health.add("damaged_records", WARNING, max(damaged, 1), message, STEP_PHASES)
+    frame = _operations(rows, children, interval)
+    return frame, pl.concat([samples([]), *parts])
+
+
+def _small(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _ID_LIMIT else None
+
+
+def _operations(rows: Mapping[int, dict[str, Any]], children: list[tuple[int, Any]], interval: Any) -> pl.DataFrame:
+    for parent, below in children:
+        for child in below if isinstance(below, list) else []:
+            if type(child) is int and child in rows and child != parent:
+                rows[child].setdefault("parent", parent)
+    sampling = float(interval) if type(interval) in (int, float) and 0 <= interval < _ID_LIMIT else None
+    complete = [{**row, "parent": row.get("parent"), "sampling_ms": sampling} for _, row in sorted(rows.items())]
+    return pl.DataFrame(complete, schema=_OPS)
+
+
+def read_pipeline_raw(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Operations and queue samples of ``minddata_pipeline_raw_<rank>.csv``, which leaves out operations without a queue."""
+    from steplens.readers.common.ascend_csv_file import read_table, required
+
+    table = read_table([path], health, STEP_PHASES)
+    if not required(table, path.name, health, STEP_PHASES, ("op_id",), ("op_type",)):
+        return pl.DataFrame(schema=_OPS), samples([])
+    rows: dict[int, dict[str, Any]] = {}
+    parts = []
+    columns = [table.integer(name).to_list() for name in ("op_id", "num_workers", "output_queue_length", "parent_id")]
+    sizes, intervals = table.text("output_queue_size"), table.number("sample_interval")
+    types = table.text("op_type").to_list()
+    for place, (number, workers, length, parent) in enumerate(zip(*columns, strict=True)):
+        if number is None or not 0 <= number < _ID_LIMIT or number in rows or len(rows) >= _OPERATION_LIMIT:
+            continue
+        rows[number] = {"id": number, "type": types[place], "workers": _small(workers), "queue_capacity": _small(length)}
+        if _small(parent) is not None:
+            rows[number]["parent"] = parent
+        if sizes[place] is not None:
+            try:
+                listed = json_text.loads(sizes[place])
+            except ValueError:
+                listed = None
+                health.add("damaged_records", WARNING, 1, f"queue sizes in {path.name} are damaged", STEP_PHASES)
+            parts.append(samples([("op", number, "queue_size", "batches", numbers(listed))]))
+    interval = intervals.drop_nulls()
+    return _operations(rows, [], interval[0] if len(interval) else None), pl.concat([samples([]), *parts])
+
+
+def _timed(sizes: pl.DataFrame, time_ns: pl.Series) -> pl.DataFrame:
+    """Queue samples with the times of the CPU's samples, which one thread takes together; only where their counts agree."""
+    counts = sizes.group_by("op").len()["len"].unique().to_list()
+    if counts != [len(time_ns)]:
+        return sizes
+    return sizes.with_columns(time_ns=time_ns.gather(sizes["sample"]))
+
+
+def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int = 0) -> pl.DataFrame:
+    """Batches of ``dataset_iterator_profiling`` ("iterate") or ``device_queue_profiling`` ("send"); rows of ``pipeline_batches``.
+
+    Lines are ``type extra batch value time``: type 0 is a time in ms (extra 0 to get the batch out of the pipeline, 1 to hand
+    it on, 2 of the whole batch), type 1 the number of elements in the queue (extra: its capacity). The oldest files have no
+    time.
+    """
+    fields = _lines(path, health).str.extract_groups(_BATCH_ROW).struct.unnest()
+    names = dict(zip(fields.columns, ("type", "extra", "batch", "value", "time"), strict=True))
+    lines = fields.rename(names)
+    known = lines.drop_nulls("batch")
+    if lost := lines.height - known.height:
+        health.add("damaged_records", WARNING, lost, f"lines of {path.name} are damaged", STEP_PHASES)
+    known = known.select(
+        pl.col("type", "extra", "batch").cast(pl.Int64),
+        value=pl.col("value").cast(pl.Float64),
+        time=pl.col("time").cast(pl.Int64) * 1_000_000 + clock_offset_ns,
+    )
+    is_time, is_queue = pl.col("type") == 0, pl.col("type") == 1
+
+    def duration(extra: int) -> pl.Expr:
+        return (pl.col("value").filter(is_time & (pl.col("extra") == extra)).first() * 1e6).cast(pl.Int64, strict=False)
+
+    repeated = known.group_by("type", pl.when(is_time).then("extra").otherwise(0), "batch").len().filter(pl.col("len") > 1)
+    if repeated.height:
+        message = f"batches occur more than once in {path.name}; the first of each is used"
+        health.add("repeated_batches", WARNING, repeated.height, message, STEP_PHASES)
+    grouped = known.group_by("batch").agg(
+        time_ns=pl.col("time").max(),
+        get_ns=duration(_PIPELINE),
+        push_ns=duration(_PUSH),
+        total_ns=duration(_TOTAL),
+        queue_size=pl.col("value").filter(is_queue).first().cast(pl.Int64, strict=False),
+        queue_capacity=pl.col("extra").filter(is_queue).first(),
+    )
+    return grouped.sort("batch").with_columns(kind=pl.lit(kind))
+
+
+def _read_receive(files: Mapping[str, Path], health: HealthLog) -> pl.DataFrame:
+    path = files.get("receive") or files["receive_ns"]
+    found = [_RECEIVE_ROW.match(line) for line in _lines(path, health).to_list()]
+    rows = receive_rows(found, health)
+    if "receive" in files:
+        return rows
+    return rows.with_columns(pl.col("time_ns", "wait_ns") // 1000)
+
+
+def _lines(path: Path, health: HealthLog) -> pl.Series:
+    """The lines of a text file that are not blank."""
+    try:
+        with path.open("rb") as handle:
+            text = read_up_to(handle, _TEXT_LIMIT_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", STEP_PHASES)
+        text = ""
+    return pl.Series("line", [line for line in text.split("\n") if line.strip()], dtype=pl.String)

@@ -1,0 +1,1 @@
+"""Results of MindSpore's profiler, and its PROF directories."""

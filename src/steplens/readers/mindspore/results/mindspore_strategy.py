@@ -1,0 +1,176 @@
+"""Reads ``parallel_strategy_<rank>.json``: how MindSpore spread a network over devices, operator by operator.
+
+The file has ``config`` (rankId, stageId, parallelType, stageDevices: per stage ``dim``, a list of ``size``, the ranks) and
+``graph``: ``node`` (name, fullName, opType, scope, instanceName, input, attribute, outputType), ``parameters`` and ``constVals``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import json_text
+from steplens.readers.kineto.kineto_meta import as_text
+from steplens.readers.mindspore.minddata_cpu import json_object
+from steplens.trace.health import COMMUNICATION_VOLUME, INFO, WARNING, HealthLog
+
+#: the table of ``source_tables`` that holds the operators
+TABLE = "parallel_strategy"
+#: longer values of attributes are left out
+_LONGEST = 1024
+_DEEPEST = 8
+#: what an operator was put in for, by a word in the name of its instance
+_ROLES = (("grad_mirror", "gradient_aggregation"), ("redistribution", "redistribution"))
+#: attribute with the strategy; of two the first that is there
+_STRATEGY = ("in_strategy", "gen_strategy")
+_COLUMNS = ("node", "name", "type", "scope", "role", "inputs", "output_shape", "output_type", "strategy", "group", "group_ranks",
+            "attributes")  # fmt: skip
+_NUMBER = re.compile(r"^-?[0-9]{1,15}$")
+#: fields of which one holds a plain value
+_PLAIN = ("strVal", "intVal", "uintVal", "boolVal", "floatVal", "doubleVal")
+
+
+def read_strategy(path: Path, health: HealthLog) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The job and the operators of one rank.
+
+    Args:
+        path: the file.
+        health: gets what is wrong.
+
+    Returns:
+        parallel_type, stage and stage_devices (rank lists by stage), as far as the file has them; and a row per operator, in the
+        order of the file: node (its id), name, type, scope, role ("gradient_aggregation", "redistribution" or ""), inputs
+        (JSON list of ids), output_shape, output_type, strategy (JSON: for each input its cuts per dimension; "" without),
+        group, group_ranks, attributes (JSON object of texts).
+    """
+    file = json_object(path, health)
+    job = _job(file.get("config"))
+    if not job:
+        health.add("damaged_side_file", WARNING, 1, f"{path.name} names no parallel strategy", COMMUNICATION_VOLUME)
+    graph = file.get("graph")
+    nodes = graph.get("node") if isinstance(graph, dict) else None
+    rows = []
+    nameless = long = 0
+    for node in nodes if isinstance(nodes, list) else []:
+        if not isinstance(node, dict) or not _text(node, "name") or not _text(node, "fullName"):
+            nameless += 1
+            continue
+        row, dropped = _operator(node)
+        rows.append(row)
+        long += dropped
+    if nameless:
+        message = f"{nameless} operators of {path.name} have no name and were left out"
+        health.add("damaged_side_file", WARNING, nameless, message, COMMUNICATION_VOLUME)
+    if long:
+        message = f"{long} attributes of {path.name} are longer than {_LONGEST} characters and were left out"
+        health.add("long_attributes", INFO, long, message)
+    return job, pl.DataFrame(rows, schema=dict.fromkeys(_COLUMNS, pl.String), orient="row")
+
+
+def _job(config: Any) -> dict[str, Any]:
+    config = config if isinstance(config, dict) else {}
+    devices: dict[str, list[int]] = {}
+    stages = config.get("stageDevices")
+    for number, stage in enumerate(stages if isinstance(stages, list) else []):
+        dims = stage.get("dim") if isinstance(stage, dict) else None
+        sizes = [str(dim.get("size", "")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
+        devices[str(number)] = [int(size) for size in sizes if size.isascii() and size.isdigit() and len(size) < 10]
+    found: dict[str, Any] = {"stage_devices": devices} if devices else {}
+    if isinstance(config.get("parallelType"), str):
+        found["parallel_type"] = config["parallelType"]
+    if type(config.get("stageId")) is int:
+        found["stage"] = config["stageId"]
+    return found
+
+
+def _operator(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
+    """One row, and how many attributes were too long for it."""
+    attributes: dict[str, str] = {}
+    strategy: dict[str, str] = {}
+    dropped = 0
+    listed = node.get("attribute")
+    for attribute in listed if isinstance(listed, list) else []:
+        if not isinstance(attribute, dict) or not _text(attribute, "name"):
+            continue
+        value = json.dumps(_value(attribute.get("value"), 0), ensure_ascii=False)
+        if len(value) > _LONGEST:
+            dropped += 1
+            continue
+        name = _text(attribute, "name")
+        attributes[name] = value
+        if name in _STRATEGY:
+            strategy[name] = value
+    inputs = node.get("input")
+    named = [_text(one, "name") for one in (inputs if isinstance(inputs, list) else []) if isinstance(one, dict)]
+    instance = _text(node, "instanceName")
+    kind, shape = _output(node.get("outputType"), 0)
+    return (
+        _text(node, "name"),
+        _text(node, "fullName"),
+        _text(node, "opType"),
+        _text(node, "scope"),
+        next((role for word, role in _ROLES if word in instance), ""),
+        json.dumps([name for name in named if name]),
+        attributes.get("shapes") or (json.dumps(shape) if shape else ""),
+        kind,
+        next((strategy[name] for name in _STRATEGY if name in strategy), ""),
+        _plain(attributes.get("group", "")),
+        _plain(attributes.get("group_ranks", "")),
+        json.dumps({as_text(name): as_text(value) for name, value in attributes.items()}, ensure_ascii=False),
+    ), dropped
+
+
+def _text(node: dict[str, Any], name: str) -> str:
+    value = node.get(name)
+    return as_text(value) if isinstance(value, str) else ""
+
+
+def _plain(value: str) -> str:
+    """A JSON text without its quotes."""
+    found = json_text.loads(value) if value else ""
+    return found if isinstance(found, str) else value
+
+
+def _value(value: Any, depth: int) -> Any:
+    """A typed value of the file as JSON has it."""
+    if not isinstance(value, dict) or depth > _DEEPEST:
+        return None
+    if isinstance(value.get("values"), list) or value.get("dtype") in ("DT_TUPLE", "DT_LIST"):
+        return [_value(one, depth + 1) for one in value.get("values") or []]
+    if isinstance(value.get("typeVal"), dict):
+        return value["typeVal"].get("dataType")
+    text = next((value[name] for name in _PLAIN if name in value), None)
+    dtype = str(value.get("dtype"))
+    if dtype.startswith(("DT_INT", "DT_UINT", "DT_FLOAT")):
+        try:
+            number = float(str(text))
+            # JSON has no numbers that are not finite
+            if not math.isfinite(number):
+                return str(text)
+            return int(number) if number.is_integer() and abs(number) < 1 << 53 else number
+        except ValueError:
+            return text
+    if dtype == "DT_BOOL":
+        return str(text) not in ("0", "False", "false", "None")
+    return text if isinstance(text, (str, int, float)) else None
+
+
+def _output(value: Any, depth: int) -> tuple[str, list[Any]]:
+    """Type and shape of what an operator gives: "DT_FLOAT32" and [32, 64], or of several outputs a list of both."""
+    if not isinstance(value, dict) or depth > _DEEPEST:
+        return "", []
+    tensor, sequence = value.get("tensorType"), value.get("sequenceType")
+    if isinstance(tensor, dict):
+        shape = tensor.get("shape")
+        dims = shape.get("dim") if isinstance(shape, dict) else None
+        sizes = [str(dim.get("size")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
+        return _text(tensor, "elemType"), [int(size) if _NUMBER.match(size) else size for size in sizes]
+    if isinstance(sequence, dict) and isinstance(sequence.get("elemTypes"), list):
+        parts = [_output(one, depth + 1) for one in sequence["elemTypes"]]
+        return ", ".join(kind for kind, _ in parts), [shape for _, shape in parts if shape]
+    return _text(value, "dataType"), []

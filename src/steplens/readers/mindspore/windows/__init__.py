@@ -1,0 +1,1 @@
+"""Windows that steplens recorded of MindSpore."""

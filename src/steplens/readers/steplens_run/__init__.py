@@ -1,0 +1,1 @@
+"""What steplens recorded: its run directories, with what lies beside Kineto's trace."""

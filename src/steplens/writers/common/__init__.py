@@ -1,0 +1,1 @@
+"""What writers share: rows, texts, names, links between events."""

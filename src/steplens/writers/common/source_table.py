@@ -1,0 +1,46 @@
+"""CSV files that a source has already made and steplens hands on: l2_cache.csv, nic.csv, task_time.csv ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.common.text import guard, write_csv
+
+
+def source_table(trace: Trace, name: str) -> pl.DataFrame | None:
+    """A table that the source keeps, columns in its order; None where it has none or an empty one."""
+    frame = trace.source_table(name)
+    return None if frame is None or frame.is_empty() or not frame.columns else frame
+
+
+def writer(name: str) -> Callable[[Output, Path], None]:
+    """The writer of one such file; cells stay as the source has them."""
+
+    def write(output: Output, path: Path) -> None:
+        frame = source_table(output.trace, name)
+        if frame is None:
+            raise NothingToWriteError(f"the source has no {name}")
+        write_table(frame, path)
+
+    return write
+
+
+def write_table(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table of text; a cell that a spreadsheet would take for a formula is guarded, unless it is a number."""
+    safe = frame.select(pl.all().cast(pl.String))
+    suspicious = [column for column in safe.columns if safe[column].str.contains(r"^'*[=+\-@\t\r]").any()]
+    columns = {column: safe[column].map_elements(_guarded, return_dtype=pl.String) for column in suspicious}
+    write_csv(safe.with_columns(**columns).rename({name: guard(name) or name for name in safe.columns}), path)
+
+
+def _guarded(cell: str) -> str | None:
+    try:
+        float(cell)
+    except ValueError:
+        return guard(cell)
+    return cell

@@ -1,0 +1,1 @@
+"""Databases of the Ascend PyTorch Profiler's layout."""

@@ -1,0 +1,140 @@
+"""``analysis.db``: step times, and what the communication library measured, as an SQLite database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.analysis.cluster.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
+from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times
+from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind
+from steplens.writers.database.database_file import DatabaseFile
+from steplens.writers.database.database_layout import ANALYSIS_TABLES
+from steplens.writers.tables.communication import LOCAL, STEP_PREFIX
+from steplens.writers.tables.step_trace_time import step_rows
+
+_COLUMNS = {
+    "computing": "computing_ns",
+    "communication_not_overlapped": "communication_not_overlapped_ns",
+    "overlapped": "overlapped_ns",
+    "communication": "communication_ns",
+    "free": "free_ns",
+    "stage": "stage_ns",
+    "bubble": "bubble_ns",
+    "communication_not_overlapped_and_exclude_receive": "exclude_receive_ns",
+    "preparing": "preparing_ns",
+}
+
+
+def write(output: Output, path: Path) -> None:
+    """Write analysis.db: StepTraceTime in µs, and the rows of communication.json and communication_matrix.json, in their units.
+
+    ``CommAnalyzerTime.start_timestamp`` is in µs since the Unix epoch, which a floating-point number resolves to a quarter
+    of a µs; COMMUNICATION_OP has the exact start. Where the library measured nothing (CPU, GPU), CommAnalyzerTime has only how
+    long each operation took, CommAnalyzerBandwidth its size under the library's name, and the rest is NULL; CommAnalyzerMatrix
+    has the link of the rank to itself.
+    """
+    try:
+        steps = step_rows(output)
+    except NothingToWriteError:
+        steps = None
+    times = communication_times(output.trace)
+    if output.level != LEVEL0 and (times.is_empty() or is_unmeasured(output)):
+        times = unmeasured_times(output)
+    if steps is None and times.is_empty():
+        raise NothingToWriteError("neither device tasks nor communication were recorded")
+    with DatabaseFile(path, ANALYSIS_TABLES) as file:
+        file.create("StepTraceTime")
+        if steps is not None:
+            # polars multiplies by 0.001, which ends in noise behind the ns
+            values = {name: (pl.col(column) / 1000).round(3) for name, column in _COLUMNS.items()}
+            step = pl.col("step").cast(pl.String).fill_null("")
+            file.frame("StepTraceTime", steps.select(deviceId="device", step=step, **values))
+        if output.level != LEVEL0 or times.height:
+            _write_communication(file, output, times)
+
+
+def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame) -> None:
+    trace = output.trace
+    # whole us and the rest apart: ns since 1970 are more than a double holds, and their quotient would be another one
+    start = pl.col("start_ns")
+    start_us = (start // 1000).cast(pl.Float64) + (start % 1000).cast(pl.Float64) / 1000
+    without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
+    for table in ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"):
+        file.create(table)
+    known = pl.lit(True) if without_steps else pl.col("step").is_not_null()
+    named = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
+    shared = {"group_name": pl.col("group").fill_null(""), "step": named, "type": pl.col("kind")}
+    measured = {f"{part}_time": f"{part}_ms" for part in ("elapse", "transit", "wait", "synchronization", "idle")}
+    columns = {name: pl.col(column) for name, column in measured.items() if column in times.columns}
+    file.frame(
+        "CommAnalyzerTime",
+        times.filter(known).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
+    )
+    bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _sizes(times)
+    bandwidth = bandwidth.filter(known)
+    # a transport that moved nothing has no row
+    used = bandwidth.filter(
+        (pl.col("size_mb").fill_null(0) != 0) | (pl.col("transit_ms").fill_null(0) != 0) | pl.col("package_mb").is_not_null()
+    )
+    file.frame(
+        "CommAnalyzerBandwidth",
+        used.select(
+            hccl_op_name="name",
+            transport_type="transport",
+            transit_size="size_mb",
+            transit_time="transit_ms",
+            bandwidth="bandwidth_gbps",
+            large_packet_ratio="large_packet_ratio",
+            package_size=pl.col("package_mb").fill_null(0),
+            count=pl.col("count").fill_null(0),
+            total_duration=pl.col("duration_ms").fill_null(0),
+            **shared,
+        ),
+    )
+    matrix = communication_matrix(trace)
+    if matrix.is_empty() and device_kind(trace) != NPU:
+        matrix = _own_links(output)
+    file.frame(
+        "CommAnalyzerMatrix",
+        matrix.filter(known).select(
+            hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
+            src_rank=pl.col("source").cast(pl.String),
+            dst_rank=pl.col("destination").cast(pl.String),
+            transport_type="transport",
+            transit_size="size_mb",
+            transit_time="transit_ms",
+            bandwidth="bandwidth_gbps",
+            op_name=pl.col("op_name").fill_null(""),
+            **shared,
+        ),
+    )
+
+
+def _sizes(times: pl.DataFrame) -> pl.DataFrame:
+    """``unmeasured_times`` as rows of ``communication_bandwidth``: sizes, of which nothing says how fast they moved."""
+    unknown = dict.fromkeys(
+        ("transit_ms", "bandwidth_gbps", "large_packet_ratio", "package_mb", "duration_ms"), pl.lit(None, dtype=pl.Float64)
+    )
+    return times.drop_nulls(["library", "size_mb"]).select(
+        "name", "group", "kind", "step", "size_mb", transport="library", count=pl.lit(None, dtype=pl.Int64), **unknown
+    )
+
+
+def _own_links(output: Output) -> pl.DataFrame:
+    """``own_links`` as rows of ``communication_matrix``: totals over which nothing was seen to move.
+
+    No NULL: where every row has it, the cluster analysis of msprof-analyze 26.2.0 fails.
+    """
+    nothing = pl.lit(0.0)
+    return own_links(output).with_columns(
+        source="rank",
+        destination="rank",
+        selection=pl.lit(TOTAL),
+        transport=pl.lit(LOCAL),
+        size_mb=nothing,
+        transit_ms=nothing,
+        bandwidth_gbps=nothing,
+        op_name=pl.lit(None, dtype=pl.String),
+    )

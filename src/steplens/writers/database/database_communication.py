@@ -1,0 +1,149 @@
+"""COMMUNICATION_OP and COMMUNICATION_TASK_INFO of a profiler database: collectives, and the tasks that they consist of."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from steplens.trace.schema import KIND_COMMUNICATION
+from steplens.writers.common.communication_names import named_communication
+from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
+from steplens.writers.common.output import Output
+from steplens.writers.common.text import NOT_AVAILABLE, distinct_texts
+from steplens.writers.database.database_file import DatabaseFile
+from steplens.writers.database.database_layout import DATA_TYPES, ENUMS, NO_ID, NO_TYPE
+
+_NO_NOTIFY = 9223372036854775807
+
+#: names that PyTorch gives to types of elements
+_TORCH_TYPES = {
+    "float": "FP32",
+    "half": "FP16",
+    "bfloat16": "BFP16",
+    "double": "FP64",
+    "char": "INT8",
+    "byte": "UINT8",
+    "bool": "UINT8",
+    "short": "INT16",
+    "int": "INT32",
+    "long": "INT64",
+    "bf16": "BFP16",
+    "float8_e4m3fn": "FP8E4M3",
+    "float8_e5m2": "FP8E5M2",
+}
+
+_INNER_TABLE = "COMMUNICATION_TASK_INFO"
+
+
+def write_communication(file: DatabaseFile, output: Output, found: Connections) -> None:
+    """COMMUNICATION_OP, and COMMUNICATION_TASK_INFO: the tasks of the hardware that a collective consists of.
+
+    A collective and its tasks share a connection; what a source does not know of them is "none" or NULL.
+    """
+    calls = named_communication(output).with_columns(connection=found.communication).sort("start_ns")
+    if calls.is_empty():
+        return
+    group = calls.select(pl.when(pl.col("group_id") != "").then("group_id")).to_series()
+    calls = calls.with_columns(opId=pl.int_range(1, pl.len() + 1, dtype=pl.Int64), opType=_types_of(output, calls))
+    calls = calls.with_columns(
+        opName=file.text_ids(calls["client_name"], missing=NOT_AVAILABLE), groupName=file.text_ids(group, missing=NOT_AVAILABLE)
+    )
+    file.frame(
+        "COMMUNICATION_OP",
+        calls.select(
+            "opName",
+            "groupName",
+            "opId",
+            startNs="start_ns",
+            endNs="end_ns",
+            connectionId="connection",
+            dataType=pl.lit(_data_types(calls["dtype"])),
+            algType=pl.lit(file.text_ids(calls["algorithm"], missing=NOT_AVAILABLE)),
+            count="elements",
+            opType=pl.lit(file.text_ids(calls["opType"], missing=NOT_AVAILABLE)),
+            deviceId=pl.col("device").fill_null(0),
+            rankSize="ranks",
+        ),
+    )
+    _write_inner_tasks(file, output, found, calls)
+
+
+def _types_of(output: Output, calls: pl.DataFrame) -> pl.Series:
+    """Type of each operation: that of its row in ``kernels``, or what its name or the operation says."""
+    tasks = output.trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION)
+    known = tasks.select("start_ns", "device", name_text=pl.col("name").cast(pl.String), _type=pl.col("type").cast(pl.String))
+    known = known.unique(["start_ns", "device", "name_text"], keep="first", maintain_order=True)
+    name = pl.col("name").cast(pl.String)
+    joined = calls.with_columns(name_text=name).join(
+        known.collect(), on=["start_ns", "device", "name_text"], how="left", maintain_order="left", nulls_equal=True
+    )
+    types = joined.select(pl.coalesce("_type", name.str.extract("(?i)^(hcom_[a-z]+_)"), pl.col("operation").cast(pl.String)))
+    return types.to_series()
+
+
+def _data_types(types: pl.Series) -> pl.Series:
+    """Numbers of element types; "N/A" where none is known, "invalid" for one without number."""
+    distinct, index = distinct_texts(types)
+    numbers = [DATA_TYPES.get(text, DATA_TYPES.get(_TORCH_TYPES.get(text.lower(), ""), NO_TYPE)) for text in distinct]
+    return pl.Series([*numbers, DATA_TYPES[NOT_AVAILABLE]], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+
+
+def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, calls: pl.DataFrame) -> None:
+    trace = output.trace
+    owners = calls.unique("connection", keep="first", maintain_order=True).select(
+        "connection", "opId", "opName", "groupName", "dtype"
+    )
+    tasks = (
+        trace.required("kernels")
+        .with_columns(connection=pl.lit(found.kernels))
+        .filter(hardware_tasks(trace))
+        .join(owners.lazy(), on="connection", maintain_order="left")
+        .sort("start_ns")
+        .collect()
+    )
+    known = inner_tasks(trace)
+    if known is not None:
+        # a collective launches more than what it consists of
+        tasks = tasks.filter(pl.col("id").is_in(known["kernel"].implode()))
+    if tasks.is_empty():
+        return
+    rank = trace.rank
+    rows = tasks.select(
+        name="opName",
+        globalTaskId="id",
+        taskType=pl.lit(file.text_ids(tasks["name"], missing=NOT_AVAILABLE)),
+        planeId=(pl.col("stream").fill_null(0).rank("dense").over("opId") - 1).cast(pl.Int64),
+        groupName="groupName",
+        notifyId=pl.lit(_NO_NOTIFY, dtype=pl.Int64),
+        rdmaType=pl.lit(NO_TYPE, dtype=pl.Int64),
+        srcRank=pl.lit(rank if rank >= 0 else NO_ID, dtype=pl.Int64),
+        dstRank=pl.lit(NO_ID, dtype=pl.Int64),
+        transportType=pl.lit(NO_TYPE, dtype=pl.Int64),
+        size="bytes",
+        dataType=pl.lit(_data_types(tasks["dtype"])),
+        linkType=pl.lit(NO_TYPE, dtype=pl.Int64),
+        opId="opId",
+    )
+    file.frame(_INNER_TABLE, rows if known is None else _with_details(file, known, rows))
+
+
+def _with_details(file: DatabaseFile, known: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with what a source has kept of the same tasks."""
+    columns = {"globalTaskId": known["kernel"]}
+    for column in ("planeId", "notifyId", "srcRank", "dstRank", "size", "isMaster"):
+        if column in known.columns:
+            columns[column] = known[column].cast(pl.Int64, strict=False)
+    enums = {
+        "rdmaType": "ENUM_HCCL_RDMA_TYPE",
+        "transportType": "ENUM_HCCL_TRANSPORT_TYPE",
+        "dataType": "ENUM_HCCL_DATA_TYPE",
+        "linkType": "ENUM_HCCL_LINK_TYPE",
+    }
+    for column, enum in enums.items():
+        if column in known.columns:
+            columns[column] = known[column].replace_strict(ENUMS[enum], default=None, return_dtype=pl.Int64)
+    if "taskType" in known.columns:
+        columns["taskType"] = file.text_ids(known["taskType"])
+    better = pl.DataFrame(columns)
+    if "isMaster" in better.columns:
+        rows = rows.with_columns(isMaster=pl.lit(None, dtype=pl.Int64))
+    return rows.update(better, on="globalTaskId", how="left")

@@ -1,0 +1,1 @@
+"""Result files of MindSpore's profiler."""

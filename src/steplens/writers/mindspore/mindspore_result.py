@@ -1,0 +1,182 @@
+"""The table of MindSpore's result files, and writing all that have something to say into a ``profiler`` directory.
+
+The files are independent: each is written to a temporary file and renamed when complete, and one that fails neither hides nor
+removes another. ``profiler_info_<rank>.json`` says what failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import rundir
+from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.trace.schema import PARTIAL_STEPS
+from steplens.trace.trace import Trace
+from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns
+from steplens.writers.common.text import microseconds, write_csv
+from steplens.writers.database import database
+from steplens.writers.mindspore import mindspore_device, mindspore_operators, mindspore_pipeline, mindspore_timeline
+from steplens.writers.result import DATABASE, DONE, FAILED, SKIPPED, OutputFile, OutputStatus
+from steplens.writers.tables import operator_details, step_trace_time
+from steplens.writers.tables.memory_record import memory_record, totals_after_events
+from steplens.writers.trace_view import trace_view
+
+_EVERY = (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2)
+
+
+@dataclass(frozen=True)
+class FlatFile:
+    """One file of a ``profiler`` directory.
+
+    Attributes:
+        name: file name with ``{rank}``.
+        write: writes it; raises NothingToWriteError where its source is missing.
+    """
+
+    name: str
+    write: Callable[[Output, Path], None]
+
+
+_PIPELINE = (
+    FlatFile("minddata_pipeline_raw_{rank}.csv", mindspore_pipeline.write_raw),
+    FlatFile("minddata_pipeline_summary_{rank}.json", mindspore_pipeline.write_summary_json),
+    FlatFile("minddata_pipeline_summary_{rank}.csv", mindspore_pipeline.write_summary_csv),
+)
+
+
+def cpu_files(timeline_limit_mb: int | None) -> tuple[FlatFile, ...]:
+    """The files of a run on a CPU.
+
+    Args:
+        timeline_limit_mb: largest size of a timeline, MB.
+    """
+    return (
+        FlatFile("cpu_op_type_info_{rank}.csv", mindspore_operators.write_types),
+        FlatFile("cpu_op_detail_info_{rank}.csv", mindspore_operators.write_details),
+        FlatFile("cpu_op_execute_timestamp_{rank}.txt", mindspore_operators.write_timestamps),
+        FlatFile("cpu_framework_{rank}.txt", mindspore_operators.write_framework),
+        FlatFile("cpu_ms_memory_record_{rank}.txt", mindspore_operators.write_memory),
+        FlatFile("cpu_timeline_display_{rank}.json", mindspore_timeline.writer(timeline_limit_mb)),
+        FlatFile("cpu_timeline_summary_{rank}.json", mindspore_timeline.write_summary),
+        FlatFile("step_trace_raw_{rank}_detail_time.csv", mindspore_device.write_graph_step_trace),
+        FlatFile("step_trace_point_info_{rank}.json", mindspore_device.write_graph_points),
+        *_PIPELINE,
+    )
+
+
+DEVICE_FILES = (
+    FlatFile("step_trace_raw_{rank}_detail_time.csv", mindspore_device.write_step_trace),
+    FlatFile("step_trace_point_info_{rank}.json", mindspore_device.write_points),
+    FlatFile("output_op_compute_time_{rank}.txt", mindspore_device.write_compute_time),
+    FlatFile("output_op_compute_time_detail_{rank}.txt", mindspore_device.write_compute_time_detail),
+    FlatFile("aicore_intermediate_{rank}_type.csv", mindspore_device.write_core_types),
+    FlatFile("aicore_intermediate_{rank}_detail.csv", mindspore_device.write_core_details),
+    FlatFile("output_timeline_data_{rank}.txt", mindspore_device.write_timeline_data),
+    FlatFile("framework_raw_{rank}.csv", mindspore_device.write_framework),
+    FlatFile("aicpu_intermediate_{rank}.csv", mindspore_device.write_ai_cpu),
+    FlatFile("output_data_preprocess_aicpu_{rank}.txt", mindspore_device.write_ai_cpu_text),
+    FlatFile("minddata_aicpu_{rank}.txt", mindspore_device.write_receive),
+    FlatFile("device_queue_profiling_{rank}.txt", mindspore_device.write_send),
+    *_PIPELINE,
+)
+
+
+def _write_step_times(output: Output, path: Path) -> None:
+    """Write step_trace_time.csv: where the time of each step went, us."""
+    rows = ascend_step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
+    if rows.is_empty():
+        raise NothingToWriteError("neither steps nor operators were recorded")
+    times = {title: microseconds(pl.col(name)) for title, name in step_trace_time.COLUMNS.items()}
+    write_csv(rows.select(pl.col("step").alias("Step"), **times), path)
+
+
+def _write_memory_record(output: Output, path: Path) -> None:
+    """Write memory_record.csv: totals of the memory pool, MB of 2**20 bytes, times us behind the time base."""
+    rows = memory_record(output)
+    if rows.is_empty():
+        raise NothingToWriteError("no event of the memory pool was recorded")
+    write_csv(rows.select(*totals_after_events(output), pl.format("CPU:{}", "device").alias("Device Type")), path)
+
+
+def _pipeline_output(file: FlatFile) -> OutputFile:
+    return OutputFile(file.name.replace("_{rank}", "{rank}"), file.write, _EVERY)
+
+
+#: of ``ASCEND_PROFILER_OUTPUT``, beside those of every run
+PIPELINE_OUTPUT = tuple(map(_pipeline_output, _PIPELINE))
+
+#: of ``ASCEND_PROFILER_OUTPUT`` of a run on a CPU
+OUTPUT_FILES = (
+    OutputFile("trace_view.json", trace_view.write, _EVERY),
+    OutputFile("step_trace_time.csv", _write_step_times, _EVERY),
+    OutputFile("memory_record.csv", _write_memory_record, _EVERY, switch="profile_memory"),
+    OutputFile("operator_details.csv", operator_details.write, _EVERY, switch="record_shapes"),
+    *PIPELINE_OUTPUT,
+    OutputFile("ascend_mindspore_profiler{rank}.db", database.write, _EVERY, export=DATABASE),
+)
+
+
+def write_flat(
+    trace: Trace, directory: Path, rank: int, files: Sequence[FlatFile], on_failure: Callable[[str, BaseException], None]
+) -> dict[str, OutputStatus]:
+    """Write the files of one rank.
+
+    Args:
+        trace: its tables.
+        directory: the ``profiler`` directory.
+        rank: numbers the files.
+        files: which.
+        on_failure: called with the name and the exception of each file that failed.
+
+    Returns:
+        file name -> what became of it.
+    """
+    output = Output(trace, time_base_ns(trace), LEVEL0)
+    statuses: dict[str, OutputStatus] = {}
+    for file in files:
+        name = file.name.format(rank=rank)
+        path = directory / name
+        try:
+            with rundir.atomic_path(path) as temporary:
+                file.write(output, temporary)
+        except NothingToWriteError as nothing:
+            statuses[name] = OutputStatus(SKIPPED, str(nothing))
+        # the boundary between files: whatever goes wrong in one, the others are written
+        except (Exception, pl.exceptions.PanicException) as error:
+            on_failure(name, error)
+            statuses[name] = OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
+        else:
+            statuses[name] = OutputStatus(DONE, "", path.stat().st_size)
+            continue
+        # an older result's file beside newer ones would pass for one of them; what else has its name is not ours
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return statuses
+
+
+def profiler_info(trace: Trace, rank: int, statuses: Mapping[str, OutputStatus], more: Mapping[str, Any]) -> dict[str, Any]:
+    """What profiler_info_<rank>.json holds: the run, how it was recorded, its steps, and which files failed."""
+    meta = trace.meta_values()
+    options = meta.get("config") if isinstance(meta.get("config"), dict) else {}
+    failed = {name: status.reason for name, status in statuses.items() if status.status == FAILED}
+    steps = trace.required("steps").sort("start_ns").select("id", "start_ns", "end_ns").collect()
+    return {
+        "context_mode": meta.get("context_mode", ""),
+        "rank_id": str(rank),
+        "rank_size": meta.get("world_size") or 1,
+        "ms_version": meta.get("ms_version", ""),
+        "is_heterogeneous": False,
+        "writer": "steplens",
+        "steplens_version": meta.get("steplens_version", ""),
+        "profiling_options": options,
+        "steps": [list(row) for row in steps.iter_rows()],
+        **({PARTIAL_STEPS: meta[PARTIAL_STEPS]} if PARTIAL_STEPS in meta else {}),
+        "failed": failed,
+        **more,
+    }

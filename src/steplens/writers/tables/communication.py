@@ -1,0 +1,214 @@
+"""communication.json and communication_matrix.json: what is known of communication, per step.
+
+An NPU's library measures transfer, waiting and links of every operation. Nothing measures them on CPU and GPU: there the files
+hold what was recorded, the length and the size of every operation and the rank in its group, and lack every member that would
+have to be invented: one rank cannot tell moving data from waiting for the others, so there is no bandwidth. The clients take what
+is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens.analysis.cluster.communication import (
+    COLLECTIVE,
+    POINT_TO_POINT,
+    TOTAL,
+    bandwidth_totals,
+    communication_bandwidth,
+    communication_matrix,
+    communication_times,
+    package_totals,
+    time_totals,
+)
+from steplens.trace.trace import Trace
+from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times, unmeasured_totals
+from steplens.writers.common.output import NPU, NothingToWriteError, Output, device_kind
+from steplens.writers.common.text import write_json
+
+#: every operation lists these transports, used or not
+TRANSPORTS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO")
+
+STEP_PREFIX = "step"
+_TOTAL_OP = "Total Op Info"
+_TIME_INFO, _BANDWIDTH_INFO = "Communication Time Info", "Communication Bandwidth Info"
+_START, _ELAPSED = "Start Timestamp(us)", "Elapse Time(ms)"
+#: transport of a rank's link to itself
+LOCAL = "LOCAL"
+_NOT_MEASURED = "the source has no measurements of communication"
+
+_SIZE, _TIME, _BANDWIDTH = "Transit Size(MB)", "Transit Time(ms)", "Bandwidth(GB/s)"
+_LARGE, _PACKETS = "Large Packet Ratio", "Size Distribution"
+
+Steps = dict[str, dict[str, dict[str, Any]]]
+
+
+def write_times(output: Output, path: Path) -> None:
+    """Write communication.json: start µs after the time base, durations ms, sizes MB of 10**6 bytes, bandwidths GB/s."""
+    times = communication_times(output.trace)
+    if times.is_empty() or is_unmeasured(output):
+        _write_unmeasured_times(output, path)
+        return
+    bandwidth = communication_bandwidth(output.trace)
+    steps = _steps(output.trace, times)
+    operations = _operations(bandwidth)
+    for row in times.iter_rows(named=True):
+        if row["step"] is None and None not in steps:
+            continue
+        key = _key(row["name"], row["group"])
+        start = None if row["start_ns"] is None else (row["start_ns"] - output.base_ns) / 1000
+        steps[row["step"]][_class(row["kind"])][key] = {
+            _TIME_INFO: {_START: start, **_time_info(row)},
+            _BANDWIDTH_INFO: operations.get((row["step"], row["kind"], row["name"], row["group"]), _unused()),
+        }
+    _add_totals(steps, times, bandwidth)
+    write_json(_named(steps), path)
+
+
+def write_matrix(output: Output, path: Path) -> None:
+    """Write communication_matrix.json: the operations of each link that ``analysis.cluster.communication`` selects."""
+    rows = communication_matrix(output.trace)
+    if rows.is_empty():
+        _write_own_links(output, path)
+        return
+    without_steps = output.trace.required("steps").select(pl.len()).collect().item() == 0
+    steps: dict[int | None, dict[str, dict[str, Any]]] = {}
+    for row in rows.sort("step", maintain_order=True).iter_rows(named=True):
+        if row["step"] is None and not without_steps:
+            continue
+        classes = steps.setdefault(row["step"], {POINT_TO_POINT: {}, COLLECTIVE: {}})
+        links = classes[_class(row["kind"])].setdefault(_key(f"{row['type']}-{row['selection']}", row["group"]), {})
+        links[f"{row['source']}-{row['destination']}"] = {
+            "Transport Type": row["transport"],
+            _SIZE: row["size_mb"] or 0,
+            _TIME: row["transit_ms"] or 0,
+            _BANDWIDTH: row["bandwidth_gbps"] or 0,
+            **({} if row["selection"] == TOTAL else {"Op Name": row["op_name"]}),
+        }
+    write_json(_named(steps), path)
+
+
+def _write_unmeasured_times(output: Output, path: Path) -> None:
+    times = unmeasured_times(output) if device_kind(output.trace) != NPU else pl.DataFrame()
+    if times.is_empty():
+        raise NothingToWriteError(_NOT_MEASURED)
+    steps = _steps(output.trace, times)
+    for row in times.sort("start_ns", maintain_order=True).iter_rows(named=True):
+        if row["step"] not in steps:
+            continue
+        start = (row["start_ns"] - output.base_ns) / 1000
+        steps[row["step"]][_class(row["kind"])][_key(row["name"], row["group"])] = {
+            _TIME_INFO: {_START: start, _ELAPSED: row["elapse_ms"]},
+            _BANDWIDTH_INFO: _moved(row["library"], row["size_mb"]),
+        }
+    sizes = {(step, kind): _moved(library, size) for step, kind, library, size in unmeasured_totals(times).iter_rows()}
+    for step, classes in steps.items():
+        for name, operations in classes.items():
+            # the clients stop at a step whose collectives have no total
+            if operations or name == COLLECTIVE:
+                elapsed = sum(operation[_TIME_INFO][_ELAPSED] for operation in operations.values())
+                operations[_TOTAL_OP] = {_TIME_INFO: {_ELAPSED: elapsed}, _BANDWIDTH_INFO: sizes.get((step, name), {})}
+    write_json(_named(steps), path)
+
+
+def _moved(library: str | None, size_mb: float | None) -> dict[str, dict[str, float]]:
+    """The transport of an operation that nothing measured, which is its library, and what was put in."""
+    return {} if library is None or size_mb is None else {library: {_SIZE: size_mb}}
+
+
+def _write_own_links(output: Output, path: Path) -> None:
+    links = own_links(output) if device_kind(output.trace) != NPU else pl.DataFrame()
+    if links.is_empty():
+        raise NothingToWriteError(_NOT_MEASURED)
+    steps = _steps(output.trace, links)
+    for step, kind, type_, group, rank in links.iter_rows():
+        if step in steps:
+            steps[step][_class(kind)][_key(f"{type_}-{TOTAL}", group)] = {f"{rank}-{rank}": {"Transport Type": LOCAL}}
+    write_json(_named(steps), path)
+
+
+def _steps(trace: Trace, rows: pl.DataFrame) -> dict[int | None, dict[str, dict[str, Any]]]:
+    """An entry for every step, also for those in which nothing was communicated; one without a name on a run without steps."""
+    ids: list[int | None] = trace.required("steps").select("id").collect()["id"].to_list()
+    known = rows["step"].unique(maintain_order=True).to_list()
+    ids += [step for step in known if step not in ids and (step is not None or not ids)]
+    return {step: {POINT_TO_POINT: {}, COLLECTIVE: {}} for step in ids}
+
+
+def _named(steps: dict[int | None, dict[str, dict[str, Any]]]) -> Steps:
+    return {STEP_PREFIX if step is None else f"{STEP_PREFIX}{step}": classes for step, classes in steps.items()}
+
+
+def _key(name: str, group: str | None) -> str:
+    return f"{name}@{group or ''}"
+
+
+def _class(kind: str | None) -> str:
+    return POINT_TO_POINT if kind == POINT_TO_POINT else COLLECTIVE
+
+
+def _time_info(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        _ELAPSED: row["elapse_ms"],
+        "Transit Time(ms)": row["transit_ms"],
+        "Wait Time(ms)": row["wait_ms"],
+        "Synchronization Time(ms)": row["synchronization_ms"],
+        "Idle Time(ms)": row["idle_ms"],
+        "Wait Time Ratio": row["wait_ratio"],
+        "Synchronization Time Ratio": row["synchronization_ratio"],
+    }
+
+
+def _unused() -> dict[str, dict[str, Any]]:
+    return {transport: {_SIZE: 0, _TIME: 0, _BANDWIDTH: 0, _LARGE: 0, _PACKETS: {}} for transport in TRANSPORTS}
+
+
+def _operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
+    """(step, kind, name, group) -> transport -> what it moved."""
+    found: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for row in bandwidth.iter_rows(named=True):
+        transports = found.setdefault((row["step"], row["kind"], row["name"], row["group"]), _unused())
+        info = transports.setdefault(row["transport"], {_PACKETS: {}})
+        info.update(
+            {
+                _SIZE: row["size_mb"] or 0,
+                _TIME: row["transit_ms"] or 0,
+                _BANDWIDTH: row["bandwidth_gbps"] or 0,
+                _LARGE: row["large_packet_ratio"] or 0,
+                _PACKETS: info[_PACKETS],
+            }
+        )
+        if row["package_mb"] is not None:
+            info[_PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
+    return found
+
+
+def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.DataFrame, bandwidth: pl.DataFrame) -> None:
+    for row in time_totals(times).iter_rows(named=True):
+        if row["step"] in steps:
+            unused: dict[str, dict[str, Any]] = {
+                transport: {_TIME: 0, _SIZE: 0, _BANDWIDTH: 0, _PACKETS: {}} for transport in TRANSPORTS
+            }
+            steps[row["step"]][_class(row["kind"])][_TOTAL_OP] = {
+                _TIME_INFO: _time_info(row),
+                _BANDWIDTH_INFO: unused,
+            }
+    for row in bandwidth_totals(bandwidth).iter_rows(named=True):
+        if (info := _total_of(steps, row)) is not None:
+            info.update({_TIME: row["transit_ms"] or 0, _SIZE: row["size_mb"] or 0, _BANDWIDTH: row["bandwidth_gbps"] or 0})
+            info.setdefault(_PACKETS, {})
+    for row in package_totals(bandwidth).iter_rows(named=True):
+        if (info := _total_of(steps, row)) is not None:
+            info[_PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
+
+
+def _total_of(steps: dict[int | None, dict[str, dict[str, Any]]], row: dict[str, Any]) -> dict[str, Any] | None:
+    """The entry of a transport in the totals of the row's step and class; None where the operation itself is unknown."""
+    total = steps.get(row["step"], {}).get(_class(row["kind"]), {}).get(_TOTAL_OP)
+    if total is None:
+        return None
+    entry: dict[str, Any] = total[_BANDWIDTH_INFO].setdefault(row["transport"], {})
+    return entry

@@ -1,0 +1,138 @@
+"""kernel_details.csv: one row per device task that computes or communicates (on a GPU also: copies), in start order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from steplens.trace.schema import CORE_CPU
+from steplens.writers.common.metrics import metric_columns
+from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind, listed_tasks, step_exists
+from steplens.writers.common.text import NOT_AVAILABLE, guard, microseconds, microseconds_text, render_distinct, write_csv
+
+#: what the short layout has of inputs and outputs, where the source has it
+_SHAPES = {
+    "Input Shapes": "input_shapes",
+    "Input Data Types": "input_types",
+    "Input Formats": "input_formats",
+    "Output Shapes": "output_shapes",
+    "Output Data Types": "output_types",
+    "Output Formats": "output_formats",
+}
+
+
+def write(output: Output, path: Path) -> None:
+    """Write kernel_details.csv: at Level0 the short layout, at Level1 and above that of op_summary.
+
+    Start times are µs after the time base, durations µs; tasks of the CPU stand one after the other (``device_tasks``). A value
+    that the source does not know is ``N/A``. The columns of the long layout are followed by one per performance counter, as
+    the source measured and ordered them.
+    """
+    kernels = listed_tasks(output.trace).collect()
+    if kernels.is_empty():
+        raise NothingToWriteError("no device tasks were recorded")
+    kernels = kernels.sort("start_ns", "device", "stream", maintain_order=True)
+    npu = device_kind(output.trace) == NPU
+    if output.level == LEVEL0:
+        columns = _short_layout(kernels, output.base_ns, npu)
+    else:
+        metrics = metric_columns(output.trace)
+        kernels = kernels.join(metrics, on="id", how="left", maintain_order="left")
+        columns = _full_layout(kernels, output.base_ns, npu)
+        columns |= {guard(name) or name: _number(kernels[name]) for name in metrics.columns[1:]}
+    if step_exists(output.trace):
+        columns = {"Step Id": pl.col("step"), **columns}
+    write_csv(kernels.select(**columns), path)
+
+
+def _short_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
+    shapes = {title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items() if kernels[column].is_not_null().any()}
+    return {
+        "Device_id": _device(),
+        "Name": _cell(kernels["name"], guard),
+        "Type": _cell(kernels["type"], guard),
+        "Accelerator Core": _cell(kernels["core"], guard),
+        **_times(kernels, base_ns),
+        "Block Num": _number(kernels["blocks"]),
+        **shapes,
+    }
+
+
+def _full_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
+    return {
+        "Device_id": _device(),
+        "Model ID": _number(kernels["model_id"]),
+        # a GPU numbers its tasks only by the call that launched them
+        "Task ID": _number(kernels["task_id"] if npu else kernels["correlation"]),
+        "Stream ID": _number(kernels["stream"]),
+        "Name": _cell(kernels["name"], guard),
+        "Type": _cell(kernels["type"], guard),
+        "OP State": _cell(kernels["state"], guard) if npu else _cell(kernels["core"], _compiled_before),
+        "Accelerator Core": _cell(kernels["core"], guard),
+        **_times(kernels, base_ns),
+        "Block Num": _number(kernels["blocks"]),
+        "Mix Block Num": _number(kernels["mix_blocks"]),
+        "HF32 Eligible": _cell(kernels["hf32"], guard),
+        **{title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items()},
+        "Context ID": _number(kernels["context_id"]),
+    }
+
+
+def _times(kernels: pl.DataFrame, base_ns: int) -> dict[str, pl.Expr]:
+    return {
+        "Start Time(us)": microseconds_text(pl.col("start_ns") - base_ns),
+        "Duration(us)": microseconds(pl.col("end_ns") - pl.col("start_ns")),
+        "Wait Time(us)": _wait(kernels),
+    }
+
+
+def _wait(kernels: pl.DataFrame) -> pl.Expr:
+    """Wait times; a task of the CPU is its own launch and waits for nothing, elsewhere an unknown wait is N/A."""
+    if kernels["wait_ns"].null_count() == 0:
+        return microseconds(pl.col("wait_ns"))
+    if (kernels["core"] == CORE_CPU).all():
+        return microseconds(pl.col("wait_ns").fill_null(0))
+    return microseconds(pl.col("wait_ns")).cast(pl.String).fill_null(NOT_AVAILABLE)
+
+
+def _device() -> pl.Expr:
+    return pl.col("device").fill_null(0)
+
+
+def _unknown() -> pl.Expr:
+    return pl.lit(NOT_AVAILABLE)
+
+
+def _cell(values: pl.Series, render: Callable[[str], str | None]) -> pl.Expr:
+    return pl.lit(render_distinct(values, render, missing=NOT_AVAILABLE))
+
+
+def _number(values: pl.Series) -> pl.Expr:
+    """Numbers where known; the column stays numeric, hence cheap to print, unless something is missing."""
+    if values.null_count() == 0:
+        return pl.lit(values)
+    if values.null_count() == len(values):
+        return _unknown()
+    return pl.lit(values.cast(pl.String).fill_null(NOT_AVAILABLE))
+
+
+def _list_cell(kernels: pl.DataFrame, column: str, npu: bool) -> pl.Expr:
+    """Shapes carry literal quotes inside the cell, as in op_summary; an NPU's task may be known to have none (``""``)."""
+    if not column.endswith("shapes"):
+        return _cell(kernels[column], guard)
+    return _cell(kernels[column], _quoted if npu else _quoted_unless_empty)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _quoted_unless_empty(text: str) -> str | None:
+    return _quoted(text) if text else None
+
+
+def _compiled_before(core: str) -> str:
+    """State of any task of a CPU or GPU: its code is compiled before it sees a shape, which the clients call static."""
+    return "static"

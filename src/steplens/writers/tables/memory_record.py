@@ -1,0 +1,100 @@
+"""memory_record.csv: the totals of each allocator after every one of its events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.common.text import microseconds_text, write_csv
+from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
+
+PTA = "PTA"
+GE = "GE"
+PTA_AND_GE = "PTA+GE"
+#: what the whole process holds on the device, sampled
+APP = "APP"
+_TOTALS = ("allocated", "reserved", "active")
+
+
+def write(output: Output, path: Path) -> None:
+    """Write memory_record.csv: times µs after the time base, sizes in MB of 2**20 bytes.
+
+    The process's own samples (``APP``) come first, then the events of the allocators in order of time. PTA (the framework's
+    allocator) and GE (the graph engine's) share a device, so each of their rows is followed by a ``PTA+GE`` row that adds
+    the last totals of the other side. Other components have rows of their own only.
+    """
+    rows = memory_record(output)
+    if rows.is_empty():
+        raise NothingToWriteError("no allocator events were recorded")
+    write_csv(
+        rows.select(
+            *totals_after_events(output),
+            pl.col("stream").alias("Stream Ptr"),
+            pl.col("tag").alias("Device Type"),
+        ),
+        path,
+    )
+
+
+def totals_after_events(output: Output) -> list[pl.Expr]:
+    """The columns that every memory_record.csv begins with, of rows of ``memory_record``."""
+    return [
+        pl.col("component").alias("Component"),
+        microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
+        megabytes(pl.col("allocated")).alias("Total Allocated(MB)"),
+        megabytes(pl.col("reserved")).alias("Total Reserved(MB)"),
+        megabytes(pl.col("active")).alias("Total Active(MB)"),
+    ]
+
+
+def memory_record(output: Output) -> pl.DataFrame:
+    """The rows of memory_record.csv: component, time_ns, allocated, reserved, active (bytes), tag, device and stream."""
+    wanted = device_types(output)
+    events = (
+        output.trace.required("memory")
+        .filter(pl.col("device_type").cast(pl.String).is_in(wanted))
+        .select("time_ns", *_TOTALS, "device_type", "device", "stream", "component")
+        .with_columns(pl.col("component").cast(pl.String).fill_null(PTA))
+        .sort(pl.col("component") != APP, "time_ns", maintain_order=True)
+        .collect()
+    )
+    return _with_sums(
+        events.select(
+            "component",
+            "time_ns",
+            *_TOTALS,
+            pl.lit(device_tag(events)).alias("tag"),
+            pl.col("device").fill_null(0),
+            stream_pointer(events).alias("stream"),
+        )
+    )
+
+
+def _with_sums(rows: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with a ``PTA+GE`` row behind each row of either."""
+    sums = rows
+    if (rows["component"] == GE).any():
+        sums = rows.with_columns(_sum_of_sides(column) for column in _TOTALS).with_columns(
+            pl.coalesce("stream", _last_of(GE, "stream"), _last_of(PTA, "stream"))
+        )
+    order = np.arange(rows.height)
+    summed = rows["component"].is_in([PTA, GE]).to_numpy()
+    both = pl.concat([rows, sums.filter(pl.Series(summed)).with_columns(component=pl.lit(PTA_AND_GE))])
+    # Row i keeps its place, its sum comes right behind it.
+    place = np.argsort(np.concatenate((order, order[summed])), kind="stable")
+    return both.select(pl.all().gather(pl.Series(place)))
+
+
+def _sum_of_sides(column: str) -> pl.Expr:
+    """The last value of both allocators of the device; null only while neither has one."""
+    sides = [_last_of(side, column) for side in (PTA, GE)]
+    known = pl.any_horizontal(side.is_not_null() for side in sides)
+    total = pl.sum_horizontal(side.fill_null(0) for side in sides)
+    return pl.when(known).then(total).alias(column)
+
+
+def _last_of(component: str, column: str) -> pl.Expr:
+    return pl.when(pl.col("component") == component).then(pl.col(column)).forward_fill().over("tag")

@@ -1,0 +1,47 @@
+"""npu_module_mem.csv: memory that each module of the NPU's software holds on the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.writers.common.output import MODULE_MEMORY, NothingToWriteError, Output
+from steplens.writers.common.text import guard, microseconds_text, render_distinct, write_csv
+
+#: bytes per unit
+_BYTES = {"B": 1, "Bytes": 1, "bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
+_DEFAULT_UNIT = "KB"
+
+
+def write(output: Output, path: Path) -> None:
+    """Write npu_module_mem.csv: times µs after the time base, sizes in MB of 2**20 bytes, in the order of the source."""
+    rows = module_memory(output)
+    if rows.is_empty():
+        raise NothingToWriteError("no memory of modules was sampled")
+    write_csv(
+        rows.select(
+            pl.col("device").alias("Device_id"),
+            render_distinct(rows["name"], guard).alias("Component"),
+            microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
+            (pl.col("bytes") / 1_048_576.0).alias("Total Reserved(MB)"),
+            pl.format("NPU:{}", "device").alias("Device"),
+        ),
+        path,
+    )
+
+
+def module_memory(output: Output) -> pl.DataFrame:
+    """name, time_ns, bytes (floating point) and device of each sample, in the order of the source."""
+    unit = pl.col("unit").cast(pl.String).fill_null(_DEFAULT_UNIT)
+    return (
+        output.trace.required("counters")
+        .filter((pl.col("group").cast(pl.String) == MODULE_MEMORY) & pl.col("value").is_finite())
+        .select(
+            "name",
+            "time_ns",
+            bytes=pl.col("value") * unit.replace_strict(_BYTES, default=_BYTES[_DEFAULT_UNIT], return_dtype=pl.Float64),
+            device=pl.col("device").fill_null(0),
+        )
+        .collect()
+    )

@@ -1,0 +1,62 @@
+"""step_trace_time.csv: where the device time of each step went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.trace.trace import Trace
+from steplens.writers.common.output import NothingToWriteError, Output, used_devices
+from steplens.writers.common.text import microseconds, write_csv
+
+#: titles of the parts of a step, and their columns of ``ascend_step_times``
+COLUMNS = {
+    "Computing": "computing_ns",
+    "Communication(Not Overlapped)": "communication_not_overlapped_ns",
+    "Overlapped": "overlapped_ns",
+    "Communication": "communication_ns",
+    "Free": "free_ns",
+    "Stage": "stage_ns",
+    "Bubble": "bubble_ns",
+    "Communication(Not Overlapped and Exclude Receive)": "exclude_receive_ns",
+    "Preparing": "preparing_ns",
+}
+
+
+def write(output: Output, path: Path) -> None:
+    """Write step_trace_time.csv (µs); a run without steps has one row with an empty step.
+
+    What the columns mean is defined by ``analysis.device.ascend_step_times.ascend_step_times``.
+    """
+    rows = step_rows(output)
+    write_csv(
+        rows.select(
+            pl.col("device").alias("Device_id"),
+            pl.col("step").alias("Step"),
+            **{title: microseconds(pl.col(column)) for title, column in COLUMNS.items()},
+        ),
+        path,
+    )
+
+
+def step_rows(output: Output) -> pl.DataFrame:
+    """The rows of step_trace_time.csv, in ns: ``analysis.device.ascend_step_times.ascend_step_times`` in order of step, with the
+    device.
+
+    Raises:
+        NothingToWriteError: there is no device work, or nothing to set it against.
+    """
+    device = first_device(output.trace)
+    if device is None:
+        raise NothingToWriteError("no device tasks and no communication were recorded")
+    rows = ascend_step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
+    if rows.is_empty():
+        raise NothingToWriteError("neither steps nor operator calls were recorded")
+    return rows.with_columns(device=pl.lit(device))
+
+
+def first_device(trace: Trace) -> int | None:
+    """The device of the rank: the lowest that ran a task or communicated; None when none did."""
+    return min(used_devices(trace), default=None)

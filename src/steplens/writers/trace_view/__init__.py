@@ -1,0 +1,1 @@
+"""The timeline ``trace_view.json``."""

@@ -1,0 +1,137 @@
+"""The events of a Chrome trace, as the layers of trace_view.json write them: rows of text cells, never an object per event.
+
+Every event but the first starts with a comma, so that layers can be written one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import polars as pl
+
+from steplens.trace.trace import Trace
+from steplens.writers.common.output import Output
+from steplens.writers.common.rows import Cell, Shared, shared, write_rows
+from steplens.writers.common.text import joined, microseconds
+from steplens.writers.trace_view.trace_parts import LAYER_BITS, Part
+
+#: device field of a process id that belongs to the host
+HOST = 31
+
+DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
+
+
+@dataclass(frozen=True)
+class View:
+    """One trace_view being written.
+
+    Attributes:
+        output: what is written.
+        handle: open binary file.
+        pid: the recorded process.
+        part: which of the traces of the file this is.
+    """
+
+    output: Output
+    handle: IO[bytes]
+    pid: int
+    part: Part = field(default_factory=Part)
+
+    @property
+    def trace(self) -> Trace:
+        """The tables of the rank."""
+        return self.output.trace
+
+    def ts(self, column: str) -> pl.Expr:
+        """A column of times as µs after the time base."""
+        return microseconds(pl.col(column) - self.output.base_ns)
+
+    def rows(self, frame: pl.DataFrame, *cells: Cell) -> None:
+        """One event per row of ``frame``; see ``rows.write_rows``."""
+        write_rows(self.handle, frame, cells)
+
+    def metadata(self, events: Iterable[dict[str, Any]]) -> None:
+        """Names and order of processes and threads."""
+        for event in events:
+            self.handle.write(b", " + json.dumps(self.part.told(event), ensure_ascii=False).encode())
+
+    def device_pid(self, sort: int, device: int) -> int:
+        """Id of the process that stands for a layer of one device: (recorded process, place of the layer, device)."""
+        return self.pid << LAYER_BITS | sort << 5 | device
+
+
+def metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
+    """One metadata event."""
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+
+
+def process(pid: int, name: str, label: str, sort: int) -> list[dict[str, Any]]:
+    """Name, label and place of a process."""
+    return [
+        metadata("process_name", pid, 0, name=name),
+        metadata("process_labels", pid, 0, labels=label),
+        metadata("process_sort_index", pid, 0, sort_index=sort),
+    ]
+
+
+def thread(pid: int, tid: int, name: str, sort: int | None = None) -> list[dict[str, Any]]:
+    """Name and place of a lane; without ``sort`` its id is its place."""
+    return [
+        metadata("thread_name", pid, tid, name=name),
+        metadata("thread_sort_index", pid, tid, sort_index=tid if sort is None else sort),
+    ]
+
+
+def quoted(text: str) -> str:
+    """A JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def head(names: pl.Series, category: str = "") -> Shared:
+    """Start of a complete event up to its pid; one text per distinct name."""
+    middle = f',"cat":"{category}","pid":' if category else ',"pid":'
+    start = ', {"ph":"X","name":'
+    return shared(names, lambda name: start + quoted(name) + middle, f'{start}""{middle}')
+
+
+def list_argument(key: str, values: pl.Series) -> Shared | str:
+    """`,"key":"..."` for rows that know the value, nothing for the others."""
+    if values.null_count() == len(values):
+        return ""
+    return shared(values, lambda text: f',"{key}":{quoted(joined(text))}' if text else "", "")
+
+
+def number_argument(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
+    """Like ``list_argument`` for a column of integers."""
+    if frame[column].null_count() == frame.height:
+        return ""
+    return pl.format(f',"{key}":{{}}', column).fill_null("")
+
+
+def arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
+    """Both ends of every arrow, in one row: id, from pid/from_tid/from_ns, to to_pid/to_tid/start_ns."""
+    fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
+    number = pl.col("id").cast(pl.Int64) + view.part.first_arrow
+    view.rows(
+        pairs,
+        f', {{"ph":"s",{fixed}',
+        number,
+        ',"pid":',
+        pl.col("pid"),
+        ',"tid":',
+        pl.col("from_tid"),
+        ',"ts":',
+        view.ts("from_ns"),
+        f'}}, {{"ph":"f",{fixed}',
+        number,
+        ',"pid":',
+        to_pid,
+        ',"tid":',
+        to_tid,
+        ',"ts":',
+        view.ts("start_ns"),
+        "}",
+    )

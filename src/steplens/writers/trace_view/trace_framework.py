@@ -1,0 +1,241 @@
+"""The layers of trace_view.json that the framework recorded: calls, the task queue, Python functions, marks, collections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
+from steplens.writers.common.asynchronous import asynchronous_lanes
+from steplens.writers.common.links import forward_backward
+from steplens.writers.common.output import used_devices
+from steplens.writers.common.rows import Shared, shared
+from steplens.writers.common.text import render_distinct
+from steplens.writers.trace_view.trace_events import (
+    DURATION,
+    HOST,
+    View,
+    arrows,
+    head,
+    list_argument,
+    number_argument,
+    process,
+    quoted,
+    thread,
+)
+
+_GC_SORT = 1
+_MARKS_SORT = 6
+
+_ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
+
+
+def _lanes(view: View) -> None:
+    """Names of the framework's processes and threads; the threads that launch for others come last."""
+    found = [view.trace.required(table).select(pl.col("pid").fill_null(view.pid), pl.col("tid")) for table in ("ops", "python")]
+    queue = view.trace.required("task_queue").select("pid", "enqueue_tid", "dequeue_tid").unique().collect()
+    pid = pl.col("pid").fill_null(view.pid)
+    found += [queue.lazy().select(pid, tid=column) for column in ("enqueue_tid", "dequeue_tid")]
+    pairs = pl.concat(found).unique().drop_nulls().sort("pid", "tid").collect()
+    for process_id in pairs["pid"].unique(maintain_order=True):
+        view.metadata(process(process_id, "Python", "CPU", 0))
+    last = int(pairs["tid"].max() or 0) + 1  # type: ignore[arg-type]
+    launching = set(queue.select(pid, "dequeue_tid").iter_rows())
+    for process_id, tid in pairs.iter_rows():
+        view.metadata(thread(process_id, tid, f"Thread {tid}", last if (process_id, tid) in launching else None))
+
+
+def _operators(view: View) -> None:
+    ops = view.trace.ops
+    if ops is None:
+        return
+    lanes = asynchronous_lanes(view.trace)
+    moved = pl.int_range(pl.len()).replace_strict(lanes, default=None, return_dtype=pl.Int64) if lanes else pl.lit(None)
+    calls = ops.with_columns(lane=pl.coalesce(moved, "tid")).filter(pl.col("scope").fill_null(0) != SCOPE_MODULE)
+    for number, lane in enumerate(sorted(set(lanes.values()))):
+        for process_id in calls.filter(pl.col("lane") == lane)["pid"].unique().sort().drop_nulls():
+            view.metadata(thread(process_id, lane, f"Asynchronous communication {number}"))
+    view.rows(
+        calls,
+        head(calls["name"], "cpu_op"),
+        pl.col("pid"),
+        ',"tid":',
+        pl.col("lane"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"Sequence number":',
+        pl.col("sequence").fill_null(-1),
+        ',"Fwd thread id":',
+        pl.col("forward_tid").fill_null(0),
+        list_argument("Input Dims", calls["input_shapes"]),
+        list_argument("Input type", calls["input_types"]),
+        list_argument("Call stack", calls["stack"]),
+        list_argument("Module Hierarchy", calls["module"]),
+        number_argument("flops", "flops", calls),
+        "}}",
+    )
+
+
+def _task_queue(view: View) -> None:
+    """Both halves of every task that was handed to a launching thread, and an arrow from the one to the other."""
+    tasks = view.trace.table("task_queue")
+    if tasks is None or tasks.is_empty():
+        return
+    tasks = tasks.with_columns(pl.col("pid").fill_null(view.pid))
+    for side in (_DEQUEUE, _ENQUEUE):
+        half = side.lower()
+        rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
+        rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})
+        view.rows(
+            rows,
+            _queue_head(rows["name"], side, half),
+            pl.col("pid"),
+            ',"tid":',
+            pl.col("tid"),
+            ',"ts":',
+            view.ts("start_ns"),
+            ',"dur":',
+            DURATION,
+            ',"args":{"correlation_id":',
+            pl.col("correlation"),
+            "}}",
+        )
+    pairs = tasks.drop_nulls(["enqueue_start_ns", "enqueue_tid", "dequeue_start_ns", "dequeue_tid"]).with_row_index("id", 1)
+    pairs = pairs.select(
+        "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
+    )
+    arrows(view, pairs, "enqueue_to_dequeue", "async_task_queue", to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
+
+
+def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
+    return head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), category)
+
+
+def _forward_backward(view: View) -> None:
+    """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
+    pairs = forward_backward(view.trace).with_row_index("id", 1)
+    arrows(view, pairs, "fwdbwd", "fwdbwd", to_pid=pl.col("pid"), to_tid=pl.col("tid"))
+
+
+def _python_functions(view: View) -> None:
+    frames = view.trace.python
+    if frames is None:
+        return
+    view.rows(
+        frames,
+        head(frames["name"], "python_function"),
+        pl.col("pid").fill_null(view.pid),
+        ',"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"Python id":',
+        pl.col("id"),
+        ',"Python parent id":',
+        pl.when(pl.col("parent") >= 0).then("parent"),
+        number_argument("Python module id", "module_id", frames),
+        "}}",
+    )
+
+
+def _modules(view: View) -> None:
+    """Module calls seen by hooks, as Python functions; their parent is the enclosing module call."""
+    ops = view.trace.ops
+    if ops is None or not (ops["scope"] == SCOPE_MODULE).any():
+        return
+    is_module = (ops["scope"] == SCOPE_MODULE).fill_null(False).to_numpy()
+    above = ops["parent"].fill_null(-1).to_numpy()
+    modules = ops.filter(pl.Series(is_module))
+    parent = above[is_module]
+    while True:
+        climbing = (parent >= 0) & ~is_module[parent]
+        if not climbing.any():
+            break
+        parent = np.where(climbing, above[parent], parent)
+    # Ids are unique in the run: those of the Python frames come first.
+    first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
+    view.rows(
+        modules,
+        head(modules["name"], "python_function"),
+        pl.col("pid"),
+        ',"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{"Python id":',
+        pl.col("id").cast(pl.Int64) + first_id,
+        ',"Python parent id":',
+        pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series(),
+        "}}",
+    )
+
+
+def _marks(view: View) -> None:
+    """Marks and ranges of the user, in a process of their own: a range may begin in one call and end in another."""
+    marks = view.trace.marks
+    if marks is None or marks.is_empty():
+        return
+    marks = marks.with_columns(pl.col("tid").fill_null(0))
+    pid = view.device_pid(_MARKS_SORT, HOST)
+    view.metadata(process(pid, "MSTX", "CPU", _MARKS_SORT))
+    for tid in marks["tid"].unique().sort():
+        view.metadata(thread(pid, tid, f"Thread {tid}"))
+    view.rows(
+        marks,
+        head(marks["message"], "mstx"),
+        f'{pid},"tid":',
+        pl.col("tid"),
+        ',"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        shared(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
+        pl.format('"event_type":"{}"', _kind_of_mark()),
+        number_argument("Stream Id", "stream", marks),
+        number_argument("connection_id", "correlation", marks),
+        "}}",
+    )
+
+
+def _kind_of_mark() -> pl.Expr:
+    """How a mark was recorded, or what its length says where the source does not know."""
+    by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))
+    known = pl.col("kind").cast(pl.String)
+    return pl.when(known.is_in(MARK_KINDS)).then(known).otherwise(by_length)
+
+
+def _garbage_collections(view: View) -> None:
+    collections = view.trace.gc
+    if collections is None or collections.is_empty():
+        return
+    device = min(used_devices(view.trace), default=HOST) if view.trace.has_accelerator else HOST
+    pid = view.device_pid(_GC_SORT, device)
+    view.metadata(process(pid, "Python GC", "CPU", _GC_SORT) + thread(pid, view.pid, f"Thread {view.pid}"))
+    view.rows(
+        collections,
+        f', {{"ph":"X","name":"GC","cat":"GC","pid":{pid},"tid":{view.pid},"ts":',
+        view.ts("start_ns"),
+        ',"dur":',
+        DURATION,
+        ',"args":{}}',
+    )
+
+
+LAYERS: tuple[Callable[[View], None], ...] = (
+    _lanes,
+    _operators,
+    _task_queue,
+    _forward_backward,
+    _python_functions,
+    _modules,
+    _marks,
+    _garbage_collections,
+)
