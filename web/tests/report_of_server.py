@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens.report import answers, plans, shapes, strategy, tables, timeline
 from steplens.report.ask import Asker
+from steplens.report.collecting import Collector
 from steplens.report.parts import Parts
 from steplens.report.window import Window
 from steplens.server.runs import Library
-from steplens.server.search import PER_KIND, entries
+from steplens.server.search import PER_KIND
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "web"))
@@ -83,17 +83,12 @@ def main() -> None:
             one.open()
         parts = Parts(1 << 40)
         with Asker(library) as asker:
-            answers.collect(asker, shown, parts)
             low, high = library.timeline(shown, 0).timeline.bounds
-            timeline.collect(library, asker, shown, Window(low, high + 1), parts)
-            tables.collect(asker, shown, Window(low, high + 1), 100_000, parts)
-            found = {kind: [one.model_dump() for one in known] for kind, known in entries(shown, library).items()}
-            parts.add("search/0", found)
+            collector = Collector(library, asker, [Window(low, high + 1)] * len(library.runs), 100_000)
+            for job in collector.jobs():
+                if job.kind in ("plans", "strategy", "shapes") or (job.run == shown.id and job.kind != "comparison"):
+                    collector.do(job, parts)
             parts.add("report", {"per_kind": PER_KIND})
-            for one in library.runs:
-                plans.collect(one, parts)
-                strategy.collect(one, parts)
-                shapes.collect(library, one, parts)
             chance = random.Random(7)
 
             def ask(path: str, run: int = 0, **query: Any) -> None:
