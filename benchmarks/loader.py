@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from steplens.collect import loader
+from steplens.collect.loaders import loader
 
 WORKERS = (0, 2, 4)
 WARMUP = 20

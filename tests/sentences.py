@@ -19,7 +19,7 @@ PLACES = (
     "trace/device_work.py",
     "trace/secret.py",
     "trace/steps.py",
-    "readers/run_directory.py",
+    "readers/steplens_run/run_directory.py",
     "rundir.py",
     "links.py",
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from steplens import partial, rundir
-from steplens.collect import landing
+from steplens.collect.handoff import landing
 from steplens.exports.target import new_folder
 
 _FILE = "with rundir.atomic_path(path) as temporary:\n    temporary.write_text('half')\n"

@@ -13,17 +13,17 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from steplens import dynamic_profile as dynamic_profile
     from steplens import profiler as profiler
-    from steplens.collect.actions import ProfilerAction as ProfilerAction
-    from steplens.collect.black_box import BlackBox as BlackBox
-    from steplens.collect.experimental import _ExperimentalConfig as _ExperimentalConfig
-    from steplens.collect.handler import tensorboard_trace_handler as tensorboard_trace_handler
-    from steplens.collect.profiler import _KinetoProfile as _KinetoProfile
-    from steplens.collect.profiler import profile as profile
-    from steplens.collect.schedule import schedule as schedule
-    from steplens.collect.support import supported_activities as supported_activities
-    from steplens.collect.support import supported_ai_core_metrics as supported_ai_core_metrics
-    from steplens.collect.support import supported_export_type as supported_export_type
-    from steplens.collect.support import supported_profiler_level as supported_profiler_level
+    from steplens.collect.black_box.black_box import BlackBox as BlackBox
+    from steplens.collect.common.support import supported_activities as supported_activities
+    from steplens.collect.common.support import supported_ai_core_metrics as supported_ai_core_metrics
+    from steplens.collect.common.support import supported_export_type as supported_export_type
+    from steplens.collect.common.support import supported_profiler_level as supported_profiler_level
+    from steplens.collect.handoff.handler import tensorboard_trace_handler as tensorboard_trace_handler
+    from steplens.collect.pytorch.actions import ProfilerAction as ProfilerAction
+    from steplens.collect.pytorch.profiler import _KinetoProfile as _KinetoProfile
+    from steplens.collect.pytorch.profiler import profile as profile
+    from steplens.collect.pytorch.schedule import schedule as schedule
+    from steplens.collect.torch_internals.experimental import _ExperimentalConfig as _ExperimentalConfig
     from steplens.exports.export import export as export
     from steplens.exports.export import export_chrome_trace as export_chrome_trace
     from steplens.exports.export import export_memory_timeline as export_memory_timeline
@@ -42,27 +42,27 @@ _MODULES = ("dynamic_profile", "mstx", "profiler")
 #: public name -> the module that defines it, or module:name where it is called differently there
 _EXPORTS = {
     "AiCMetrics": "steplens.options",
-    "BlackBox": "steplens.collect.black_box",
+    "BlackBox": "steplens.collect.black_box.black_box",
     "ExportType": "steplens.options",
     "HostSystem": "steplens.options",
-    "ProfilerAction": "steplens.collect.actions",
+    "ProfilerAction": "steplens.collect.pytorch.actions",
     "ProfilerActivity": "steplens.options",
     "ProfilerLevel": "steplens.options",
-    "_ExperimentalConfig": "steplens.collect.experimental",
-    "_KinetoProfile": "steplens.collect.profiler",
+    "_ExperimentalConfig": "steplens.collect.torch_internals.experimental",
+    "_KinetoProfile": "steplens.collect.pytorch.profiler",
     "analyse": "steplens.offline",
     "export": "steplens.exports.export",
     "export_chrome_trace": "steplens.exports.export",
     "export_memory_timeline": "steplens.exports.export",
     "export_stacks": "steplens.exports.export",
     "open": "steplens.trace.run:open_run",
-    "profile": "steplens.collect.profiler",
-    "schedule": "steplens.collect.schedule",
-    "supported_activities": "steplens.collect.support",
-    "supported_ai_core_metrics": "steplens.collect.support",
-    "supported_export_type": "steplens.collect.support",
-    "supported_profiler_level": "steplens.collect.support",
-    "tensorboard_trace_handler": "steplens.collect.handler",
+    "profile": "steplens.collect.pytorch.profiler",
+    "schedule": "steplens.collect.pytorch.schedule",
+    "supported_activities": "steplens.collect.common.support",
+    "supported_ai_core_metrics": "steplens.collect.common.support",
+    "supported_export_type": "steplens.collect.common.support",
+    "supported_profiler_level": "steplens.collect.common.support",
+    "tensorboard_trace_handler": "steplens.collect.handoff.handler",
 }
 
 # spelled out for type checkers; a test compares it with the table

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens.collect import log, paths
+from steplens.collect.common import log, paths
 from steplens.collect.dynamic import active, place
 from steplens.collect.dynamic.pytorch import PytorchForm
 from steplens.collect.dynamic.watch import WatchedFile

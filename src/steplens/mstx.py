@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from steplens.collect import marks
+from steplens.collect.marks import marks
 
 __all__ = ["annotate", "mark", "mstx_range", "range_end", "range_pop", "range_push", "range_start"]
 

@@ -21,7 +21,7 @@ from steplens.analysis.memory.memory_categories import (
     uncategorised_events,
 )
 from steplens.analysis.memory.memory_timeline import timeline
-from steplens.collect import memory_categories as collected
+from steplens.collect.torch_internals import memory_categories as collected
 
 from ..writers.builder import BASE_NS, build, memory
 

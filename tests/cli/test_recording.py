@@ -10,7 +10,7 @@ import pytest
 
 from steplens import partial
 from steplens.cli import recording
-from steplens.collect import launched
+from steplens.collect.dynamic import launched
 
 LONGER = "let it run longer"
 NO_WINDOW = "no window was opened and kept; messages of the profiler above say why"

@@ -3,8 +3,8 @@
 import pytest
 
 from steplens import ProfilerAction
-from steplens.collect import actions
-from steplens.collect.actions import TRANSITIONS, ActionController, to_action
+from steplens.collect.pytorch import actions
+from steplens.collect.pytorch.actions import TRANSITIONS, ActionController, to_action
 
 CALLS = ("warn", "init_trace", "warmup_trace", "start_trace", "stop_trace", "finalize_trace", "trace_ready", "delete_prof_dir")
 

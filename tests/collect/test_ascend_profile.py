@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from steplens import ProfilerAction, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
-from steplens.collect import support
 from steplens.collect.ascend.device_session import DeviceSession
+from steplens.collect.common import support
 from steplens.readers.ascend import prof_directory
 from steplens.trace.health import CONCLUSIONS, HealthLog
 

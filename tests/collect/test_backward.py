@@ -6,7 +6,7 @@ import pytest
 
 import steplens
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect import backward as passes
+from steplens.collect.torch_internals import backward as passes
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from steplens import BlackBox
-from steplens.collect.step_history import StepHistory
+from steplens.collect.black_box.step_history import StepHistory
 
 torch = pytest.importorskip("torch")
 
@@ -38,7 +38,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr("steplens.collect.clock.monotonic_ns", lambda: found.now_ns)
+    monkeypatch.setattr("steplens.collect.common.clock.monotonic_ns", lambda: found.now_ns)
     return found
 
 

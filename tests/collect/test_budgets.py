@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect import budgets, plan, size
-from steplens.collect.budgets import Budget, Limits
-from steplens.collect.size import TraceSize
-from steplens.collect.window import Recording
+from steplens.collect.pytorch import budgets, plan, size
+from steplens.collect.pytorch.budgets import Budget, Limits
+from steplens.collect.pytorch.size import TraceSize
+from steplens.collect.pytorch.window import Recording
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect import child_threads, torch_threads
+from steplens.collect.torch_internals import child_threads, torch_threads
 
 torch = pytest.importorskip("torch")
 

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from steplens.collect import clock, host_sources
+from steplens.collect.common import clock
+from steplens.collect.host import host_sources
 
 APART_NS = 1_700_000_000 * 10**9
 

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import BlackBox, partial, profile, rundir, schedule, tensorboard_trace_handler
-from steplens.collect import kineto, reasons, saving, spare_files
+from steplens.collect.common import reasons, spare_files
+from steplens.collect.pytorch import kineto, saving
 from steplens.errors import InputError
 from steplens.readers.steplens_run import run_directory
 

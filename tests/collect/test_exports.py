@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from steplens import export_memory_timeline, profile, schedule, tensorboard_trace_handler
-from steplens.collect import kineto
-from steplens.collect.memory_categories import write
+from steplens.collect.pytorch import kineto
+from steplens.collect.torch_internals.memory_categories import write
 
 torch = pytest.importorskip("torch")
 

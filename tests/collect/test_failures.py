@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect import modules
+from steplens.collect.torch_internals import modules
 
 TWO_WINDOWS = schedule(wait=0, warmup=1, active=1, repeat=2)
 

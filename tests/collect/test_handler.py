@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect import handler
+from steplens.collect.handoff import handler
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,8 @@ import pytest
 
 import steplens
 from steplens import HostSystem, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
-from steplens.collect import host_sampler, host_sampling, osrt
+from steplens.collect.common import osrt
+from steplens.collect.host import host_sampler, host_sampling
 
 torch = pytest.importorskip("torch")
 psutil = pytest.importorskip("psutil")
@@ -311,8 +312,8 @@ def test_a_sampler_that_hangs_is_ended(look, monkeypatch):
 TRAINING = """
 import sys, time
 from pathlib import Path
-from steplens.collect.health import Health
-from steplens.collect.host_sampler import HostSampler
+from steplens.collect.common.health import Health
+from steplens.collect.host.host_sampler import HostSampler
 from steplens.options import HostSystem
 sampler = HostSampler([HostSystem(name) for name in sys.argv[1].split(",")], Path("."), Health())
 sampler._process.stdout.readline()

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from steplens import _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
-from steplens.collect import handler, interrupts, saving
+from steplens.collect.common import interrupts
+from steplens.collect.handoff import handler
+from steplens.collect.pytorch import saving
 
 ONE_WINDOW = schedule(wait=0, warmup=1, active=2, repeat=1)
 TWO_WINDOWS = schedule(wait=0, warmup=0, active=1, repeat=2)

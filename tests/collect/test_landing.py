@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect import landing
+from steplens.collect.handoff import landing
 
 torch = pytest.importorskip("torch")
 fsspec = pytest.importorskip("fsspec")

@@ -18,8 +18,8 @@ import pytest
 
 import steplens
 from steplens.analysis.data_loading import loaders
-from steplens.collect import loader, loader_arena, loader_transforms, loader_watch
-from steplens.collect.loader_ring import COUNT, HEAD_BYTES, Ring, size_bytes
+from steplens.collect.loaders import loader, loader_arena, loader_transforms, loader_watch
+from steplens.collect.loaders.loader_ring import COUNT, HEAD_BYTES, Ring, size_bytes
 
 torch = pytest.importorskip("torch")
 

@@ -17,8 +17,9 @@ import pytest
 
 import steplens
 from steplens import _ExperimentalConfig, mstx, profile, schedule, tensorboard_trace_handler
-from steplens.collect import automatic_marks, clock, marks, stream_marks
-from steplens.collect.health import Health
+from steplens.collect.common import clock
+from steplens.collect.common.health import Health
+from steplens.collect.marks import automatic_marks, marks, stream_marks
 from steplens.readers.steplens_run import host_events, run_directory
 from steplens.trace.health import HealthLog
 
@@ -316,7 +317,7 @@ IN_A_HANDLER = """
 import faulthandler, json, signal, sys
 from steplens import mstx
 from steplens.collect import marks
-from steplens.collect.health import Health
+from steplens.collect.common.health import Health
 
 def on_signal(number, frame):
     mstx.mark(f"in the handler {next(handled)}")

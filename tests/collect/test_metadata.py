@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.collect import metadata
+from steplens.collect.common import metadata
 
 
 @pytest.fixture

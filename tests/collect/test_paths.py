@@ -8,7 +8,7 @@ import pytest
 
 import steplens
 from steplens import rundir
-from steplens.collect import paths
+from steplens.collect.common import paths
 
 
 @pytest.fixture(autouse=True)

@@ -9,21 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import BlackBox, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
-from steplens.collect import (
-    black_box_event,
-    budgets,
-    child_threads,
-    host_sources,
-    kineto_profile,
-    landing,
-    launched,
-    osrt,
-    other_profilers,
-    saving,
-    torch_options,
-)
-from steplens.collect.dynamic import active, board, environment, place, pytorch, service
-from steplens.collect.health import Health
+from steplens.collect.black_box import black_box_event
+from steplens.collect.common import osrt
+from steplens.collect.common.health import Health
+from steplens.collect.dynamic import active, board, environment, launched, place, pytorch, service
+from steplens.collect.handoff import landing
+from steplens.collect.host import host_sources
+from steplens.collect.pytorch import budgets, kineto_profile, other_profilers, saving
+from steplens.collect.torch_internals import child_threads, torch_options
 
 PLAN = schedule(wait=0, warmup=1, active=1, repeat=1)
 
@@ -142,7 +135,7 @@ def test_an_order_of_another_version():
 
 def test_loaders_and_recordings_that_fail_name_what_was_raised(monkeypatch):
     pytest.importorskip("torch")
-    from steplens.collect import loader
+    from steplens.collect.loaders import loader
 
     complaints = []
     recording = launched.StepRecording(launched.Order("out", "answers", {}, {}, {}), complaints.append)

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import steplens
-from steplens.collect import path_creator, paths, saving
+from steplens.collect.common import paths
+from steplens.collect.handoff import path_creator
+from steplens.collect.pytorch import saving
 
 
 @pytest.fixture(autouse=True)

@@ -182,8 +182,8 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path) -> None:
 
 
 def test_columns_are_those_that_are_written() -> None:
-    from steplens.collect import loader
-    from steplens.collect.loader_ring import BATCH_COLUMNS
+    from steplens.collect.loaders import loader
+    from steplens.collect.loaders.loader_ring import BATCH_COLUMNS
 
     assert list(loader._FILE_COLUMNS) == loaders.STAGE_COLUMNS == list(stage(0))
     assert list(BATCH_COLUMNS) == loaders.BATCH_COLUMNS

@@ -18,8 +18,8 @@ import typer
 
 from steplens import json_text, rundir
 from steplens.cli.text import console, plain, print_json, size
-from steplens.collect import support
 from steplens.collect.ascend import installation, library
+from steplens.collect.common import support
 
 LOW_SPACE_BYTES = 1 << 30
 PROBE_SECONDS = 60

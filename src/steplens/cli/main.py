@@ -13,7 +13,7 @@ import typer
 
 from steplens.cli import advise, analyse, doctor, export, open_, report, run, script, status, summary, table, trigger, view
 from steplens.cli.text import clean
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.errors import SteplensError
 
 EXIT_NOT_WRITTEN = 1

@@ -11,8 +11,10 @@ from typing import Any
 
 from steplens import json_text, rundir
 from steplens.cli.text import clean
-from steplens.collect import landing, launched, log
-from steplens.collect.black_box_event import EVENT_FILE
+from steplens.collect.black_box.black_box_event import EVENT_FILE
+from steplens.collect.common import log
+from steplens.collect.dynamic import launched
+from steplens.collect.handoff import landing
 
 #: how steps are called, and why there are none
 _STEPS = {launched.OPTIMIZER: "optimizer steps", launched.FORWARD: "steps from one call of the model to the next"}
@@ -94,7 +96,7 @@ def analyse(directories: list[Path], *, wait: bool) -> bool:
     Returns:
         whether all of them succeeded; True without ``wait``.
     """
-    from steplens.collect.handler import offline_command, offline_environment
+    from steplens.collect.handoff.handler import offline_command, offline_environment
 
     nowhere = subprocess.DEVNULL
     environment = offline_environment()

@@ -19,7 +19,8 @@ from typer.core import TyperCommand
 
 from steplens import options, rundir
 from steplens.cli import flags, output_folder, recording, run_answers, run_command, script
-from steplens.collect import landing, launched
+from steplens.collect.dynamic import launched
+from steplens.collect.handoff import landing
 from steplens.errors import SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything

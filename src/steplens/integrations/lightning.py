@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from steplens.collect import closures
+from steplens.collect.marks import closures
 from steplens.integrations.recording import FollowingCallback
 
 _MODULES = ("lightning.pytorch", "pytorch_lightning")

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from steplens.collect.handler import tensorboard_trace_handler
-from steplens.collect.profiler import profile
-from steplens.collect.schedule import schedule as make_schedule
+from steplens.collect.handoff.handler import tensorboard_trace_handler
+from steplens.collect.pytorch.profiler import profile
+from steplens.collect.pytorch.schedule import schedule as make_schedule
 
 #: name of the range around validation
 VALIDATION = "validation"

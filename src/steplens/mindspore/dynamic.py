@@ -9,7 +9,7 @@ from typing import Any
 from mindspore.train import Callback
 
 from steplens import rundir
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.collect.dynamic import active
 from steplens.mindspore import framework
 from steplens.mindspore.dynamic_form import MindsporeForm

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text
-from steplens.collect import log
+from steplens.collect.common import log
 
 VARIABLE = "MS_PROFILER_OPTIONS"
 #: says to children that somebody records already; MindSpore's own profiler reads it too

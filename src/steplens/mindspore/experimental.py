@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.mindspore.names import AicoreMetrics, ExportType, HostSystem, ProfilerLevel
 
 

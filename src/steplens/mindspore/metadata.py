@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steplens import json_text
-from steplens.collect import log
+from steplens.collect.common import log
 
 _TEXT_LIMIT = 4096
 #: of everything that was added, characters

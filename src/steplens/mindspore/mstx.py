@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.mindspore.window import Window, open_window
 
 _DOMAIN = "default"

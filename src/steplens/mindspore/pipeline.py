@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import clock, log
+from steplens.collect.common import clock, log
 from steplens.mindspore import framework
 
 PIPELINE_FILE = "pipeline.json"

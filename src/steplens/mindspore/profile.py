@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.mindspore import results
 from steplens.mindspore.experimental import _ExperimentalConfig, flag
 from steplens.mindspore.metadata import TOTAL_LIMIT_2_10, Metadata

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.mindspore import framework, parameters, results
 from steplens.mindspore.metadata import TOTAL_LIMIT_2_4, Metadata
 from steplens.mindspore.names import ProfilerLevel

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text
-from steplens.collect import log
+from steplens.collect.common import log
 
 _MODULE = "steplens.mindspore_results"
 #: its exit code when the other ranks and files are there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from steplens.collect import log
+from steplens.collect.common import log
 
 
 class ProfilerAction(enum.Enum):

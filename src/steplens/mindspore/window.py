@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import partial, rundir
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.mindspore import framework
 from steplens.mindspore.pipeline import pipeline
 from steplens.mindspore.python_calls import PythonCalls

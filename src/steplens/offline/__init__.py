@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens import rundir
-from steplens.collect import log, paths
+from steplens.collect.common import log, paths
 from steplens.errors import InputError, check_exists
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.offline.one_run import analyse_run
 from steplens.offline.outcome import RunResult
 from steplens.trace.health import ERROR, INFO

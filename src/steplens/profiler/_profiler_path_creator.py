@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from steplens.collect.path_creator import ProfPathCreator as ProfPathCreator
+from steplens.collect.handoff.path_creator import ProfPathCreator as ProfPathCreator

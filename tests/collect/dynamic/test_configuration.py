@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.collect.dynamic.configuration import TEMPLATE, Settings, read
-from steplens.collect.experimental import _ExperimentalConfig
+from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 
 

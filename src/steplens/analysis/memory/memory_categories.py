@@ -5,7 +5,8 @@ version of a tensor (``INCREMENT_VERSION``) is two events, one that takes it fro
 to the new one. What was there before the window has time ``BEFORE``.
 
 Which category a tensor has follows from how operators used it, which the profiler sees only while it records
-(``steplens.collect.memory_categories``). Allocator events alone say when memory came and went; its category is UNKNOWN.
+(``steplens.collect.torch_internals.memory_categories``). Allocator events alone say when memory came and went; its category is
+UNKNOWN.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
-from steplens.collect import log, support
 from steplens.collect.ascend import codes, features, library
 from steplens.collect.ascend.operator_arguments import OperatorArguments
 from steplens.collect.ascend.settings import Data, DeviceOptions, Plan, plan
-from steplens.collect.health import ERROR, INFO, WARNING
+from steplens.collect.common import log, support
+from steplens.collect.common.health import ERROR, INFO, WARNING
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -85,7 +85,7 @@ class DeviceSession:
         options: what to record.
         device: returns the number of the current device; asked when a recording is opened.
         synchronize: waits until the device with this number is idle.
-        report: gets the findings, for instance :meth:`steplens.collect.health.Health.add`.
+        report: gets the findings, for instance :meth:`steplens.collect.common.health.Health.add`.
         load: returns CANN's library.
         beside: what else is to be recorded from start to stop.
     """

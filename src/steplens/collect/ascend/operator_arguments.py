@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import log
 from steplens.collect.ascend import codes, library
-from steplens.collect.health import WARNING
+from steplens.collect.common import log
+from steplens.collect.common.health import WARNING
 
 NAME = "libascend_dump.so"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steplens.collect import log
 from steplens.collect.ascend import frameworks
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.ascend.operator_arguments import OperatorArguments
 from steplens.collect.ascend.settings import DeviceOptions
-from steplens.collect.health import INFO, Health
+from steplens.collect.common import log
+from steplens.collect.common.health import INFO, Health
 
 if TYPE_CHECKING:
-    from steplens.collect.window import Recording
+    from steplens.collect.pytorch.window import Recording
 
 
 def device_session(recording: Recording, health: Health) -> DeviceSession:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from steplens.options import AiCMetrics, HostSystem, ProfilerLevel
 
 if TYPE_CHECKING:
-    from steplens.collect.experimental import _ExperimentalConfig
+    from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
 
 class Data(IntFlag):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from steplens.collect import log, paths
+from steplens.collect.common import log, paths
 from steplens.collect.dynamic import place
 from steplens.collect.dynamic.agent import Agent
 from steplens.collect.dynamic.plan import Form

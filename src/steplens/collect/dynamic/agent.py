@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.collect.dynamic import board as boards
 from steplens.collect.dynamic import place, process, template
 from steplens.collect.dynamic.agreement import EACH, Decision

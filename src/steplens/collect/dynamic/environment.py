@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: the variable of the Ascend PyTorch Profiler, and one that only steplens reads
 VARIABLE = "PROF_CONFIG_PATH"
 OWN_VARIABLE = "STEPLENS_CONFIG_PATH"
-#: the one of ``steplens.collect.launched``, which is imported only where it is set
+#: the one of ``steplens.collect.dynamic.launched``, which is imported only where it is set
 RUN_VARIABLE = "STEPLENS_RUN"
 
 #: programs that start the processes that train
@@ -56,7 +56,7 @@ def on_torch_import() -> None:
 
 
 def _record_for_command() -> None:
-    from steplens.collect import launched
+    from steplens.collect.dynamic import launched
 
     launched.on_torch_import()
 
@@ -65,7 +65,7 @@ def _guarded(name: str, call: Callable[[], None]) -> None:
     try:
         call()
     except Exception as exception:  # an exception would make the import of PyTorch fail
-        from steplens.collect import log
+        from steplens.collect.common import log
 
         log.failed(name, exception)
 
@@ -73,7 +73,7 @@ def _guarded(name: str, call: Callable[[], None]) -> None:
 def install(path: str) -> None:
     """Take part in the dynamic profiling of the folder ``path``, unless this process only launches others."""
     global _watcher
-    from steplens.collect import log
+    from steplens.collect.common import log
 
     if _watcher is not None or not is_worker(sys.orig_argv, os.environ):
         return
@@ -144,7 +144,7 @@ class Watcher:
         try:
             self._leave_word()
         except OSError as error:
-            from steplens.collect import log
+            from steplens.collect.common import log
 
             log.failed(f"dynamic_profile ({VARIABLE})", error)
 
@@ -196,7 +196,7 @@ class Watcher:
             self._begin()
 
     def _begin(self) -> None:
-        from steplens.collect import log
+        from steplens.collect.common import log
         from steplens.collect.dynamic import active
         from steplens.collect.dynamic.pytorch import PytorchForm
 

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from steplens.collect import backward, other_profilers
 from steplens.collect.dynamic.after_import import after_import
+from steplens.collect.pytorch import other_profilers
+from steplens.collect.torch_internals import backward
 
 MODULES_MODULE = "torch.nn.modules.module"
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steplens.collect import log
+from steplens.collect.common import log
 from steplens.collect.dynamic.logs import Logs
 from steplens.collect.dynamic.plan import DONE, ENDED, FAILED, MISSED, REFUSED, SUPERSEDED, Form, Plan, Request
 

@@ -22,8 +22,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from steplens.collect import backward, closures, other_profilers
 from steplens.collect.dynamic.after_import import after_import
+from steplens.collect.marks import closures
+from steplens.collect.pytorch import other_profilers
+from steplens.collect.torch_internals import backward
 
 OPTIMIZER_MODULE = "torch.optim.optimizer"
 

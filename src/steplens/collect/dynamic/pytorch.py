@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect import metadata, support
+from steplens.collect.common import metadata, support
 from steplens.collect.dynamic import configuration, process
 from steplens.collect.dynamic.configuration import Settings
 from steplens.collect.dynamic.plan import Identity, Outcome, Plan
@@ -48,7 +48,7 @@ class PytorchForm:
         if others:
             return f"{' and '.join(others)} is set: another profiler is at work in this process"
         if "torch" in sys.modules:
-            from steplens.collect.other_profilers import another_is_recording
+            from steplens.collect.pytorch.other_profilers import another_is_recording
 
             if another_is_recording():
                 return "another profiler is recording in this process"
@@ -72,10 +72,10 @@ class WindowCapture:
     """
 
     def __init__(self, settings: Settings, step: int) -> None:
-        from steplens.collect.experimental import _ExperimentalConfig
-        from steplens.collect.handler import tensorboard_trace_handler
-        from steplens.collect.profiler import profile
-        from steplens.collect.schedule import schedule
+        from steplens.collect.handoff.handler import tensorboard_trace_handler
+        from steplens.collect.pytorch.profiler import profile
+        from steplens.collect.pytorch.schedule import schedule
+        from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
         folder = rundir.make_directory(rundir.absolute(settings.prof_dir))
         if not os.access(folder, os.W_OK | os.X_OK):

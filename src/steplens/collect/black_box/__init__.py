@@ -1,0 +1,1 @@
+"""The last steps kept in memory, and written when something happens."""

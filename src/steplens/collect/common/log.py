@@ -1,0 +1,56 @@
+"""Lines for the user on stderr: ``[time] [LEVEL] [pid] profiler.py: text``.
+
+Warnings are muted with ``TORCH_NPU_WARNING_DISABLE=1`` and on ranks other than 0, where they would repeat
+what rank 0 says. Errors, and infos about missing data, are printed by every rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+from steplens.collect.common import reasons
+
+
+def write_line(text: str) -> None:
+    """Write a line to stderr as far as that is possible: if it is closed, full or gone, nothing changes for the program."""
+    stream, original = sys.stderr, sys.__stderr__
+    with contextlib.suppress(Exception):
+        if stream is None:  # closed before the program began
+            return
+        stream.flush()
+        if original is not None and stream is original:
+            # What cannot be written would stay in the stream's buffer, and Python ends with code 120 when it cannot empty that.
+            os.write(original.fileno(), f"{text}\n".encode(original.encoding, "backslashreplace"))
+        else:
+            print(text, file=stream, flush=True)
+
+
+def _line(level: str, message: str) -> None:
+    text = " ".join(message.splitlines())
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    write_line(f"[{stamp}] [{level}] [{os.getpid()}] profiler.py: {text}")
+
+
+def info(message: str) -> None:
+    """Print an information line."""
+    _line("INFO", message)
+
+
+def warning(message: str) -> None:
+    """Print a warning line, unless warnings are muted."""
+    muted = "1" in (os.environ.get("TORCH_NPU_WARNING_DISABLE"), os.environ.get("TORCH_NPU_DISABLED_WARNING"))
+    if not muted and os.environ.get("RANK", "0") in ("", "0"):
+        _line("WARNING", message)
+
+
+def error(message: str) -> None:
+    """Print an error line."""
+    _line("ERROR", message)
+
+
+def failed(call: str, exception: BaseException) -> None:
+    """Print the one line that a failed call of the public interface leaves."""
+    _line("ERROR", f"Call {call} failed. Exception: {reasons.named(exception)}")

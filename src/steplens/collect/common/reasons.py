@@ -1,0 +1,40 @@
+"""Why something could not be done, in words for a message."""
+
+from __future__ import annotations
+
+import errno
+import resource
+
+from steplens.collect.common.plain_text import plain_text
+
+
+def named(exception: BaseException) -> str:
+    """An exception by its name and in words. Never raises, whatever the exceptions of the program do."""
+    return f"{type(exception).__name__}: {_words(exception)}"
+
+
+def _words(exception: BaseException) -> str:
+    try:
+        return plain_text(str(exception)) or ""
+    except Exception as error:
+        return f"it has no text, making it raises {type(error).__name__}"
+
+
+def text_of(exception: BaseException) -> str:
+    """An exception in words; one without any by its name. Never raises, like :func:`named`."""
+    text = _words(exception) or type(exception).__name__
+    limit = largest_file()
+    if limit is not None and isinstance(exception, OSError) and exception.errno == errno.EFBIG:
+        text += limit_text(limit)
+    return text
+
+
+def largest_file() -> int | None:
+    """Bytes that a file of this process may have; None where there is no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def limit_text(limit: int) -> str:
+    """That a file has reached its limit in bytes."""
+    return f": a file of this process may have {limit} bytes (ulimit -f)"

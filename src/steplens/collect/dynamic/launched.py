@@ -1,0 +1,280 @@
+"""``steplens run``: recording in the processes that it starts, which know nothing of it.
+
+The command passes an :class:`Order` on in the environment. PyTorch calls :func:`on_torch_import` at the end of its own import,
+through its entry points for device back ends, so a process without PyTorch is left alone. One that takes optimizer steps records
+them; each leaves an answer in a folder, from which the command tells afterwards what became of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steplens import json_text, rundir
+from steplens.collect.common import interrupts, log, reasons
+
+#: holds the order, as JSON
+VARIABLE = "STEPLENS_RUN"
+
+#: what a black box keeps of every step
+OPERATORS, NUMBERS = "operators", "numbers"
+#: what ends a step
+OPTIMIZER, FORWARD = "optimizer", "forward"
+
+_RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
+#: set in a process that ``steplens run`` records itself, because its script runs in it
+recorded_by_command = False
+
+_watcher: Watcher | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What to record, where.
+
+    Attributes:
+        out: folder for run directories, absolute.
+        answers: folder for what processes say about themselves, absolute.
+        profile: arguments of ``steplens.profile``.
+        schedule: arguments of ``steplens.schedule``.
+        experimental: arguments of ``steplens._ExperimentalConfig``.
+        worker_name: first part of the run directories' names.
+        black_box: write only when something happens, see :class:`~steplens.collect.black_box.black_box.BlackBox`: ``operators``
+        or
+            ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
+        step_on: what ends a step: ``optimizer``, the end of an optimizer step, or ``forward``, the next call of the model.
+    """
+
+    out: str
+    answers: str
+    profile: Mapping[str, Any]
+    schedule: Mapping[str, Any]
+    experimental: Mapping[str, Any]
+    worker_name: str | None = None
+    black_box: str | None = None
+    step_on: str = OPTIMIZER
+
+    def text(self) -> str:
+        """As it stands in the environment."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @staticmethod
+    def parse(text: str) -> Order:
+        """The order in an environment.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            return Order(**json_text.loads(text))
+        except TypeError as error:
+            raise ValueError(f"{VARIABLE} does not hold what steplens run writes: {error}") from None
+
+
+class StepRecording:
+    """Profiles a process from its first step on. Nothing it does raises into the training.
+
+    Step 0 is everything up to the end of the first step. It cannot be recorded, so it counts as the first
+    step of ``wait``; with ``wait`` 0 steps are counted from the next one.
+
+    Args:
+        order: what to record.
+        complain: gets a sentence when recording fails.
+    """
+
+    def __init__(self, order: Order, complain: Callable[[str], None]) -> None:
+        self._order = order
+        self._complain = complain
+        self._profiler: Any = None
+        self._observes_loaders = False
+        self.failed = False
+
+    def prepare(self) -> None:
+        """A training is about to begin: watch its data loaders, since what the first steps use is made before the first step."""
+        wanted = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
+        if self._observes_loaders or not wanted:
+            return
+        try:
+            from steplens.collect.loaders import loader
+
+            self._observes_loaders = True
+            loader.profiler_starts()
+        except Exception as error:  # the boundary to somebody's training
+            self._complain(f"data loaders are not recorded: {reasons.named(error)}")
+
+    def on_step(self) -> None:
+        """Start with the first step; go on with every later one."""
+        if self.failed:
+            return
+        try:
+            if self._profiler is None:
+                self._start()
+            else:
+                self._profiler.step()
+        except Exception as error:  # the boundary to somebody's training: it goes on, whatever happens to the profile
+            if interrupts.of_the_program(error):
+                raise
+            self.failed = True
+            self._complain(f"recording failed, the training goes on: {reasons.named(error)}")
+
+    def _start(self) -> None:
+        if self._order.black_box is not None:
+            self._start_black_box(self._order.black_box)
+            return
+        from steplens.collect.handoff.handler import tensorboard_trace_handler
+        from steplens.collect.pytorch.actions import ProfilerAction
+        from steplens.collect.pytorch.profiler import profile
+        from steplens.collect.pytorch.schedule import schedule
+        from steplens.collect.torch_internals.experimental import _ExperimentalConfig
+
+        order = self._order
+        chosen = schedule(**order.schedule)
+        self._profiler = profile(
+            **order.profile,
+            schedule=chosen,
+            on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False),
+            experimental_config=_ExperimentalConfig(**order.experimental),
+        )
+        self._profiler.start()
+        self.failed = self._profiler.off
+        if chosen(0) is ProfilerAction.NONE:
+            self._profiler.step()
+
+    def _start_black_box(self, kind: str) -> None:
+        from steplens.collect.black_box.black_box import BlackBox
+
+        recorded = (*_RECORDED, "activities")
+        options = {name: value for name, value in self._order.profile.items() if name in recorded}
+        self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **options)
+        self._profiler.start()
+        self.failed = self._profiler.off
+
+    def stop(self, exception: BaseException | None = None) -> None:
+        """Close the window that is open, if any.
+
+        Args:
+            exception: what ended the training.
+        """
+        self._leave_loaders()
+        if self._profiler is None or self.failed:
+            return
+        try:
+            if exception is not None and self._order.black_box is not None:
+                self._profiler.on_exception(exception)
+            self._profiler.stop()
+        except Exception as error:  # as above: the exit code of the program is not ours to change
+            if interrupts.of_the_program(error):
+                raise
+            self.failed = True
+            self._complain(f"the recording could not be closed: {reasons.named(error)}")
+
+    def _leave_loaders(self) -> None:
+        if not self._observes_loaders:
+            return
+        from steplens.collect.loaders import loader
+
+        self._observes_loaders = False
+        try:
+            loader.profiler_stops()
+        except Exception as error:  # as above
+            self._complain(f"data loaders are still watched: {reasons.named(error)}")
+
+
+def on_torch_import() -> None:
+    """Called when PyTorch has been imported; does nothing unless ``steplens run`` has started this process."""
+    global _watcher
+    text = os.environ.get(VARIABLE)
+    if not text or recorded_by_command or _watcher is not None:
+        return
+    from steplens.collect.dynamic.environment import is_worker
+
+    if is_worker(sys.orig_argv, os.environ):
+        _watcher = Watcher(Order.parse(text))
+        _watcher.install()
+
+
+class Watcher:
+    """Waits for steps and records them.
+
+    Args:
+        order: what to record.
+    """
+
+    def __init__(self, order: Order) -> None:
+        from steplens.collect.dynamic.forward_steps import ForwardSteps
+        from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
+
+        self._order = order
+        steps = ForwardSteps if order.step_on == FORWARD else OptimizerSteps
+        self._steps = steps(self._on_step, lambda: self._recording.prepare())
+        self._recording = StepRecording(order, log.error)
+
+    def install(self) -> None:
+        """Watch for steps, and say that this process exists."""
+        self._steps.install()
+        os.register_at_fork(after_in_child=self._forked)
+        self._answer()
+
+    def _on_step(self) -> None:
+        if self._steps.count == 1:
+            self._first_step()
+        self._recording.on_step()
+
+    def _first_step(self) -> None:
+        self._answer()
+        atexit.register(self._end, os.getpid())
+        multiprocessing = sys.modules.get("multiprocessing.process")
+        if multiprocessing is not None and multiprocessing.parent_process() is not None:
+            # A process of multiprocessing that was forked ends without atexit.
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self._end, args=(os.getpid(),), exitpriority=100)
+
+    def _end(self, process: int) -> None:
+        if process == os.getpid():
+            self.end()
+
+    def end(self, exception: BaseException | None = None) -> None:
+        """Close the window that is open, if any, and leave word of what became of this process.
+
+        Args:
+            exception: what ended the training.
+        """
+        self._recording.stop(exception)
+        self._answer(ended=True)
+
+    def _answer(self, *, ended: bool = False) -> None:
+        """Leave word of this process; without it only the command's report is poorer.
+
+        Args:
+            ended: it takes no further steps, so that their number is the last one.
+        """
+        answer = {"pid": os.getpid(), "steps": self._steps.count, "failed": self._recording.failed, "ended": ended}
+        with contextlib.suppress(OSError):
+            rundir.write_json(Path(self._order.answers) / f"{os.getpid()}.json", answer)
+
+    def _forked(self) -> None:
+        # A forked worker that loads data never steps; one that trains records like its parent.
+        self._steps.follow_fork()
+        self._recording = StepRecording(self._order, log.error)
+
+
+def answers(folder: Path) -> list[dict[str, Any]]:
+    """What processes have said about themselves; one that cannot be read is left out."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            answer = json_text.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(answer, dict) and isinstance(answer.get("pid"), int) and isinstance(answer.get("steps"), int):
+            found.append(answer)
+    return found

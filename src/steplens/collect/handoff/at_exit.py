@@ -1,0 +1,37 @@
+"""What happens at the end of a program whose profilers were not stopped."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from typing import TYPE_CHECKING
+
+from steplens.collect.common import interrupts
+from steplens.collect.handoff import handler
+
+if TYPE_CHECKING:
+    from steplens.collect.pytorch.kineto_profile import _KinetoProfile
+
+#: profilers that were started, to be finished when the program ends
+_started: weakref.WeakSet[_KinetoProfile] = weakref.WeakSet()
+
+
+def finish_at_exit(profiler: _KinetoProfile) -> None:
+    """Close the window of ``profiler`` when the program ends, if it is open then."""
+    if not _started:
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
+    _started.add(profiler)
+
+
+def _at_exit() -> None:
+    """Close windows that are still open, then wait for the analyses, then remove data nobody asked to keep."""
+    profilers = list(_started)
+    try:
+        with interrupts.held():
+            for profiler in profilers:
+                profiler._end_of_program()
+        handler.wait_for_analyses()
+    finally:
+        for profiler in profilers:
+            profiler._remove_temporary()

@@ -1,0 +1,250 @@
+"""What happens when a window is recorded: its analysis, in another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steplens import options, parent, rundir
+from steplens.collect.common import interrupts, log, paths
+from steplens.collect.handoff import landing
+
+if TYPE_CHECKING:
+    from steplens.collect.pytorch.profiler import profile
+
+
+class TraceHandler:
+    """The callable that :func:`tensorboard_trace_handler` returns.
+
+    Attributes:
+        dir_name: folder for run directories; None leaves the choice to the profiler.
+        target: folder or URL to which they are moved when they are complete; None leaves them where they are.
+        worker_name: first part of a run directory's name; None takes the host name.
+        analyse_flag: analyse every window.
+        async_mode: analyse beside the training.
+    """
+
+    def __init__(
+        self, dir_name: str | None, worker_name: str | None, analyse_flag: bool, async_mode: bool, target: str | None = None
+    ) -> None:
+        self.dir_name = dir_name
+        self.target = target
+        self.worker_name = worker_name
+        self.analyse_flag = analyse_flag
+        self.async_mode = async_mode
+
+    def __call__(self, profiler: profile) -> None:
+        """Take over the window that ``profiler`` just closed."""
+        if self.dir_name is not None:
+            # Already there, unless the handler is called by a function that hides it from the profiler.
+            profiler._relocate(Path(self.dir_name))
+        run_directory = profiler._collected_run()
+        if run_directory is None:
+            return
+        then = self._landing(profiler, run_directory)
+        if self.analyse_flag and self.async_mode:
+            analyse_beside(run_directory, then)
+            return
+        try:
+            if self.analyse_flag:
+                analyse_and_wait(run_directory)
+        finally:
+            then()
+
+    def _landing(self, profiler: profile, run_directory: Path) -> Callable[[], None]:
+        """What is left to do with a run directory when its analysis is done."""
+        target, window = self.target, profiler._session.closed
+        if target is None:
+            return lambda: None
+
+        def moved(destination: str) -> None:
+            # the methods of the profiler that export the last window still find it
+            if window is not None and not landing.is_url(destination):
+                window.run_directory = Path(destination)
+
+        return lambda: landing.add(run_directory, target, moved)
+
+
+def tensorboard_trace_handler(
+    dir_name: str | os.PathLike[str] | None = None,
+    worker_name: str | None = None,
+    analyse_flag: bool = True,
+    async_mode: bool = False,
+    local_dir: str | os.PathLike[str] | None = None,
+) -> TraceHandler:
+    """Where to put recorded windows and whether to analyse them; give it to ``profile`` as ``on_trace_ready``.
+
+    The analysis runs in a process of its own without access to the GPU. Training waits for it unless
+    ``async_mode`` is set; at the end of the program the analyses that still run are waited for.
+
+    Args:
+        dir_name: folder for run directories; else ``$ASCEND_WORK_PATH/profiling_data``, else the current directory. Or a URL that
+            fsspec knows, such as ``s3://bucket/runs``: they are written to a local folder and moved there.
+        worker_name: first part of a run directory's name; the host name by default. What does not fit (219 bytes) is cut off.
+        analyse_flag: analyse a window as soon as it is recorded; else use ``steplens.analyse`` later.
+        async_mode: do not make the training wait for the analysis.
+        local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
+            be moved stays here, and a line says so.
+    """
+    values, warnings = options.resolve(
+        options.HANDLER,
+        {
+            "dir_name": os.fspath(dir_name) if isinstance(dir_name, os.PathLike) else dir_name,
+            "worker_name": worker_name,
+            "analyse_flag": analyse_flag,
+            "async_mode": async_mode,
+            "local_dir": os.fspath(local_dir) if isinstance(local_dir, os.PathLike) else local_dir,
+        },
+    )
+    for warning in warnings:
+        log.warning(warning)
+    worker = values["worker_name"]
+    if worker and rundir.worker_part(worker) != worker:
+        values["worker_name"] = rundir.worker_part(worker)
+        log.warning(
+            f"worker_name cannot begin a folder's name as it is (at most {rundir.WORKER_BYTES} bytes, no {os.sep!r}): "
+            f"{values['worker_name']} is used."
+        )
+    for name in ("dir_name", "local_dir"):
+        if values[name] and not landing.is_url(values[name]):
+            paths.warn_if_unusual(values[name], f"{name} of tensorboard_trace_handler")
+    values["dir_name"], target = landing.split(values["dir_name"], values.pop("local_dir"))
+    return TraceHandler(**values, target=target)
+
+
+def offline_environment() -> dict[str, str]:
+    """The environment of an analysis process: ours, without the GPU, and with the steplens that is running here."""
+    environment = dict(os.environ)
+    # Analysis must not take memory of a GPU that trains.
+    environment["CUDA_VISIBLE_DEVICES"] = ""
+    # A random.py in the training's folder must not be imported instead of the standard one.
+    environment["PYTHONSAFEPATH"] = "1"
+    home = str(Path(__file__).resolve().parents[2])
+    if home not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, environment.get("PYTHONPATH"))))
+    return environment
+
+
+def offline_command(*arguments: str | Path) -> list[str]:
+    """The command line of an offline task."""
+    return [sys.executable, "-m", "steplens.offline", *map(str, arguments)]
+
+
+def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes], Path]:
+    logs = rundir.make_directory(run_directory / rundir.LOG_DIRECTORY)
+    path = logs / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_analyse.log"
+    # On a terminal the analysis shows its progress itself.
+    show = not beside and sys.stderr is not None and sys.stderr.isatty()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, rundir.FILE_MODE), "wb") as handle:
+        os.fchmod(handle.fileno(), rundir.FILE_MODE)
+        handle.write(os.fsencode(f"{run_directory}\n"))
+        handle.flush()
+        process = subprocess.Popen(
+            offline_command("analyse", run_directory),
+            # A killed training leaves no analysis behind.
+            env={**offline_environment(), parent.VARIABLE: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=None if show else handle,
+            # Ctrl-C ends the training, not an analysis beside it.
+            start_new_session=beside,
+        )
+    return process, path
+
+
+def _report(run_directory: Path, code: int, path: Path) -> None:
+    if code:
+        log.error(f"The analysis of {run_directory} failed (exit code {code}), see {path}; the recorded data is safe.")
+    else:
+        log.info(f"The analysis of {run_directory} is done.")
+
+
+def analyse_and_wait(run_directory: Path) -> None:
+    """Analyse a run directory in another process and wait for it."""
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        # What was recorded is safe: whoever has interrupted the program does not wait for this.
+        interrupts.deliver()
+        log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
+        process, path = _start(run_directory, beside=False)
+        with interrupts.allowed():
+            code = process.wait()
+    except BaseException as error:
+        if isinstance(error, Exception) and not interrupts.of_the_program(error):
+            raise
+        if process is not None:
+            process.terminate()
+        log.warning(f"{run_directory} is not analysed, because the program was interrupted: steplens analyse does it later.")
+        raise
+    _report(run_directory, code, path)
+
+
+class _Analyses:
+    """The analyses that run beside the training: at most half the cores at once, the others queue."""
+
+    def __init__(self) -> None:
+        self._slots = threading.Semaphore(max(1, (os.cpu_count() or 2) // 2))
+        self._threads: list[threading.Thread] = []
+        self._process = os.getpid()
+
+    def add(self, run_directory: Path, then: Callable[[], None]) -> None:
+        """Analyse a run directory as soon as there is room, and call ``then``."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=self._run, args=(run_directory, then), name="steplens analysis", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, run_directory: Path, then: Callable[[], None]) -> None:
+        with self._slots:
+            try:
+                process, path = _start(run_directory, beside=True)
+                _report(run_directory, process.wait(), path)
+            except Exception as exception:
+                log.failed(f"analyse {run_directory}", exception)
+            then()
+
+    @property
+    def running(self) -> bool:
+        """Whether one is going on, or waits for its turn."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def wait(self) -> None:
+        """Wait for all of them; for the end of the program."""
+        if os.getpid() != self._process:
+            return
+        running = [thread for thread in self._threads if thread.is_alive()]
+        if running:
+            log.info(f"Waiting for {len(running)} analyses to finish; Ctrl-C leaves them to `steplens analyse`.")
+        for thread in running:
+            thread.join()
+
+
+_analyses = _Analyses()
+
+
+def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None) -> None:
+    """Analyse a run directory in another process without waiting for it.
+
+    Args:
+        run_directory: the run directory.
+        then: called when it has ended, whatever came of it.
+    """
+    _analyses.add(run_directory, then)
+
+
+def analysing() -> bool:
+    """Whether an analysis runs beside the training."""
+    return _analyses.running
+
+
+def wait_for_analyses(*_: Any) -> None:
+    """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
+    _analyses.wait()
+    landing.wait()

@@ -1,0 +1,1 @@
+"""Samples of the machine, taken by a process of their own."""

@@ -1,0 +1,1 @@
+"""Marks of the user, and those around checkpoints and the like."""

@@ -1,0 +1,264 @@
+"""Marks that a window with mstx records by itself: communication, data loading, checkpoints and forward passes.
+
+The functions concerned are replaced while the window is open. What took a reference to one of them before, as
+``from torch import save`` does, calls the original and is not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from steplens.collect.common import clock, log
+from steplens.collect.marks.marks import DEFAULT_DOMAIN, MarkRecorder
+
+#: domain of the marks of communication
+COMMUNICATION_DOMAIN = "communication"
+
+DATALOADER, SAVE_CHECKPOINT, FORWARD = "dataloader", "save_checkpoint", "forward"
+
+#: PyTorch's types as the messages of communication name them
+_TYPES = {
+    "torch.int8": "int8",
+    "torch.int16": "int16",
+    "torch.int32": "int32",
+    "torch.int64": "int64",
+    "torch.uint8": "uint8",
+    "torch.uint16": "uint16",
+    "torch.uint32": "uint32",
+    "torch.uint64": "uint64",
+    "torch.float16": "fp16",
+    "torch.float32": "fp32",
+    "torch.float64": "fp64",
+    "torch.bfloat16": "bfp16",
+}
+
+#: method of a process group -> the operation, and which argument holds the data that this rank contributes
+_METHODS = {
+    "allreduce": ("Allreduce", 0),
+    "allreduce_coalesced": ("Allreduce", 0),
+    "broadcast": ("Broadcast", 0),
+    "reduce": ("Reduce", 0),
+    "allgather": ("Allgather", 1),
+    "allgather_coalesced": ("Allgather", 1),
+    "_allgather_base": ("Allgather", 1),
+    "all_gather_single": ("Allgather", 1),
+    "allgather_into_tensor_coalesced": ("Allgather", 1),
+    "all_gather_single_coalesced": ("Allgather", 1),
+    "reduce_scatter": ("ReduceScatter", 1),
+    "_reduce_scatter_base": ("ReduceScatter", 1),
+    "reduce_scatter_single": ("ReduceScatter", 1),
+    "reduce_scatter_tensor_coalesced": ("ReduceScatter", 1),
+    "reduce_scatter_single_coalesced": ("ReduceScatter", 1),
+    "alltoall": ("Alltoall", 1),
+    "alltoall_base": ("AlltoallV", 1),
+    "all_to_all_single": ("AlltoallV", 1),
+    "gather": ("Gather", 1),
+    "scatter": ("Scatter", 1),
+    "send": ("Send", 0),
+    "recv": ("Recv", 0),
+    "recv_anysource": ("Recv", 0),
+    "barrier": ("Barrier", 0),
+}
+
+
+class AutomaticMarks:
+    """Replaces functions of PyTorch between :meth:`install` and :meth:`remove`.
+
+    Args:
+        recorder: gets the marks.
+    """
+
+    def __init__(self, recorder: MarkRecorder) -> None:
+        self._recorder = recorder
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._handles: list[Any] = []
+        self._works: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._thread = threading.local()
+        self._broken = False
+
+    def install(self) -> None:
+        """Begin to record."""
+        for part in (self._communication, self._data_loading, self._checkpoints, self._forward):
+            try:
+                part()
+            except Exception as exception:
+                log.failed(f"automatic marks ({part.__name__.strip('_')})", exception)
+
+    def remove(self) -> None:
+        """Put everything back, unless somebody else has replaced it meanwhile."""
+        for owner, name, original, replacement in reversed(self._replaced):
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, original)
+        for handle in self._handles:
+            handle.remove()
+        self._replaced, self._handles = [], []
+
+    def _replace(self, owner: Any, name: str, new: Callable[[Any], Any]) -> None:
+        original = vars(owner).get(name)
+        if original is not None:
+            replacement = new(original)
+            setattr(owner, name, replacement)
+            self._replaced.append((owner, name, original, replacement))
+
+    # --- communication
+
+    def _communication(self) -> None:
+        distributed: Any = importlib.import_module("torch.distributed")
+        if not distributed.is_available():
+            return
+        types: Any = importlib.import_module("torch._C._distributed_c10d")
+        # Methods and not functions of torch.distributed: those are compared with each other (batch_isend_irecv).
+        for method, (operation, argument) in _METHODS.items():
+            self._replace(types.ProcessGroup, method, functools.partial(self._collective, operation, argument))
+        self._replace(types.Work, "wait", self._wait)
+
+    def _collective(self, operation: str, argument: int, original: Any) -> Any:
+        def call(group: Any, *args: Any, **kwargs: Any) -> Any:
+            number = 0
+            try:
+                message = _message(group, operation, args[argument] if len(args) > argument else None, args)
+                number = self._recorder.start(message, None, COMMUNICATION_DOMAIN)
+            except Exception as exception:
+                self._failed("communication", exception)
+            try:
+                work = original(group, *args, **kwargs)
+            except BaseException:
+                if number:
+                    self._recorder.end(number)
+                raise
+            if number:
+                self._launched(number, work)
+            return work
+
+        return functools.wraps(original)(call)
+
+    def _launched(self, number: int, work: Any) -> None:
+        """A range ends when its work has been waited for; until then, here."""
+        try:
+            self._works[work] = number
+        except TypeError:
+            self._recorder.end(number)
+            return
+        self._recorder.ends_at(number, clock.now_ns())
+
+    def _wait(self, original: Any) -> Any:
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(work, *args, **kwargs)
+            finally:
+                number = self._works.pop(work, 0)
+                if number:
+                    self._recorder.end(number)
+
+        return functools.wraps(original)(wait)
+
+    # --- phases
+
+    def _data_loading(self) -> None:
+        loader: Any = importlib.import_module("torch.utils.data.dataloader")
+        self._replace(loader._BaseDataLoaderIter, "__next__", functools.partial(self._phase, DATALOADER))
+
+    def _checkpoints(self) -> None:
+        torch: Any = importlib.import_module("torch")
+        self._replace(torch, "save", self._saving)
+
+    def _saving(self, original: Any) -> Any:
+        recorder = self._recorder
+        marked = self._phase(SAVE_CHECKPOINT, original)
+
+        def save(*args: Any, **kwargs: Any) -> Any:
+            result = marked(*args, **kwargs)
+            recorder.saved(args[1] if len(args) > 1 else kwargs.get("f"))
+            return result
+
+        return functools.wraps(original)(save)
+
+    def _phase(self, message: str, original: Any) -> Any:
+        recorder = self._recorder
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            number = recorder.start(message, None, DEFAULT_DOMAIN)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if number:
+                    recorder.end(number)
+
+        return functools.wraps(original)(call)
+
+    def _forward(self) -> None:
+        torch: Any = importlib.import_module("torch")
+        modules: Any = importlib.import_module("torch.nn.modules.module")
+        self._compiling: Callable[[], bool] = torch.compiler.is_compiling
+        self._handles += [
+            modules.register_module_forward_pre_hook(self._enter),
+            modules.register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def _enter(self, module: Any, _inputs: Any) -> None:
+        # torch.compile would trace the hook into the graph
+        if self._compiling():
+            return
+        thread = self._thread
+        if getattr(thread, "outermost", None) is None:
+            thread.outermost = module
+            thread.again = 0
+            thread.range = self._recorder.start(FORWARD, None, DEFAULT_DOMAIN)
+        elif thread.outermost is module:
+            thread.again += 1
+
+    def _leave(self, module: Any, _inputs: Any, _output: Any) -> None:
+        thread = self._thread
+        if self._compiling() or getattr(thread, "outermost", None) is not module:
+            return
+        if thread.again:
+            thread.again -= 1
+            return
+        thread.outermost = None
+        if thread.range:
+            self._recorder.end(thread.range)
+
+    def _failed(self, name: str, exception: Exception) -> None:
+        if not self._broken:
+            self._broken = True
+            log.failed(f"automatic marks ({name})", exception)
+
+
+def _message(group: Any, operation: str, data: Any, args: tuple[Any, ...]) -> str:
+    """What a mark of communication says, in the form of CANN's."""
+    tensors = list(_tensors(data)) or list(_tensors(args))
+    count = sum(tensor.numel() for tensor in tensors)
+    dtype = str(tensors[0].dtype) if tensors else ""
+    rank = ""
+    if operation == "Send" and len(args) > 1:
+        rank = f'"destRank": "{int(args[1])}",'
+    elif operation == "Recv" and len(args) > 2:
+        rank = f'"srcRank": "{int(args[1])}",'
+    kind = _TYPES.get(dtype, dtype.removeprefix("torch."))
+    name = f"{group.name().capitalize()}{operation}"
+    stream = _stream(tensors[0]) if tensors else threading.get_native_id()
+    return (
+        f'{{"streamId": "{stream}","count": "{count}","dataType": "{kind}",{rank}'
+        f'"groupName": "{group.group_name}","opName": "{name}"}}'
+    )
+
+
+def _tensors(data: Any) -> Any:
+    if hasattr(data, "numel"):
+        yield data
+    elif isinstance(data, list | tuple):
+        for item in data:
+            yield from _tensors(item)
+
+
+def _stream(tensor: Any) -> int:
+    """What executes: the current stream of the device, or on a CPU the thread."""
+    if tensor.device.type == "cpu":
+        return threading.get_native_id()
+    module = importlib.import_module("torch").get_device_module(tensor.device)
+    return int(module.current_stream(tensor.device).stream_id)

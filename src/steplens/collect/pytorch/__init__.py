@@ -1,0 +1,1 @@
+"""PyTorch's profiler taken through windows: schedule, plan, window, saving."""

@@ -1,0 +1,57 @@
+"""Which activities a profiler object records: those asked for that this machine has, or everything it has."""
+
+from __future__ import annotations
+
+from steplens.collect.ascend.device_session import MISSING, NO_DEVICE
+from steplens.collect.common import log, support
+from steplens.collect.common.health import INFO, WARNING, Health
+from steplens.options import ProfilerActivity
+
+
+def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | None, health: Health) -> list[ProfilerActivity]:
+    """The activities to record, in the order asked for.
+
+    Args:
+        asked: what the caller wants; everything supported when None or empty.
+        use_cuda: the deprecated way to ask for CUDA or against it.
+        health: gets a finding for what is not available here.
+    """
+    supported = support.supported_activities()
+    everything = [activity for activity in ProfilerActivity if activity in supported]
+    if use_cuda is not None:
+        log.warning("Parameter use_cuda is deprecated, use activities.")
+        asked = list(asked or everything)
+        if use_cuda and ProfilerActivity.CUDA not in asked:
+            asked.append(ProfilerActivity.CUDA)
+        elif not use_cuda and ProfilerActivity.CUDA in asked:
+            asked.remove(ProfilerActivity.CUDA)
+    if not asked:
+        return everything
+    missing = [str(activity) for activity in asked if activity not in supported and activity is not ProfilerActivity.NPU]
+    if missing:
+        not_collected(", ".join(missing), health)
+    # Asked for by name, the NPU is also recorded when the program has not imported torch_npu yet.
+    if ProfilerActivity.NPU in asked and ProfilerActivity.NPU not in supported and _npu_can_be_recorded(health):
+        supported.add(ProfilerActivity.NPU)
+    chosen = [activity for activity in asked if activity in supported] or everything
+    if ProfilerActivity.NPU in chosen and ProfilerActivity.CPU not in chosen:
+        log.info("ProfilerActivity.CPU is recorded as well, because steps are marked on the host.")
+        chosen.insert(0, ProfilerActivity.CPU)
+    return chosen
+
+
+def not_collected(what: str, health: Health) -> None:
+    """Say, and put on record for every window, what was asked for and is not available here."""
+    message = f"Not collected on this device: {what}."
+    log.info(message)
+    health.add("not_collected", INFO, message, configuration=True)
+
+
+def _npu_can_be_recorded(health: Health) -> bool:
+    problem = support.npu_problem()
+    if problem is None:
+        return True
+    message = f"No device data: {problem}."
+    log.warning(message)
+    health.add(MISSING, WARNING, message, unsafe=NO_DEVICE, configuration=True)
+    return False

@@ -1,0 +1,106 @@
+"""What a window records beside Kineto: marks, samples of the host, and data loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from steplens.collect.common import log, reasons
+from steplens.collect.common.health import ERROR, Health
+from steplens.collect.host.host_sampler import HostSampler
+from steplens.collect.loaders.loader import LoaderWindow
+from steplens.collect.marks import marks
+from steplens.collect.marks.automatic_marks import AutomaticMarks
+from steplens.collect.torch_internals.experimental import _ExperimentalConfig
+
+
+class Beside:
+    """Its methods never raise: without what they record, the window is still worth having.
+
+    Args:
+        experimental: the options.
+        folder: the folder of the raw data.
+        health: gets what is missing.
+        samples_host: False where the device's own tools sample the host.
+    """
+
+    def __init__(self, experimental: _ExperimentalConfig, folder: Path, health: Health, *, samples_host: bool) -> None:
+        self._experimental = experimental
+        self._folder = folder
+        self._health = health
+        self._marks: marks.MarkRecorder | None = None
+        self._automatic: AutomaticMarks | None = None
+        self._sampler: HostSampler | None = None
+        self._loaders = LoaderWindow(health) if experimental.data_loader else None
+        if samples_host and experimental.host_sys:
+            self._guarded("host_sys", self._open_sampler)
+
+    def _open_sampler(self) -> None:
+        self._sampler = HostSampler(self._experimental.host_sys, self._folder, self._health)
+
+    def start(self) -> None:
+        """Begin to record."""
+        if self._loaders is not None:
+            self._guarded("data_loader", self._loaders.start)
+        if self._sampler is not None:
+            self._guarded("host_sys", self._sampler.start)
+        if self._experimental.mstx or self._experimental.msprof_tx:
+            self._guarded("mstx", self._start_marks)
+
+    def _start_marks(self) -> None:
+        experimental = self._experimental
+        self._marks = marks.MarkRecorder(experimental.mstx_domain_include, experimental.mstx_domain_exclude, self._health)
+        self._automatic = AutomaticMarks(self._marks)
+        self._automatic.install()
+        marks.open_recorder(self._marks)
+
+    def step(self, number: int | None) -> None:
+        """The step of this number begins; None: the last one has ended."""
+        if self._marks is not None:
+            self._marks.step(number)
+
+    def stop(self) -> None:
+        """End recording."""
+        if self._loaders is not None:
+            self._guarded("data_loader", self._loaders.stop)
+        if self._automatic is not None:
+            self._guarded("mstx", self._automatic.remove)
+        if self._marks is not None:
+            recorder = self._marks
+            self._guarded("mstx", lambda: marks.close_recorder(recorder))
+        if self._sampler is not None:
+            self._guarded("host_sys", self._sampler.stop)
+
+    def save(self, counters: dict[str, int]) -> None:
+        """Write what was recorded.
+
+        Args:
+            counters: gets what it has cost.
+        """
+        if self._marks is not None:
+            recorder = self._marks
+            self._guarded("mstx", lambda: recorder.save(self._folder))
+        if self._sampler is not None:
+            self._guarded("host_sys", self._sampler.finish)
+            counters["host_sampler_ns"] = self._sampler.spent_ns
+        if self._loaders is not None:
+            loaders = self._loaders
+            self._guarded("data_loader", lambda: loaders.save(self._folder))
+
+    def relocate(self, folder: Path) -> None:
+        """Write to another folder than was said at first."""
+        self._folder = folder
+
+    def cancel(self) -> None:
+        """End without a result."""
+        if self._loaders is not None:
+            self._guarded("data_loader", self._loaders.cancel)
+        if self._sampler is not None:
+            self._guarded("host_sys", self._sampler.cancel)
+
+    def _guarded(self, name: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as exception:
+            log.failed(name, exception)
+            self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe=name)

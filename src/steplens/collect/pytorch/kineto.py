@@ -1,0 +1,517 @@
+"""One recording session after the other with Kineto, PyTorch's own tracer, each into its own run directory.
+
+Kineto records in C++ and saves in C++; its result is never turned into Python objects, which would cost
+many times the recording itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from steplens import json_text, partial, rundir
+from steplens.collect.ascend import operator_arguments
+from steplens.collect.ascend.device_session import DeviceSession
+from steplens.collect.common import clock, log, metadata, reasons
+from steplens.collect.common.health import ERROR, WARNING, Health
+from steplens.collect.common.spare_files import SpareFiles
+from steplens.collect.pytorch import other_profilers, saving
+from steplens.collect.pytorch.beside import Beside
+from steplens.collect.pytorch.plan import size_text
+from steplens.collect.pytorch.probe import Probe
+from steplens.collect.pytorch.size import TraceSize
+from steplens.collect.pytorch.window import Recording, Window
+from steplens.collect.torch_internals import backward, child_threads
+from steplens.collect.torch_internals.gc_detector import GcDetector
+from steplens.collect.torch_internals.modules import ModuleHooks
+from steplens.collect.torch_internals.torch_options import TorchOptions
+from steplens.options import ProfilerActivity
+
+#: A window that did not end well: its raw data is not complete on disk.
+STATE_FAILED = "failed"
+
+#: Free space that a save should find when nothing better is known.
+_LEAST_FREE_BYTES = 16 << 20
+
+#: Results are kept after saving up to this size of the trace: they take about 7 times as much memory as it has bytes,
+#: and telling what memory was used for takes a minute.
+KEPT_TRACE_BYTES = 64 << 20
+
+
+class KinetoSession(TorchOptions):
+    """Opens and closes windows. Its methods are the calls of the action table; they raise, the caller reports.
+
+    Args:
+        recording: what to record.
+        parent: returns the folder for run directories; asked when a window opens.
+        worker_name: first part of a run directory's name.
+        user_metadata: what the user adds to every window.
+        new_trace_id: returns the id of a new window.
+        health: gets what goes wrong.
+        device: records the NPU beside Kineto; None where there is none to record.
+        probes: record the steps of the warmup too, and throw them away, to tell how large the window becomes.
+        max_bytes: what a trace should not be larger than; said if it is.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        parent: Callable[[], Path],
+        worker_name: str | None,
+        user_metadata: metadata.UserMetadata,
+        new_trace_id: Callable[[], str],
+        health: Health,
+        device: DeviceSession | None = None,
+        probes: bool = False,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._recording = recording
+        self._parent = parent
+        self._worker_name = worker_name
+        self._user_metadata = user_metadata
+        self._new_trace_id = new_trace_id
+        self._health = health
+        self._device = device
+        self._probes = probes and device is None and ProfilerActivity.CUDA not in recording.activities
+        self._probe: Probe | None = None
+        self._max_bytes = max_bytes
+        self._expected_bytes: int | None = None
+        self.size = TraceSize(recording)
+        #: what Kineto's trace gets when a window opens, by key
+        self.preset: dict[str, Any] = {}
+        #: the step that runs, and the last one that has ended or been cut short
+        self.step = 0
+        self.ended_step = -1
+        self.window: Window | None = None
+        #: the last window that was closed
+        self.closed: Window | None = None
+
+    # --- the calls of the action table
+
+    def init_trace(self) -> None:
+        """Open a window: create its run directory and say in it that the window is open."""
+        self.window = self.closed = None
+        (now, monotonic), parent = clock.both_ns(), self._parent()
+        if not self._has_room(parent):
+            return
+        directory = self._new_directory(parent)
+        try:
+            self._open(directory, now, monotonic)
+        except BaseException:
+            # what it would say of itself is that the window is open
+            self.window = None
+            rundir.remove_new(directory)
+            raise
+
+    def _open(self, directory: Path, now: int, monotonic: int) -> None:
+        window = Window(
+            run_directory=directory,
+            first_step=self.step,
+            start_ns=now,
+            start_monotonic_ns=monotonic,
+            trace_id=self._new_trace_id(),
+            rank=metadata.rank(),
+            owner=threading.get_ident(),
+            process=os.getpid(),
+            thread=threading.current_thread(),
+        )
+        self._write_state(window, rundir.STATE_RECORDING, [])
+        window.spare = self._spare_files()
+        raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
+        window.beside = Beside(self._recording.experimental, raw, self._health, samples_host=not sampled_elsewhere)
+        self.window = window
+        if self._device is not None:
+            self._device.open(window.run_directory)
+
+    def warmup_trace(self) -> None:
+        """Let Kineto allocate its buffers and start its devices, without keeping what they deliver."""
+        window = self.window
+        if window is None:
+            return
+        if self._probes and not self.size.measured and not other_profilers.another_is_recording():
+            self._probe = Probe(self._new_kineto(window), self.size, self.step)
+        else:
+            self._prepare(window)
+        if self._device is not None:
+            self._device.warm_up()
+
+    def end_probe(self) -> None:
+        """End the recording of the warmup, if there is one."""
+        if self._probe is not None:
+            probe, self._probe = self._probe, None
+            probe.end(self.step)
+
+    def _prepare(self, window: Window) -> None:
+        window.failed = True
+        child_threads.settle()
+        begin = clock.monotonic_ns()
+        window.kineto = self._new_kineto(window)
+        window.kineto._prepare_trace()
+        window.counters["prepare_ns"] = clock.monotonic_ns() - begin
+        window.failed = False
+
+    def start_trace(self) -> None:
+        """Begin to record."""
+        window = self.window
+        # What failed before has been reported; the training goes on without this window.
+        if window is None or window.failed:
+            return
+        self.end_probe()
+        if window.kineto is None:
+            self._prepare(window)
+        if self.step != window.first_step:
+            window.first_step = self.step
+            # it is written again in the end
+            with contextlib.suppress(OSError):
+                self._write_state(window, rundir.STATE_RECORDING, [])
+        # The NPU first: it records when this returns, so that no kernel of the first step is missed.
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            self._device.start()
+            window.counters["device_start_ns"] = clock.monotonic_ns() - begin
+        window.whole_steps = self.between_steps
+        # The window begins here, not where warmup began.
+        window.owner, window.thread, window.began_in = threading.get_ident(), threading.current_thread(), backward.number()
+        window.start_ns, window.start_monotonic_ns = clock.both_ns()
+        try:
+            window.kineto._start_trace()
+        except Exception:
+            window.failed = True
+            raise
+        self.size.window_opens()
+        child_threads.open_window(window.threads)
+        window.recording = window.started = True
+        window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns
+        self._describe_in_trace()
+        on_cpu = ProfilerActivity.CPU in self._recording.activities
+        threshold = self._recording.experimental.gc_detect_threshold
+        if threshold is not None and on_cpu:
+            window.gc = GcDetector(threshold)
+            window.gc.start()
+        if self._recording.with_modules and on_cpu:
+            window.modules = ModuleHooks(self._modules_failed)
+            window.modules.install()
+        if window.beside is not None:
+            window.beside.start()
+
+    @property
+    def between_steps(self) -> bool:
+        """Whether the last step has ended and the next one has not begun."""
+        return self.step > self.ended_step
+
+    def may_open_range(self) -> bool:
+        """Whether a range may stay open until the next step.
+
+        PyTorch ends a range in the recording that it began in, and the program with it where that one is gone: another profiler
+        of the process may change its window at any moment of a step.
+        """
+        window = self.window
+        own = None if window is None else window.kineto
+        return (window is not None and window.recording) or not other_profilers.another_is_recording(own)
+
+    def mark_step(self, number: int | None) -> None:
+        """The step of this number begins; None: the last one has ended."""
+        if self.window is not None and self.window.beside is not None:
+            self.window.beside.step(number)
+
+    def stop_trace(self) -> None:
+        """End recording; the data is in memory still."""
+        window = self.window
+        if window is None or not window.recording:
+            return
+        try:
+            self._stop_trace(window)
+        except Exception:
+            window.recording = False
+            raise
+        # not before: what an interrupt cuts off here is begun again
+        window.recording = False
+
+    def _stop_trace(self, window: Window) -> None:
+        window.last_step = self.ended_step
+        window.whole_steps &= self.between_steps
+        if window.modules is not None:
+            window.modules.remove()
+        if window.gc is not None:
+            window.gc.stop()
+        if window.beside is not None:
+            window.beside.stop()
+        if self._device is not None:
+            self._device.wait()
+        window.end_ns, window.end_monotonic_ns = clock.both_ns()
+        self._end_recording(window)
+        window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
+        window.counters["thread_wait_ns"] = window.threads.waited_ns
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            self._device.stop()
+            window.counters["device_stop_ns"] = clock.monotonic_ns() - begin
+
+    def _end_recording(self, window: Window) -> None:
+        """Take the result from Kineto."""
+        kineto = window.kineto
+        if window.held is None:
+            window.held = _holds(window)
+        try:
+            if kineto.kineto_results is None:
+                child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
+        except Exception as exception:
+            window.kineto, window.reason = None, f": {reasons.text_of(exception)}"
+            raise
+        # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
+        if not window.held:
+            window.kineto = None
+            self._not_held(window)
+
+    def finalize_trace(self) -> None:
+        """Write everything to the run directory and close the window."""
+        window = self.window
+        if window is None:
+            return
+        self.closed = window
+        if window.spare is not None:
+            window.spare.give_back()
+        try:
+            self._finalize(window)
+        except Exception:
+            self.window = None
+            raise
+        # not before: what an interrupt cuts off here is begun again
+        self.window = None
+
+    def _finalize(self, window: Window) -> None:
+        self.end_probe()
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            self._device.close()
+            window.counters["device_close_ns"] = clock.monotonic_ns() - begin
+        if not window.started:
+            if window.beside is not None:
+                window.beside.cancel()
+            self._cancel_warmup(window)
+            self._close(window, STATE_FAILED)
+            return
+        if not window.outcome:
+            try:
+                if window.kineto is None:
+                    raise RuntimeError(f"it was given up when the window ended{window.reason}")
+                self._save(window)
+                window.outcome = rundir.STATE_COLLECTED
+            except Exception as exception:
+                message = f"The raw data of {window.run_directory.name} could not be saved: {reasons.text_of(exception)}"
+                self._health.add("save_failed", ERROR, message, unsafe="everything")
+                log.error(message)
+                window.outcome = STATE_FAILED
+                # and with it the file that Kineto keeps open, which may be what fills the disk
+                window.kineto = None
+        try:
+            device = self._device.summary() if self._device is not None else None
+            saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
+        except Exception as exception:
+            message = f"What belongs to the trace of {window.run_directory.name} was not saved: {reasons.text_of(exception)}"
+            self._health.add("save_failed", ERROR, message)
+            log.error(message)
+        self._close(window, window.outcome)
+        # Kineto's result is as large as the trace itself.
+        window.kineto = None
+
+    def _close(self, window: Window, state: str) -> None:
+        """Say what became of a window, with everything that was found in it."""
+        if window.findings is None:
+            window.findings = self._health.take()
+        self._write_state(window, state, window.findings)
+
+    def give_up(self) -> None:
+        """Close the window that is open without its data, because an interrupt that came twice broke that off."""
+        window, self.window = self.window, None
+        if window is None:
+            return
+        self.closed = window
+        saved = (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+        what = "is on disk, but perhaps not all of what belongs to it" if saved else "is given up"
+        message = f"The window that began at step {window.first_step} {what}: the program was interrupted twice meanwhile."
+        log.error(message)
+        self._health.add("save_failed", WARNING if saved else ERROR, message, unsafe="" if saved else "everything")
+        if window.kineto is not None and window.recording:
+            with contextlib.suppress(Exception):
+                child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
+        window.recording = False
+        other_profilers.give_back(window.kineto)
+        window.kineto = None
+        if window.beside is not None:
+            window.beside.cancel()
+        self._close(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
+
+    def delete_prof_dir(self) -> None:
+        """Remove the run directory of a window in which nothing was recorded."""
+        # A schedule may go from recording straight to warmup: then the last window is the recorded one, and stays.
+        if self.closed is not None and not self.closed.started:
+            shutil.rmtree(self.closed.run_directory, ignore_errors=True)
+            self.closed = None
+
+    # --- for the profiler object
+
+    @property
+    def recorded_elsewhere(self) -> bool:
+        """Whether the window that is open records another thread, which alone can end it and still can."""
+        window = self.window
+        if window is None or not window.recording or _holds(window):
+            return False
+        return window.thread is not threading.current_thread() and window.thread.is_alive()
+
+    @property
+    def recording(self) -> Recording:
+        """What is recorded."""
+        return self._recording
+
+    def collected_run(self) -> Path | None:
+        """The run directory of the last window, if its raw data is safe."""
+        if self.closed is None or not (self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file():
+            return None
+        return self.closed.run_directory
+
+    def relocate(self, parent: Path) -> None:
+        """Move the last run directory below ``parent``; for a handler that is only known once the window is closed."""
+        if self.closed is not None and self.closed.run_directory.parent != parent:
+            rundir.make_directory(parent)
+            arguments = operator_arguments.folder_of(self.closed.run_directory)
+            if arguments.is_dir():
+                shutil.move(arguments, parent / arguments.name)
+            self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
+
+    def add_late_findings(self) -> None:
+        """Add findings that came up after the last window was closed to its state file."""
+        if self.closed is None:
+            return
+        path = self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE
+        state = json_text.loads(path.read_bytes())
+        known = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
+        state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in known]
+        rundir.write_json(path, state)
+
+    # --- inside
+
+    def _spare_files(self) -> SpareFiles | None:
+        return SpareFiles()
+
+    def _new_directory(self, parent: Path) -> Path:
+        """The run directory of a window that opens."""
+        path = rundir.create_run_directory(parent, self._worker_name)
+        rundir.make_directory(path / rundir.RAW_DIRECTORY)
+        return path
+
+    def give_way(self) -> None:
+        """End or cancel the window that is open, because another profiler begins."""
+        window = self.window
+        if window is None or window.failed or (window.recording and not _holds(window)):
+            return
+        message = "Another profiler of the program begins: "
+        if window.recording:
+            message += f"the window that began at step {window.first_step} ends here."
+        elif window.kineto is not None and not window.started:
+            other_profilers.give_back(window.kineto)
+            window.failed, window.kineto = True, None
+            message += "nothing is recorded in this window."
+        else:
+            return
+        log.warning(message)
+        if window.failed:
+            self._health.add("other_profiler", ERROR, message, unsafe="everything")
+        else:
+            self._health.add("other_profiler", WARNING, message, unsafe="averages over steps")
+        self.stop_trace()
+
+    def _not_held(self, window: Window) -> None:
+        ended = not window.thread.is_alive()
+        reason = "the thread in which it began has ended" if ended else "something else, such as another profiler, ended it"
+        message = f"The window that began at step {window.first_step} is given up, because {reason}."
+        self._health.add("save_failed", ERROR, message, unsafe="everything")
+        log.error(message)
+
+    def _modules_failed(self, exception: Exception) -> None:
+        log.failed("module hooks", exception)
+        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {reasons.text_of(exception)}", unsafe="modules")
+
+    def _cancel_warmup(self, window: Window) -> None:
+        """Bring Kineto back from warmup to rest: it only does so through a recording."""
+        if (
+            window.kineto is not None
+            and not window.failed
+            and threading.get_ident() == window.owner
+            and not other_profilers.another_is_recording(window.kineto)
+        ):
+            window.kineto._start_trace()
+            window.kineto.__exit__(None, None, None)
+        other_profilers.give_back(window.kineto)
+        window.kineto = None
+
+    def _save(self, window: Window) -> None:
+        """Write Kineto's result.
+
+        Raises:
+            OSError: the file could not be written completely; no part of it is left.
+        """
+        target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+        begin = clock.monotonic_ns()
+        results = window.kineto.kineto_results
+        if window.unfinished is None:
+            window.unfinished = partial.beside(target)
+        size = saving.save_trace(results, window.unfinished, target)
+        window.counters["save_ns"] = clock.monotonic_ns() - begin
+        window.counters["trace_bytes"] = size
+        # until the next window opens: whoever asks for categories of memory does so when this one is closed
+        if self._recording.categorises_memory and size <= KEPT_TRACE_BYTES:
+            window.results = results
+        has_steps = self._recording.schedule is not None and window.last_step is not None
+        self.size.window_saved(size, (window.last_step or 0) - window.first_step + 1 if has_steps else 0)
+        self._expected_bytes = size
+        if self._max_bytes is not None and size > self._max_bytes:
+            message = f"The trace has {size} bytes, more than max_bytes={self._max_bytes}: its size was only estimated."
+            log.warning(message)
+            self._health.add("budget", WARNING, message)
+
+    def _has_room(self, parent: Path) -> bool:
+        """Whether the disk has room for another window; says so if not."""
+        free = rundir.free_bytes(parent)
+        if self._expected_bytes is not None and free < self._expected_bytes:
+            message = (
+                f"Only {size_text(free)} are free in {parent} and the last window took {size_text(self._expected_bytes)}: "
+                "nothing is recorded in this window."
+            )
+            log.error(message)
+            self._health.add("disk_space", ERROR, message)
+            return False
+        if free < _LEAST_FREE_BYTES:
+            message = f"Only {free >> 10} KiB are free in {parent}, saving may fail."
+            log.warning(message)
+            self._health.add("disk_space", WARNING, message)
+        return True
+
+    def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:
+        value = {
+            "state": state,
+            "pid": window.process,
+            "machine": partial.machine(),
+            "rank": window.rank,
+            "first_step": window.first_step,
+            "last_step": window.last_step,
+            "whole_steps": window.whole_steps,
+            "start_ns": window.start_ns,
+            "health": health,
+        }
+        saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
+
+
+def _holds(window: Window) -> bool:
+    """Whether the calling thread can end a window that records; PyTorch keeps the recording with the thread that began it."""
+    autograd: Any = importlib.import_module("torch.autograd")
+    return bool(window.threads.all_threads or autograd._profiler_enabled())

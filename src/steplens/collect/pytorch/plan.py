@@ -1,0 +1,76 @@
+"""What a schedule comes to, in words: which steps are recorded, in how many windows, and about how large they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from steplens.collect.pytorch.actions import ProfilerAction, to_action
+
+#: how far a schedule is followed that does not say how it goes on
+_STEPS = 10_000
+
+_SHOWN_WINDOWS = 3
+
+
+def windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[int, int]]:
+    """First and last step of the windows that a schedule opens.
+
+    Args:
+        schedule: maps a step to an action.
+        steps: how many steps are looked at; a window that is open after them is left out.
+
+    Raises:
+        TypeError: the schedule returns something that is no action.
+    """
+    found, first = [], None
+    for step in range(steps):
+        action = to_action(schedule(step))
+        if action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+            first = step if first is None else first
+        if first is not None and action is not ProfilerAction.RECORD:
+            found.append((first, step if action is ProfilerAction.RECORD_AND_SAVE else step - 1))
+            first = None
+    return found
+
+
+def describe(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_step: float | None = None) -> str:
+    """One sentence, such as ``records steps 12-14, 1 window, about 40 MB``.
+
+    Args:
+        schedule: of the profiler; None without one.
+        offset: the number of the training's step that the schedule calls 0.
+        bytes_per_step: of the trace; None when nothing is known yet.
+    """
+    if schedule is None:
+        size = f", about {size_text(bytes_per_step)} per step" if bytes_per_step else ""
+        return f"records until it is stopped, 1 window{size}"
+    found = windows(schedule)
+    if not found:
+        return f"records nothing in the first {_STEPS} steps"
+    shown = ", ".join(_steps(first + offset, last + offset) for first, last in found[:_SHOWN_WINDOWS])
+    endless = getattr(schedule, "repeat", None) == 0 or found[-1][1] >= _STEPS // 2
+    noun = "step" if len(found) == 1 and found[0][0] == found[0][1] else "steps"
+    if endless:
+        text = f"records {noun} {shown} and so on, a window each"
+    else:
+        rest = f" and {len(found) - _SHOWN_WINDOWS} more" if len(found) > _SHOWN_WINDOWS else ""
+        text = f"records {noun} {shown}{rest}, {len(found)} window{'s' if len(found) > 1 else ''}"
+    if bytes_per_step is None:
+        return text
+    if endless:
+        return f"{text} of about {size_text(bytes_per_step * (found[0][1] - found[0][0] + 1))}"
+    return f"{text}, about {size_text(bytes_per_step * sum(last - first + 1 for first, last in found))}"
+
+
+def _steps(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def size_text(size: float) -> str:
+    """A size in bytes for people: two digits are more than an estimate is worth."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            value = size / factor
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{size:.0f} bytes"

@@ -1,0 +1,104 @@
+"""How large a trace will become, told from the memory that Kineto takes while it records.
+
+Kineto does not say how much it has recorded. At the end of a step a training that has come to rest holds as much memory as at the
+end of the step before; what the heap has grown by since the window opened is Kineto's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from steplens.collect.pytorch.window import Recording
+
+#: bytes of the trace per byte of the heap, measured with PyTorch 2.13 on the CPU (docs/blackbox.md); the size of the first window
+#: of a process is told with them, that of later ones with what the ones before came to
+_WITH_INPUTS, _WITH_MEMORY, _WITH_STACK, _PLAIN = 0.85, 1.8, 1.65, 1.3
+
+
+class _Mallinfo2(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    ]
+
+
+def _mallinfo2() -> Any:
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):  # another C library than glibc 2.33 or newer
+        return None
+    function.restype = _Mallinfo2
+    return function
+
+
+_heap = _mallinfo2()
+
+
+def heap_bytes() -> int | None:
+    """Bytes that the C library has handed out and not got back; None where it does not say. Takes 3 us."""
+    if _heap is None:
+        return None
+    found = _heap()
+    return int(found.uordblks) + int(found.hblkhd)
+
+
+class TraceSize:
+    """Estimates the size of the trace of the window that is open.
+
+    Args:
+        recording: what is recorded.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        if recording.record_shapes or recording.with_flops:
+            self._ratio = _WITH_INPUTS + (0.3 if recording.profile_memory or recording.with_stack else 0.0)
+        elif recording.profile_memory:
+            self._ratio = _WITH_MEMORY
+        else:
+            self._ratio = _WITH_STACK if recording.with_stack else _PLAIN
+        self._at_start: int | None = None
+        self._growth: int | None = None
+        #: bytes of a recorded step, once one is known
+        self.bytes_per_step: float | None = None
+        #: whether that is what a window came to, and no estimate
+        self.measured = False
+
+    def window_opens(self) -> None:
+        """Recording begins."""
+        self._at_start, self._growth = heap_bytes(), None
+
+    def first_events(self) -> None:
+        """A few events are recorded. Kineto takes memory in blocks of a thousand: steps will use half of one on average."""
+        now = heap_bytes()
+        if now is not None and self._at_start is not None:
+            self._at_start += max(0, now - self._at_start) // 2
+
+    def estimate(self, steps: int) -> int | None:
+        """Bytes of the trace so far, at the end of a step; None where that cannot be told.
+
+        Args:
+            steps: how many steps the window holds.
+        """
+        now = heap_bytes()
+        if now is None or self._at_start is None:
+            return None
+        self._growth = max(0, now - self._at_start)
+        size = int(self._growth * self._ratio)
+        if steps and not self.measured:
+            self.bytes_per_step = size / steps
+        return size
+
+    def window_saved(self, size: int, steps: int) -> None:
+        """A window of ``steps`` steps has come to ``size`` bytes; the next estimates are made with that.
+
+        Args:
+            size: of the trace, in bytes.
+            steps: how many steps it holds; 0 without steps.
+        """
+        if self._growth:
+            self._ratio = size / self._growth
+        if steps:
+            self.bytes_per_step = size / steps
+            self.measured = True
+        self._at_start = None

@@ -1,0 +1,119 @@
+"""What PyTorch is told of a window: the object that holds its recording, and what is added to the trace."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from typing import Any
+
+from steplens.collect.common import log, metadata
+from steplens.collect.common.health import WARNING, Health
+from steplens.collect.pytorch import other_profilers
+from steplens.collect.pytorch.window import Recording, Window
+from steplens.collect.torch_internals import child_threads
+from steplens.options import ProfilerActivity
+
+#: What Kineto does not get of an id: it reads the id as a line of its configuration, where a line break or "=" ends the program,
+#: and writes it into its file as it is. The files of steplens have the whole id.
+_NOT_IN_KINETO = re.compile(r"[^A-Za-z0-9 .,:;/@+_-]")
+
+
+class TorchOptions:
+    """Translates what is to be recorded; a part of a session."""
+
+    _recording: Recording
+    _health: Health
+    #: what Kineto's trace gets when a window opens, by key
+    preset: dict[str, Any]
+    window: Window | None
+
+    def _new_kineto(self, window: Window) -> Any:
+        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows.
+
+        Raises:
+            RuntimeError: another profiler has the recording of this process.
+        """
+        other_profilers.refuse_a_second()
+        profiler: Any = importlib.import_module("torch.autograd.profiler")
+        config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
+        known = str(config_type.__init__.__doc__)
+        config: dict[str, Any] = {}
+        # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
+        if "trace_only" in known and not self._recording.with_stack and not self._recording.categorises_memory:
+            config["trace_only"] = True
+        all_threads = child_threads.needs_all_threads(self._recording.with_stack)
+        if all_threads:
+            if "profile_all_threads" in known:
+                config["profile_all_threads"] = True
+                if self._recording.profile_memory:
+                    message = "Kineto cannot record memory while it records all threads."
+                    log.warning(message)
+                    self._health.add("not_collected", WARNING, message, unsafe="memory")
+            else:
+                self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
+        window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
+        arguments: dict[str, Any] = {
+            **self._arguments(),
+            "experimental_config": config_type(**config),
+            "custom_trace_id_callback": lambda: _NOT_IN_KINETO.sub("_", window.trace_id),
+        }
+        accepted = inspect.signature(profiler.profile.__init__).parameters
+        kineto = profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
+        other_profilers.take(kineto)
+        other_profilers.add(self)
+        return kineto
+
+    def _arguments(self) -> dict[str, Any]:
+        """What is recorded, in the words of PyTorch's object."""
+        return {
+            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
+            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
+            "use_kineto": True,
+            "record_shapes": self._recording.record_shapes,
+            "profile_memory": self._recording.profile_memory,
+            "with_stack": self._recording.with_stack,
+            "with_flops": self._recording.with_flops,
+            "with_modules": self._recording.with_modules,
+        }
+
+    def _thread_options(self) -> dict[str, bool]:
+        options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+        chosen = {name: bool(getattr(self._recording, name)) for name in options}
+        return {**chosen, "cpu": ProfilerActivity.CPU in self._recording.activities}
+
+    def _describe_in_trace(self) -> None:
+        """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
+        autograd: Any = importlib.import_module("torch.autograd")
+        for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
+            if getattr(self._recording, name):
+                autograd._add_metadata_json(name, "1")
+        for key, value in self.preset.items():
+            autograd._add_metadata_json(key, json.dumps(value))
+        info = metadata.distributed_info()
+        if info:
+            autograd._add_metadata_json("distributedInfo", json.dumps(info, default=str))
+
+    def torch_options(self) -> dict[str, Any]:
+        """Arguments of ``torch.autograd.profiler.profile`` for reading a saved trace, as far as this release takes them."""
+        profiler: Any = importlib.import_module("torch.autograd.profiler")
+        options = self._arguments()
+        return {name: options[name] for name in inspect.signature(profiler.profile.__init__).parameters if name in options}
+
+    def toggle(self, enable: bool, names: list[str]) -> None:
+        """Begin or cease to collect activities in the window that records.
+
+        Args:
+            enable: whether they are collected from here on.
+            names: members of PyTorch's ``ProfilerActivity``.
+        """
+        window = self.window
+        if window is None or not window.recording or window.kineto is None:
+            log.warning("toggle_collection_dynamic has no effect, no window is recording.")
+            return
+        known: Any = importlib.import_module("torch.profiler").ProfilerActivity
+        window.kineto.toggle_collection_dynamic(enable, [getattr(known, name) for name in names])
+        state = "on" if enable else "off"
+        message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
+        self._health.add("not_collected", WARNING, message, unsafe="averages over steps")
