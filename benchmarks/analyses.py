@@ -43,7 +43,7 @@ def make(folder: Path, calls: int, kind: str, rank: int = 0) -> None:
     import polars as pl
     from tests.writers.builder import synthetic, table
 
-    from steplens.trace.build import conform
+    from steplens.trace.building.build import conform
     from steplens.trace.schema import NAME
 
     trace = synthetic(ops=calls, kernels=calls // 2, memory_events=calls * 6 // 10, steps=20)

@@ -40,7 +40,7 @@ from pathlib import Path
 from steplens.readers import ascend_raw
 from steplens.readers.ascend.capture.framework import read_framework
 from steplens.readers.ascend.prof_directory import find_clock, find_prof
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 imported = time.perf_counter()
 run = Path(sys.argv[1])

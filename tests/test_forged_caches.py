@@ -26,7 +26,7 @@ from steplens.timeline import kept
 from steplens.timeline.layout import build
 from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
-from steplens.trace import store
+from steplens.trace.cache import store
 
 from .trace import forged
 

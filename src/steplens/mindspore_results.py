@@ -32,7 +32,7 @@ from steplens.readers.mindspore.device_logs.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.readers.steplens_run.run_directory import read_json
-from steplens.trace import own_results
+from steplens.trace.cache import own_results
 from steplens.trace.health import STEP_PHASES, WARNING
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import LEVEL0, NothingToWriteError

@@ -1,7 +1,7 @@
 """Looks for figures that cannot be: in tables, in answers of the server and in texts, whatever they are about.
 
 A share is 0 to 1, a percentage 0 to 100, a duration is not negative, and no figure is infinite or not a number. What a column
-is, its unit says (``server.columns``) and its name; those that may be more are named below, each with its reason.
+is, its unit says (``server.tables.columns``) and its name; those that may be more are named below, each with its reason.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.server import columns
-from steplens.server.tables import TABLES
+from steplens.server.tables import columns
+from steplens.server.tables.tables import TABLES
 
 #: parts are divided by wholes, in floating point
 _ROUNDING = 1e-9

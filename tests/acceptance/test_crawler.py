@@ -20,7 +20,7 @@ from steplens.errors import SteplensError
 from steplens.report import answers
 from steplens.report.ask import Asker
 from steplens.server.runs import Library
-from steplens.server.tables import TABLES
+from steplens.server.tables.tables import TABLES
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 

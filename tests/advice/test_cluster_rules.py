@@ -27,7 +27,7 @@ from steplens.advice.rules.cluster import (
 from steplens.advice.texts import EVIDENCE, TEXTS
 from steplens.advice.texts.minddata import TEXTS as MINDDATA
 from steplens.advice.words import Words
-from steplens.trace.build import conform
+from steplens.trace.building.build import conform
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA

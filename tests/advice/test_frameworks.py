@@ -11,8 +11,8 @@ from steplens.advice import Finding
 from steplens.advice.texts import LANGUAGES, TEXTS
 from steplens.advice.texts.frameworks import NEUTRAL, OF_MINDSPORE, ONLY_OF, VOCABULARY, is_about_another
 from steplens.advice.words import Words
-from steplens.trace.build import build_trace
-from steplens.trace.framework import MINDSPORE, PYTORCH, UNKNOWN, framework
+from steplens.trace.building.build import build_trace
+from steplens.trace.building.framework import MINDSPORE, PYTORCH, UNKNOWN, framework
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

@@ -27,7 +27,7 @@ from steplens.advice.rules.pipeline import (
 )
 from steplens.readers.steplens_run import loaders as reader
 from steplens.readers.steplens_run import run_directory
-from steplens.trace.build import conform
+from steplens.trace.building.build import conform
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace

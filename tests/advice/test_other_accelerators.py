@@ -11,7 +11,7 @@ from steplens.advice.rules.device.common import torch_module
 from steplens.advice.rules.training import device_waits_for_host
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
-from steplens.trace.devices import ACCELERATOR, device_kind
+from steplens.trace.building.devices import ACCELERATOR, device_kind
 
 from . import bounds
 from .device_steps import accelerated, call, task

@@ -25,7 +25,7 @@ from steplens.analysis.device.device_timeline import (
     TOTAL,
     device_timeline,
 )
-from steplens.trace.classify import MEMSET
+from steplens.trace.building.classify import MEMSET
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER
 from steplens.trace.trace import Trace
 

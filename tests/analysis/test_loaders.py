@@ -14,7 +14,7 @@ import pytest
 from steplens.analysis.data_loading import data_pipeline, loaders
 from steplens.readers.steplens_run import loaders as reader
 from steplens.readers.steplens_run import run_directory
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

@@ -13,7 +13,7 @@ import pytest
 from steplens.analysis.steps import step_trace as steps_of
 from steplens.readers.mindspore.device_logs import legacy_device
 from steplens.step_points import named_points
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, step_times
-from steplens.trace.build import conform
+from steplens.trace.building.build import conform
 from steplens.trace.health import STEP_AVERAGES, WARNING, finding, frame_of
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from steplens.cli.health_text import show_health
+from steplens.cli.text.health_text import show_health
 
 
 def shown(*findings: dict[str, Any], width: int = 200) -> list[str]:

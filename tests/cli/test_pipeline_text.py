@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from steplens.cli.pipeline_text import pipeline_rows, show_pipeline
+from steplens.cli.text.pipeline_text import pipeline_rows, show_pipeline
 from steplens.readers.steplens_run import loaders, run_directory
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 
 from ..readers.loader_files import write

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steplens import partial
-from steplens.cli import recording
+from steplens.cli.recording import recording
 from steplens.collect.dynamic import launched
 
 LONGER = "let it run longer"

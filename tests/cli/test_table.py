@@ -13,7 +13,7 @@ from rich.console import Console
 import steplens
 from steplens.analysis.catalogue import ANALYSES
 from steplens.cli.table import rows
-from steplens.cli.table_text import show
+from steplens.cli.text.table_text import show
 
 
 def test_the_list_names_every_table(cli: Any) -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.cli.bars import PHASES, bar, cells, split_backward
-from steplens.cli.text import clean, duration, share, size
+from steplens.cli.text.bars import PHASES, bar, cells, split_backward
+from steplens.cli.text.text import clean, duration, share, size
 
 
 @given(st.lists(st.floats(0, 1e12), max_size=8), st.integers(1, 200))

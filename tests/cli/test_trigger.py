@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steplens.cli.trigger import exit_code, merged
+from steplens.cli.recording.trigger import exit_code, merged
 from steplens.collect.dynamic import place
 from steplens.collect.dynamic.configuration import TEMPLATE
 

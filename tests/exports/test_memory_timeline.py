@@ -16,8 +16,8 @@ import pytest
 
 from steplens.errors import InputError
 from steplens.exports.export import export
-from steplens.exports.memory_timeline import NO_CATEGORIES, memory_of
-from steplens.exports.picture import stacked_areas
+from steplens.exports.memory_timeline.memory_timeline import NO_CATEGORIES, memory_of
+from steplens.exports.memory_timeline.picture import stacked_areas
 from steplens.exports.subject import Subject
 from steplens.trace.trace import Trace
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steplens.exports import pprof
+from steplens.exports.flame import pprof
 from steplens.exports.subject import Subject
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError

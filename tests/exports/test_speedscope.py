@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.exports import speedscope
+from steplens.exports.flame import speedscope
 from steplens.exports.subject import Subject
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace

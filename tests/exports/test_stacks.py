@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steplens.errors import InputError
-from steplens.exports import stacks
+from steplens.exports.flame import stacks
 from steplens.exports.subject import Subject
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace

@@ -18,7 +18,7 @@ import pytest
 from steplens.errors import InputError
 from steplens.readers.ascend.database import cann_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 
 from ..shared_data import shared

@@ -16,7 +16,7 @@ import steplens
 from steplens.advice.advise import advise
 from steplens.analysis.steps.times import step_times
 from steplens.readers.kineto.kineto_accelerators import accelerator_name, device_label
-from steplens.trace.devices import device_kind, device_names
+from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER
 
 from .test_gpu_traces import HOST, Event, checks, event, op, read, texts

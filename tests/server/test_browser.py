@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from steplens.server import browser
-from steplens.trace import secret
+from steplens.server.http import browser
+from steplens.trace.cache import secret
 
 from .conftest import DEADLINE_S
 

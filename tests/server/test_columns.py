@@ -7,7 +7,7 @@ import pytest
 
 from steplens.analysis.cluster import communication_operations
 from steplens.analysis.operators import flops
-from steplens.server import columns
+from steplens.server.tables import columns
 
 
 @pytest.mark.parametrize(

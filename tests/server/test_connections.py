@@ -18,7 +18,7 @@ from pathlib import Path
 import h11
 import pytest
 
-from steplens.server.connections import Limits, strangers_of
+from steplens.server.http.connections import Limits, strangers_of
 
 from .conftest import DEADLINE_S, TOKEN, Client, Start
 from .test_view_command import LINK

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import pytest
 
-from steplens.server import runs, tables
-from steplens.server.tables import Table
+from steplens.server import runs
+from steplens.server.tables import tables
+from steplens.server.tables.tables import Table
 from steplens.trace.run import Run, open_run
 
 from .conftest import DEADLINE_S, Client, Start, sample

@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.server import requests, tables
+from steplens.server.http import requests
 from steplens.server.runs import Library
+from steplens.server.tables import tables
 from steplens.trace.trace import Trace
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from steplens.server.security import Guard
-from steplens.server.tickets import Tickets
+from steplens.server.http.security import Guard
+from steplens.server.http.tickets import Tickets
 
 from .conftest import DEADLINE_S, TOKEN, Answer, Client, Start
 

@@ -212,7 +212,7 @@ def test_importing_steplens_or_its_command_line_loads_no_server() -> None:
 
 def test_runs_can_be_read_before_the_rest_of_the_server_is_loaded() -> None:
     of_the_web = "{'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)"
-    code = f"import sys, steplens.server.runs, steplens.server.address; print({of_the_web})"
+    code = f"import sys, steplens.server.runs, steplens.server.http.address; print({of_the_web})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.trace import seal
+from steplens.trace.cache import seal
 
 MANIFEST = "manifest.json"
 #: the file of the small tables

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

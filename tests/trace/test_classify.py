@@ -7,8 +7,8 @@ import time
 import polars as pl
 import pytest
 
-from steplens.trace import classify as classification
-from steplens.trace.classify import CATEGORIES, TABLE, category_of, classify
+from steplens.trace.building import classify as classification
+from steplens.trace.building.classify import CATEGORIES, TABLE, category_of, classify
 from steplens.trace.schema import NAME
 
 NATIVE = "void at::native::"

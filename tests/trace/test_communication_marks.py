@@ -11,7 +11,7 @@ import pytest
 from steplens import rundir
 from steplens.analysis.device.breakdown import temporal_breakdown
 from steplens.readers.ascend.text import ascend_text
-from steplens.trace.communication_marks import LIBRARY_KERNEL, is_collective, is_part
+from steplens.trace.building.communication_marks import LIBRARY_KERNEL, is_collective, is_part
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

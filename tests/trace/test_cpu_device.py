@@ -16,10 +16,10 @@ from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import step_times
 from steplens.analysis.tools.overlap import merged
 from steplens.timeline.layout import build
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
+from steplens.trace.building.cpu_device import cpu_tasks, tasks_of_calls
+from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.checks.order import duplicated_events
-from steplens.trace.cpu_device import cpu_tasks, tasks_of_calls
-from steplens.trace.devices import cpu_is_device
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.trace.cpu_device import only_group
+from steplens.trace.building.cpu_device import only_group
 
 
 def meta(job: Any) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.trace.nesting import child_sums, inherit, innermost, lanes, nest, subtree_sums
+from steplens.trace.building.nesting import child_sums, inherit, innermost, lanes, nest, subtree_sums
 
 calls = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 15)), max_size=40)
 

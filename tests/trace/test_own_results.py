@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.trace import own_results
+from steplens.trace.cache import own_results
 
 
 def capture(folder: Path) -> list[Path]:

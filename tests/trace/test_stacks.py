@@ -8,8 +8,8 @@ import re
 import polars as pl
 import pytest
 
+from steplens.trace.building.stacks import call_stacks
 from steplens.trace.schema import NAME
-from steplens.trace.stacks import call_stacks
 
 
 def frame_of(rows: list[tuple[str, int, int, int]]) -> pl.DataFrame:

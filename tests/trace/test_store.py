@@ -12,7 +12,7 @@ import pytest
 
 from steplens import rundir
 from steplens.readers import detect
-from steplens.trace import store
+from steplens.trace.cache import store
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 

@@ -19,9 +19,9 @@ import pytest
 import uvicorn
 
 from steplens.cli.view_captures import Trainings
-from steplens.server import connections
-from steplens.server.address import listen
 from steplens.server.app import STATIC, create_app
+from steplens.server.http import connections
+from steplens.server.http.address import listen
 from steplens.server.runs import Library
 
 from . import scripts

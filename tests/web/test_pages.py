@@ -14,7 +14,7 @@ import pytest
 
 import steplens
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.server.tables import TABLES
+from steplens.server.tables.tables import TABLES
 
 from . import scripts
 from .conftest import PAGES, Site

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.server import browser
+from steplens.server.http import browser
 
 from . import mouse, scripts
 from .conftest import DEADLINE_S, TOKEN, Site

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.ascend.ascend_link import through_queue
-from steplens.trace.build import build_trace, conform
+from steplens.trace.building.build import build_trace, conform
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace

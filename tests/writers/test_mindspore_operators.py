@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError

@@ -16,7 +16,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.table import RULES
 from steplens.advice.texts.frameworks import is_about_another
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
-from steplens.trace.framework import UNKNOWN, framework
+from steplens.trace.building.framework import UNKNOWN, framework
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
 from steplens.trace.run import Run
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steplens.analysis.device.device_peaks import DevicePeak, device_peak
-from steplens.trace.devices import product_names
+from steplens.trace.building.devices import product_names
 from steplens.trace.trace import Trace
 
 #: bandwidth of one link in one direction by transport, GB/s, by a pattern of the product's name; the first that matches counts.

@@ -18,7 +18,7 @@ from steplens.analysis.stored_figures import contradictions
 from steplens.analysis.tools import names as of_names
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, merged
-from steplens.trace.devices import device_kind
+from steplens.trace.building.devices import device_kind
 from steplens.trace.health import WARNING, frame_of, unsafe
 from steplens.trace.schema import KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace

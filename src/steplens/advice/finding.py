@@ -65,7 +65,7 @@ class Finding:
         urgency: level of a finding without saving.
         part: the column of step times that a cure shortens, such as "optimizer_ns"; empty where it may shorten all of a step.
             ``advise`` promises no more than the median of that part.
-        framework: whose words its remedy is said in (``trace.framework``); empty where nothing tells.
+        framework: whose words its remedy is said in (``trace.building.framework``); empty where nothing tells.
     """
 
     rule: str

@@ -31,7 +31,8 @@ class Rule:
         judge: what it finds in one trace.
         rests_on: conclusions of ``trace.health``; where one of them is unsafe the rule is not asked.
         judge_run: in place of ``judge``, for what only several ranks together show.
-        devices: kinds of device that it is about, in the words of ``trace.devices``, or ``EVERY_ACCELERATOR``; it is not asked
+        devices: kinds of device that it is about, in the words of ``trace.building.devices``, or ``EVERY_ACCELERATOR``; it is not
+        asked
             about others. Empty is all.
         applies: whether the traces of a run hold what the rule is about; where not it is not asked, and not said to be silent.
         explains: rules that see the time of this one's findings as a symptom of something; ``advise`` takes it off theirs.

@@ -11,7 +11,7 @@ from steplens.analysis.cluster.arrivals import arrivals, slow_rank
 from steplens.analysis.device.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_causes
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps, usual_step_times
-from steplens.trace.devices import device_kind
+from steplens.trace.building.devices import device_kind
 from steplens.trace.health import (
     EVERYTHING,
     HOST_AGAINST_DEVICE,

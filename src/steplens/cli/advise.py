@@ -12,7 +12,7 @@ import typer
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import opened
 from steplens.cli.summary import verdict_row
-from steplens.cli.text import print_json
+from steplens.cli.text.text import print_json
 
 if TYPE_CHECKING:
     from steplens.advice import Advice, Finding
@@ -44,7 +44,7 @@ def advise(
     from steplens.advice.texts import TEXTS
     from steplens.advice.user_rules import load_rules
     from steplens.advice.words import Words
-    from steplens.cli import advise_text
+    from steplens.cli.text import advise_text
 
     own, own_texts = load_rules(rules) if rules is not None else ([], {})
     words = Words(language.value, {**TEXTS, **own_texts})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steplens import rundir
-from steplens.cli.text import console, plain, print_json
+from steplens.cli.text.text import console, plain, print_json
 
 if TYPE_CHECKING:
     from steplens.offline import RunResult

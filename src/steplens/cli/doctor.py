@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from steplens import json_text, rundir
-from steplens.cli.text import console, plain, print_json, size
+from steplens.cli.text.text import console, plain, print_json, size
 from steplens.collect.ascend import installation, library
 from steplens.collect.common import support
 

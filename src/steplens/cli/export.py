@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from steplens.cli.opening import opened
-from steplens.cli.text import console, plain, print_json
+from steplens.cli.text.text import console, plain, print_json
 from steplens.errors import SteplensError
 
 #: some of the traces in a folder could not be read or written

@@ -11,7 +11,7 @@ import typer
 
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import opened
-from steplens.cli.text import console, duration, plain, print_json
+from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.errors import SteplensError
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def open_(
 def describe(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
     from steplens.analysis.steps.given_steps import given_steps
-    from steplens.trace.devices import cpu_is_device
-    from steplens.trace.extents import extents
+    from steplens.trace.building.devices import cpu_is_device
+    from steplens.trace.building.extents import extents
 
     # what the CPU computes and communicates are operator calls, which are counted once
     counted = [name for name in _COUNTED if name in trace and not (name in _OF_DEVICE and cpu_is_device(trace))]
@@ -104,7 +104,7 @@ def describe(source: Source, trace: Trace) -> Opened:
 
 
 def _devices(trace: Trace) -> list[str]:
-    from steplens.trace.devices import device_names
+    from steplens.trace.building.devices import device_names
 
     return device_names(trace)
 
@@ -112,7 +112,7 @@ def _devices(trace: Trace) -> list[str]:
 def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from steplens.cli.health_text import show_health
+    from steplens.cli.text.health_text import show_health
 
     out = console()
     found = len(traces) + len(run.unreadable)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steplens import reading
-from steplens.cli.text import clean
+from steplens.cli.text.text import clean
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

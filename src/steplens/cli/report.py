@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from steplens.cli.shown_runs import Paths, check, needing_the_extra
-from steplens.cli.text import console, plain, size
+from steplens.cli.text.text import console, plain, size
 from steplens.errors import InputError, SteplensError
 
 

@@ -13,8 +13,8 @@ import typer
 from steplens import rundir
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import opened
-from steplens.cli.pipeline_text import pipeline_rows
-from steplens.cli.text import print_json
+from steplens.cli.text.pipeline_text import pipeline_rows
+from steplens.cli.text.text import print_json
 from steplens.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def summary(
     if json:
         print_json(dataclasses.asdict(found))
     else:
-        from steplens.cli.summary_text import show
+        from steplens.cli.text.summary_text import show
 
         show(found, by.value, next_commands(found, by.value))
     keep_timelines(run)
@@ -178,7 +178,7 @@ def _phase_names(run: Run) -> list[dict[str, str]]:
 
     from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_names
     from steplens.analysis.steps.summary import usual_step_times
-    from steplens.cli.text import duration
+    from steplens.cli.text.text import duration
 
     frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in run.traces]
     sums = pl.concat(frames).group_by("phase", "name").agg(pl.col("time_ns").sum())
@@ -201,7 +201,7 @@ def _advice(run: Run) -> list[dict[str, str]]:
     from steplens.advice.finding import LOW
     from steplens.advice.texts import ENGLISH, TEXTS
     from steplens.advice.words import Words
-    from steplens.cli.advise_text import headline
+    from steplens.cli.text.advise_text import headline
 
     words = Words(ENGLISH, TEXTS)
     matter = [finding for finding in advise(run).findings if finding.level != LOW]

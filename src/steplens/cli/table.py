@@ -9,7 +9,7 @@ import typer
 
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import opened
-from steplens.cli.text import console, plain, print_json
+from steplens.cli.text.text import console, plain, print_json
 from steplens.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def table(
     elif csv is not None:
         console().print(plain(f"{csv}: {shown.height} rows"), soft_wrap=True)
     else:
-        from steplens.cli.table_text import show
+        from steplens.cli.text.table_text import show
 
         show(console(), found, top or _SHOWN, f"{name} by {by}" if by else name)
     keep_timelines(run)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steplens.cli.shown_runs import Paths, check, needing_the_extra
-from steplens.cli.text import console, plain
+from steplens.cli.text.text import console, plain
 from steplens.cli.view_captures import Trainings
 
 
@@ -28,7 +28,7 @@ def view(
     """
     check(paths)
     with needing_the_extra("the web UI"):
-        from steplens.server.address import is_local, listen
+        from steplens.server.http.address import is_local, listen
         from steplens.server.runs import Library
 
     out = console()
@@ -45,7 +45,7 @@ def view(
     library = Library(paths)
     # the runs are read while most of the server is still being loaded
     library.start()
-    from steplens.server.serve import serve
+    from steplens.server.http.serve import serve
 
     serve(library, bound, host, not no_browser, say, Trainings())
     out.print(plain("stopped"))

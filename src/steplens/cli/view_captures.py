@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steplens.cli.status import describe
-from steplens.cli.trigger import merged
+from steplens.cli.recording.status import describe
+from steplens.cli.recording.trigger import merged
 from steplens.collect.dynamic import client, place
 from steplens.errors import InputError
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.errors import SteplensError
-from steplens.exports import stacks
 from steplens.exports.export import export
+from steplens.exports.flame import stacks
 from steplens.exports.formats import FORMATS
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from steplens.errors import InputError, SteplensError
-from steplens.exports import stacks
+from steplens.exports.flame import stacks
 from steplens.exports.formats import FORMATS, Choices, Format
 from steplens.exports.subject import Subject, subjects
 from steplens.exports.target import OTHER_FOLDER, new_file, new_folder
@@ -145,7 +145,7 @@ def export_chrome_trace(source: Source, path: str | os.PathLike[str]) -> None:
 
 
 def export_stacks(source: Source, path: str | os.PathLike[str], metric: str = stacks.SELF_CPU) -> None:
-    """Write the call stacks of one trace and the time spent in each, in the format of FlameGraph; see ``exports.stacks``.
+    """Write the call stacks of one trace and the time spent in each, in the format of FlameGraph; see ``exports.flame.stacks``.
 
     Args:
         source: anything with one trace.
@@ -159,7 +159,7 @@ def export_stacks(source: Source, path: str | os.PathLike[str], metric: str = st
 
 
 def export_memory_timeline(source: Source, path: str | os.PathLike[str], device: str | None = None) -> None:
-    """Write the memory of one device over time by category; see ``exports.memory_timeline``.
+    """Write the memory of one device over time by category; see ``exports.memory_timeline.memory_timeline``.
 
     Args:
         source: anything with one trace.

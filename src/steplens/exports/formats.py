@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import IO
 
 from steplens import rundir
-from steplens.exports import kineto, memory_timeline, pprof, result, speedscope, stacks, tables
+from steplens.exports import result, tables
+from steplens.exports.flame import pprof, speedscope, stacks
+from steplens.exports.kineto import kineto
+from steplens.exports.memory_timeline import memory_timeline
 from steplens.exports.subject import Subject
 from steplens.readers.steplens_run.run_directory import read_json
 from steplens.writers.common.output import TIME_BASE_KEY, Output, time_base_ns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from steplens import rundir
 from steplens.readers.steplens_run import run_directory
-from steplens.trace import own_results
+from steplens.trace.cache import own_results
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import DATABASE, DONE, RESULT_VERSION, TEXT, Settings
 

@@ -22,7 +22,7 @@ from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
 from steplens.readers.steplens_run import kineto_ascend, run_directory
 from steplens.readers.unread import Unread, grouped, listed
-from steplens.trace import store
+from steplens.trace.cache import store
 from steplens.trace.trace import Trace
 
 _REMEDY = (

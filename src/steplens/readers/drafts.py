@@ -9,7 +9,7 @@ from pathlib import Path
 from steplens.errors import SteplensError
 from steplens.readers.detect import Found, cache_of, find_traces, is_kept
 from steplens.readers.kineto.json_sample import Sample, write_sample
-from steplens.trace import seal
+from steplens.trace.cache import seal
 from steplens.trace.trace import Trace
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from steplens import json_text
 from steplens.analysis.tools.lines import LIBRARY, UNCLEAR, USER, frame_owner
 from steplens.report import kernel_names, public
-from steplens.trace.classify import CATEGORIES, category_of
+from steplens.trace.building.classify import CATEGORIES, category_of
 from steplens.trace.schema import MODULE_PREFIX
 
 _BACKWARD = re.compile(r"^(.*?)(Backward)$", re.DOTALL)

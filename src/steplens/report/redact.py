@@ -15,7 +15,7 @@ from steplens.readers.steplens_run import memory_categories
 from steplens.report import public
 from steplens.report.pseudonyms import Pseudonyms, Replace
 from steplens.server.runs import Opened, Shown
-from steplens.trace.devices import NPU, device_kind
+from steplens.trace.building.devices import NPU, device_kind
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace

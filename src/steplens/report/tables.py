@@ -7,8 +7,8 @@ from typing import Any
 from steplens.report.ask import Asker
 from steplens.report.parts import Parts
 from steplens.report.window import Window
-from steplens.server.query import MOST_ROWS
 from steplens.server.runs import Shown
+from steplens.server.tables.query import MOST_ROWS
 
 #: moments by which rows belong to a window, the first one that a table has
 _WHEN = ("start_ns", "time_ns", "allocation_ns", "enqueue_start_ns", "from_ns")

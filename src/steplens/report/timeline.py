@@ -12,8 +12,8 @@ import polars as pl
 from steplens.report.ask import Asker
 from steplens.report.parts import Parts
 from steplens.report.window import Window
-from steplens.server import columns
 from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
 from steplens.server.timeline import details, tile_format, tiles
 from steplens.server.timeline.tiles import Tile
 from steplens.timeline.layout import Timeline

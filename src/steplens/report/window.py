@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.errors import InputError, SteplensError
-from steplens.server import tables
 from steplens.server.runs import Library, Shown
+from steplens.server.tables import tables
 
 #: shown beside a step, as a share of it
 _BESIDE = 0.05

@@ -19,7 +19,7 @@ from steplens.report.parts import Parts
 from steplens.report.window import Wanted, Window
 from steplens.server import session
 from steplens.server.app import STATIC
-from steplens.server.errors import path_text
+from steplens.server.http.errors import path_text
 from steplens.server.runs import Library, Shown
 from steplens.server.search import PER_KIND
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from steplens.advice import Advice, Finding, advise
 from steplens.advice.texts import LANGUAGES, TEXTS
 from steplens.advice.words import Words
-from steplens.server import columns
-from steplens.server.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
 from steplens.trace.run import Run
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["advice"], responses=PROBLEMS)

@@ -9,35 +9,15 @@ from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from steplens.server import (
-    advice,
-    captures,
-    cluster,
-    communication,
-    compare,
-    download,
-    error_answers,
-    flops,
-    links,
-    marey,
-    memory,
-    memory_plans,
-    overview,
-    pages,
-    pipeline,
-    pipeline_batches,
-    processors,
-    search,
-    session,
-    shapes,
-    step_trace,
-    strategy,
-    table_routes,
-    tickets,
-)
-from steplens.server.errors import Refusal
+from steplens.server import advice, captures, compare, download, flops, overview, search, session, shapes, step_trace
+from steplens.server.cluster import cluster, communication, links, marey, strategy
+from steplens.server.http import error_answers, pages, tickets
+from steplens.server.http.errors import Refusal
+from steplens.server.http.security import Guard
+from steplens.server.memory import memory, memory_plans
+from steplens.server.pipeline import pipeline, pipeline_batches, processors
 from steplens.server.runs import Library
-from steplens.server.security import Guard
+from steplens.server.tables import table_routes
 from steplens.server.timeline import routes as timeline_routes
 
 #: where the build of the front end lies

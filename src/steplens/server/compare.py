@@ -14,11 +14,12 @@ from steplens.advice.compare import compare as compare_advice
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.server import advice, columns, overview, tables
+from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
-from steplens.server.errors import path_text
-from steplens.server.requests import PROBLEMS, Runs
+from steplens.server.http.errors import path_text
+from steplens.server.http.requests import PROBLEMS, Runs
 from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns, tables
 from steplens.trace.run import Run
 from steplens.trace.trace import Trace
 

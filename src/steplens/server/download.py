@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from steplens.exports.export import export
 from steplens.exports.merged import Member, write_merged
 from steplens.exports.subject import subjects
-from steplens.server.errors import Refusal
-from steplens.server.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment
 from steplens.server.runs import Shown
 from steplens.trace.window import window
 

@@ -14,12 +14,13 @@ from steplens.analysis.operators.operators import ALL_STEPS
 from steplens.analysis.steps.step_distribution import StepDistribution, step_distribution
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.verdict import Verdict
-from steplens.server import advice, columns, tables
+from steplens.server import advice
 from steplens.server.advice import FindingShown
-from steplens.server.errors import path_text
-from steplens.server.requests import PROBLEMS, Chosen, Runs, encoded
+from steplens.server.http.errors import path_text
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs, encoded
 from steplens.server.runs import Library, Shown
-from steplens.trace.devices import device_kind, device_names
+from steplens.server.tables import columns, tables
+from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 

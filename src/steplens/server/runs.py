@@ -15,8 +15,9 @@ import polars as pl
 
 from steplens.analysis.cluster.strategy import stage_ranks
 from steplens.errors import DefectError, SteplensError
-from steplens.server import errors, live
-from steplens.server.errors import Problem, Refusal, path_text
+from steplens.server import live
+from steplens.server.http import errors
+from steplens.server.http.errors import Problem, Refusal, path_text
 from steplens.server.live import Files
 from steplens.server.memo import Memo
 from steplens.timeline import kept

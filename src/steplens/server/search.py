@@ -10,10 +10,11 @@ from pydantic import BaseModel
 
 from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
-from steplens.server import advice, tables
-from steplens.server.requests import PROBLEMS, Chosen, Runs
+from steplens.server import advice
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
-from steplens.trace.devices import cpu_is_device
+from steplens.server.tables import tables
+from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["search"], responses=PROBLEMS)

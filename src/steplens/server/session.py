@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from steplens.advice.texts import LANGUAGES
 from steplens.server import live
-from steplens.server.errors import Problem, path_text
-from steplens.server.requests import PROBLEMS, Living, Runs
+from steplens.server.http.errors import Problem, path_text
+from steplens.server.http.requests import PROBLEMS, Living, Runs
 from steplens.server.runs import Shown, State
 
 #: not imported: the package has names of the collector, which the server must not know

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.operators import dynamic_shape
-from steplens.server import columns
-from steplens.server.errors import Refusal
-from steplens.server.requests import PROBLEMS, Chosen, Runs, TraceNumber
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
 from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/shapes", tags=["shapes"], responses=PROBLEMS)
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from steplens.analysis.steps.step_figure import Row, step_figure
 from steplens.analysis.steps.step_trace import points_of
-from steplens.server import columns
-from steplens.server.errors import Refusal
-from steplens.server.requests import PROBLEMS, Chosen, TraceNumber
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, TraceNumber
+from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["steps"], responses=PROBLEMS)
 

@@ -9,7 +9,7 @@ from steplens.timeline.layout import build
 from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import SOURCES
-from steplens.trace.extents import extents
+from steplens.trace.building.extents import extents
 from steplens.trace.trace import Trace
 
 

@@ -2,8 +2,8 @@
 
 The file holds the columns of the events and of all resolutions, as they are in memory. It is mapped, not read: what nobody looks
 at takes no memory. It names the tables it was made of, has a digest of every column, and bears the seal of this user
-(``steplens.trace.seal``); a file that does not fit, is damaged, of another version or somebody else's is ignored, made anew and
-replaced as a whole.
+(``steplens.trace.cache.seal``); a file that does not fit, is damaged, of another version or somebody else's is ignored, made
+anew and replaced as a whole.
 
 Layout, little-endian: ``MAGIC``; length of the header in 64 bits; the seal of the header; the header, JSON in UTF-8; the columns,
 each at a multiple of 64 bytes.
@@ -28,7 +28,7 @@ from steplens.timeline.layout import Lane, Timeline
 from steplens.timeline.pyramid import Level, Pyramid
 from steplens.timeline.rows import WORKERS
 from steplens.timeline.sources import SOURCES
-from steplens.trace import seal
+from steplens.trace.cache import seal
 from steplens.trace.trace import Kept
 
 MAGIC = b"SLTLINE3"

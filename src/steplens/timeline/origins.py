@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steplens.timeline.layout import SAME_CLOCK_NS
-from steplens.trace.extents import extents
+from steplens.trace.building.extents import extents
 from steplens.trace.trace import Trace
 
 #: tables whose rows happen at some moment

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steplens.trace.nesting import nest
+from steplens.trace.building.nesting import nest
 
 Int64Array = npt.NDArray[np.int64]
 #: numbers of lanes and rows: 32 bits where they fit, half the memory to go through

@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens.analysis.steps.work import device_parts
 from steplens.analysis.tools.overlap import Intervals
-from steplens.trace.devices import cpu_is_device, device_kind
+from steplens.trace.building.devices import cpu_is_device, device_kind
 from steplens.trace.trace import Trace
 
 Key = Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from steplens.trace.devices import cpu_is_device
+from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
 
 

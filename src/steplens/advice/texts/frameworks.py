@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from steplens.advice.texts import minddata, pipeline
 from steplens.advice.texts.text import CHINESE, ENGLISH, Text
-from steplens.trace.framework import MINDSPORE, PYTORCH, UNKNOWN
+from steplens.trace.building.framework import MINDSPORE, PYTORCH, UNKNOWN
 
 #: what only one framework has; a text of the other one that has it is a mistake
 VOCABULARY = {

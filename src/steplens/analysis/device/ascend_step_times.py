@@ -32,8 +32,8 @@ def ascend_step_times(trace: Trace, *, whole_trace_without_steps: bool = False) 
 
     These are the definitions of that format, for its files alone; ``steps.times.step_times`` has those of everything else. A
     device task or communication operation belongs to the step whose range on the device holds its start
-    (``trace.device_work.device_steps``): that of the tasks which the step launched. A device that runs behind the host does
-    much of it after the step has ended there, so these times may add up to more than ``duration_ns``, and ``preparing_ns``
+    (``trace.building.device_work.device_steps``): that of the tasks which the step launched. A device that runs behind the host
+    does much of it after the step has ended there, so these times may add up to more than ``duration_ns``, and ``preparing_ns``
     may be full of the work of the step before. With C, M and R the
     unions of the step's computing, communication and receive intervals, over all streams:
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from steplens.trace.devices import product_names
+from steplens.trace.building.devices import product_names
 from steplens.trace.trace import Trace
 
 _TERA = 10**12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.tools.overlap import Intervals, merged, subtract, union
-from steplens.trace.classify import MEMSET
+from steplens.trace.building.classify import MEMSET
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 

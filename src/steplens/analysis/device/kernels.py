@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
-from steplens.trace.devices import cpu_is_device
-from steplens.trace.nesting import Int64Array, nest, subtree_sums
+from steplens.trace.building.devices import cpu_is_device
+from steplens.trace.building.nesting import Int64Array, nest, subtree_sums
 from steplens.trace.trace import Trace
 
 #: what device tasks can be added up by

@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory, user_of
 from steplens.analysis.tools.lines import source_line
-from steplens.trace.steps import step_of
+from steplens.trace.building.steps import step_of
 from steplens.trace.trace import Trace
 
 _FIGURES: dict[str, Any] = {

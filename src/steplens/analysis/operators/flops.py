@@ -13,7 +13,7 @@ from steplens.analysis.operators.flop_formulas import NAMES, work_of
 from steplens.analysis.tools.groups import first_rows, numbered
 from steplens.analysis.tools.lines import source_line
 from steplens.analysis.tools.names import of_calls
-from steplens.trace.cpu_device import TYPE_BYTES
+from steplens.trace.building.cpu_device import TYPE_BYTES
 from steplens.trace.trace import Trace
 
 _KEYS = {"name": ["name"], "shape": ["name", "input_shapes", "dtype"], "module": ["module"], "line": ["line"], "step": ["step"]}

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import polars as pl
 
 from steplens.analysis.tools.lines import source_line
-from steplens.trace.classify import category_of
+from steplens.trace.building.classify import category_of
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
 
@@ -27,7 +27,8 @@ _PERCENT = {"self_percent": "self_ns", "device_percent": "device_self_ns"}
 def operators(trace: Trace, by: str = "name", steps: Collection[int] | None = None) -> pl.DataFrame:
     """Operator calls in groups, the one with the most self time first.
 
-    Columns: the group (``name`` and ``input_shapes`` or ``stack``; ``category`` as in ``trace.classify``; ``line``, the innermost
+    Columns: the group (``name`` and ``input_shapes`` or ``stack``; ``category`` as in ``trace.building.classify``; ``line``, the
+    innermost
     frame of the user's own code, null where there is none; for modules ``name`` is the module path), ``calls``, and, in ns and
     from the operator ranges of the source:
 

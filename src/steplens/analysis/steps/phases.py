@@ -11,8 +11,8 @@ from steplens.analysis.steps.backward import backward_passes
 from steplens.analysis.steps.host_calls import HostCalls, host_calls, outermost_calls, synchronising_calls
 from steplens.analysis.steps.work import COMMUNICATION, device_work
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
+from steplens.trace.building.steps import step_of
 from steplens.trace.schema import SCOPE_BACKWARD
-from steplens.trace.steps import step_of
 from steplens.trace.trace import Trace
 
 DATA, FORWARD, BACKWARD, OPTIMIZER = "data", "forward", "backward", "optimizer"

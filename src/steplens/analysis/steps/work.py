@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.analysis.tools.overlap import Int64Array, Intervals, merge_intervals, subtract, union
+from steplens.trace.building.steps import step_of
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
-from steplens.trace.steps import step_of
 from steplens.trace.trace import Trace
 
 #: kinds of work in order of precedence: what happens at once counts as the first of them

@@ -126,7 +126,7 @@ def offline_environment() -> dict[str, str]:
     environment["CUDA_VISIBLE_DEVICES"] = ""
     # A random.py in the training's folder must not be imported instead of the standard one.
     environment["PYTHONSAFEPATH"] = "1"
-    home = str(Path(__file__).resolve().parents[2])
+    home = str(Path(__file__).resolve().parents[3])
     if home not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, environment.get("PYTHONPATH"))))
     return environment

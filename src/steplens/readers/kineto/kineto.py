@@ -13,7 +13,7 @@ from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_meta import meta, meta_frame, report_losses
 from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
 from steplens.readers.kineto.parallel import read_columns
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,

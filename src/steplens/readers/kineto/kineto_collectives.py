@@ -16,8 +16,8 @@ import polars as pl
 
 from steplens import json_decoder
 from steplens.readers.kineto.kineto_structs import CollectiveArgs
-from steplens.trace.lookup import first_rows
-from steplens.trace.nesting import Int64Array, innermost, lanes, nest
+from steplens.trace.building.lookup import first_rows
+from steplens.trace.building.nesting import Int64Array, innermost, lanes, nest
 from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
 from steplens.trace.trace import is_count
 

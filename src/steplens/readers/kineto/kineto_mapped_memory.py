@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.nesting import Int64Array
+from steplens.trace.building.nesting import Int64Array
 
 
 def with_mapped_memory(frame: pl.DataFrame) -> pl.DataFrame:

@@ -11,9 +11,9 @@ import polars as pl
 from steplens import json_decoder
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
+from steplens.trace.building.lookup import first_rows
 from steplens.trace.checks import unmatched_flows
 from steplens.trace.health import HealthLog
-from steplens.trace.lookup import first_rows
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"

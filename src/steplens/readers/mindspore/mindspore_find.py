@@ -24,7 +24,7 @@ from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_host, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.readers.steplens_run.run_directory import read_json
-from steplens.trace.build import conform
+from steplens.trace.building.build import conform
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.trace import Trace
 

@@ -27,7 +27,7 @@ import polars as pl
 
 from steplens import json_decoder, rundir
 from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, operation_of
-from steplens.trace.cpu_device import DEFAULT_GROUP
+from steplens.trace.building.cpu_device import DEFAULT_GROUP
 from steplens.trace.schema import COLLECTIVE, NAME
 from steplens.trace.trace import Trace
 

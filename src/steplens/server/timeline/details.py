@@ -11,7 +11,7 @@ import polars as pl
 from steplens.server.timeline.search import brief
 from steplens.timeline.layout import Timeline
 from steplens.timeline.rows import Int64Array
-from steplens.trace.devices import cpu_is_device
+from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
 
 #: links of one kind that are listed; the number of all is given beside them

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from steplens.server import columns, curves
-from steplens.server.errors import Refusal
-from steplens.server.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, encoded
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, encoded
+from steplens.server.memory import curves
 from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
 from steplens.server.timeline import counters, details, flows, search, tile_format, tiles, window
 from steplens.server.timeline.counters import Series
 from steplens.server.timeline.models import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from steplens.trace.nesting import Int64Array
+from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU, KIND_OTHER
 
 #: the linked tables of one trace, every one with all columns of its schema

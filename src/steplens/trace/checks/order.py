@@ -10,6 +10,7 @@ from operator import or_
 import numpy as np
 import polars as pl
 
+from steplens.trace.building.nesting import Int64Array, Nesting
 from steplens.trace.checks.common import Tables, device_tasks, int64, length, resolution
 from steplens.trace.health import (
     CALL_STACKS,
@@ -33,7 +34,6 @@ from steplens.trace.health import (
     HealthFinding,
     finding,
 )
-from steplens.trace.nesting import Int64Array, Nesting
 
 #: what the two clock readings of neighbouring tasks may overlap by without anything being wrong
 _JITTER_NS = 1_000

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from steplens.trace.building.steps import step_of
 from steplens.trace.checks.common import Tables, device_tasks, length
 from steplens.trace.health import (
     KERNEL_CALLS,
@@ -20,7 +21,6 @@ from steplens.trace.health import (
     finding,
 )
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
-from steplens.trace.steps import step_of
 
 #: a first step this much longer than the others is still warming up (compiling, allocating, filling caches)
 _SLOW = 2.0

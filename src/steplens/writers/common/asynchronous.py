@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from steplens.trace.nesting import innermost, nest
+from steplens.trace.building.nesting import innermost, nest
 from steplens.trace.schema import CORE_CPU
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import device_kind

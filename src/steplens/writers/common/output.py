@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.trace import devices
+from steplens.trace.building import devices
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.device_tasks import device_tasks

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.trace import devices
+from steplens.trace.building import devices
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 from steplens.writers.common.links import connections
 from steplens.writers.common.output import (

@@ -10,7 +10,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device import awkward_axes, units
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 
 _FORWARD, _BACKWARD = {"aic_mte2": 0.8, "aiv_vec": 0.75}, {"aic_mte2": 0.8, "aic_fixpipe": 0.75}
 _AXIS = 128

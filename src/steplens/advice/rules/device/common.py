@@ -10,8 +10,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.analysis.tools.names import each
 from steplens.analysis.tools.overlap import merged, subtract
-from steplens.trace.devices import NPU
-from steplens.trace.extents import extents
+from steplens.trace.building.devices import NPU
+from steplens.trace.building.extents import extents
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 
 #: tasks below that are mostly start-up, whatever they do

@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import per_step, steps_of, top
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.health import COUNTERS, KERNEL_TIMES
 
 _COUNTER = "AI Core Freq"

@@ -8,7 +8,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import matching, per_step, steps_of, top
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS
 
 _STATIC, _DYNAMIC = "(?i)^static$", "(?i)^dynamic$"

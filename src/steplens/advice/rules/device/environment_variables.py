@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 
 _LONGEST = 200
 _CACHED_OPERATORS = 10_000

@@ -8,7 +8,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device import awkward_axes, units
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 
 _LIMITS = {"aic_mac": 0.8, "aic_mte2": 0.95}
 _INNER_AXIS = 256

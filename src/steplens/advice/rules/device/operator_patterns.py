@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 
 #: one letter per operator; an operator in place and out of place are one

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES
 from steplens.trace.run import Run
 

@@ -10,7 +10,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import communicates, per_step, steps_of, top
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME
 from steplens.trace.schema import COLLECTIVE
 

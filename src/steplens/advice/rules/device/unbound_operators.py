@@ -12,7 +12,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.device import units
 from steplens.advice.rules.device.common import SHORT_NS
 from steplens.analysis.device.core_utilization import UNITS
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 
 _LIMITS = dict.fromkeys((unit for unit in UNITS if unit != "aic_fixpipe"), 0.8)
 

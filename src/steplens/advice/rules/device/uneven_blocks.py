@@ -10,7 +10,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device.common import SHORT_NS, per_step, steps_of, top
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
 
 _CUBE, _VECTOR, _MIXED = ("AI_CORE", "MIX_AIC"), ("AI_VECTOR_CORE",), "MIX_AIC"

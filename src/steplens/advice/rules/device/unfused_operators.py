@@ -27,7 +27,7 @@ from steplens.analysis.tools.groups import among
 from steplens.analysis.tools.names import looked_up
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_DEVICE_TIMES
 from steplens.trace.schema import CORE_CPU, SCOPE_FUNCTION
 

@@ -8,7 +8,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.device import units
-from steplens.trace.devices import NPU
+from steplens.trace.building.devices import NPU
 
 _LIMITS = {"aiv_vec": 0.7, "aiv_mte2": 0.7, "aiv_mte3": 0.7, "aiv_vec+aiv_mte2+aiv_mte3": 0.9}
 

@@ -31,7 +31,7 @@ from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.contents import FRAMEWORK_DIRECTORY
 from steplens.readers.kineto.kineto import meta_frame
 from steplens.readers.steplens_run.run_directory import read_json
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
     COMMUNICATION_TIMES,

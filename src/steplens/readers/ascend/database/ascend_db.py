@@ -19,7 +19,7 @@ from steplens.readers.ascend.database.cann_layout import CANN_LAYOUT, CANN_TABLE
 from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.readers.steplens_run.run_directory import read_json
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace

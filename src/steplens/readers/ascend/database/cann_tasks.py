@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.readers.ascend.database.cann_layout import ELEMENT_BYTES, NO_ID, NOT_AVAILABLE, Enums, Texts, timed
 from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.trace.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
+from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
 from steplens.trace.schema import (
     COLLECTIVE,

@@ -8,6 +8,8 @@ from steplens.readers.ascend.ascend_link import scope_of
 from steplens.readers.ascend.database.cann_layout import NOT_AVAILABLE, Enums, Texts, in_time, thread_of, timed
 from steplens.readers.ascend.database.cann_samples import CANN_PREFIX
 from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.trace.building.nesting import lanes, nest
+from steplens.trace.building.stacks import STACK_LIMIT
 from steplens.trace.health import (
     CALL_STACKS,
     FLOWS,
@@ -19,12 +21,10 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.nesting import lanes, nest
 from steplens.trace.schema import (
     NAME,
     STEP_PREFIX,
 )
-from steplens.trace.stacks import STACK_LIMIT
 
 #: table -> columns of the current layout
 LAYOUT: dict[str, str] = {

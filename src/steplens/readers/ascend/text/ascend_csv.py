@@ -15,7 +15,7 @@ import polars as pl
 
 from steplens.readers.ascend.timeline.ascend_timeline_device import GPU_CORES, gpu_kind
 from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, read_table, required
-from steplens.trace.communication_marks import is_collective, is_part
+from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import (
     COUNTERS,
     KERNEL_CALLS,

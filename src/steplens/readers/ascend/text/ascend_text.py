@@ -28,7 +28,7 @@ from steplens.readers.kineto.kineto import meta_frame
 from steplens.readers.kineto.kineto_meta import rank_in_name
 from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.readers.steplens_run.run_directory import read_json
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
     COMMUNICATION_TIMES,

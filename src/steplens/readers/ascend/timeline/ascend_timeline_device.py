@@ -9,10 +9,10 @@ import polars as pl
 
 from steplens.readers.ascend.ascend_planes import with_details
 from steplens.readers.ascend.timeline.ascend_timeline_host import paired
-from steplens.trace.communication_marks import COMMUNICATION_CORE, is_collective, is_part
-from steplens.trace.device_work import with_kind
+from steplens.trace.building.communication_marks import COMMUNICATION_CORE, is_collective, is_part
+from steplens.trace.building.device_work import with_kind
+from steplens.trace.building.nesting import Int64Array
 from steplens.trace.health import COMMUNICATION_VOLUME, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
-from steplens.trace.nesting import Int64Array
 from steplens.trace.schema import (
     COLLECTIVE,
     CORE_CPU,

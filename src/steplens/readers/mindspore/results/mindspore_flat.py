@@ -30,7 +30,7 @@ from steplens.readers.mindspore.results import (
 )
 from steplens.readers.mindspore.windows import mindspore_cpu, mindspore_windows
 from steplens.readers.steplens_run.run_directory import read_json
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     HOST_AGAINST_DEVICE,
     INFO,

@@ -12,7 +12,7 @@ from steplens.readers.mindspore.device_logs import legacy_hwts
 from steplens.readers.mindspore.device_logs.legacy_device import core_kernels
 from steplens.readers.mindspore.device_logs.legacy_framework import kernel_columns
 from steplens.readers.mindspore.results import mindspore_tables
-from steplens.trace.communication_marks import is_collective, is_part
+from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_DETAILS, WARNING, HealthLog
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER
 

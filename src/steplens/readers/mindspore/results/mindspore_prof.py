@@ -23,8 +23,8 @@ from steplens.readers.contents import EXPORT_DIRECTORY, PROF_NAME
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
 from steplens.readers.mindspore.minddata_cpu import json_object
-from steplens.trace.build import build_trace
-from steplens.trace.communication_marks import COMMUNICATION_CORE
+from steplens.trace.building.build import build_trace
+from steplens.trace.building.communication_marks import COMMUNICATION_CORE
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
     ERROR,

@@ -15,7 +15,7 @@ from steplens.errors import InputError
 from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.microseconds import float_ns
-from steplens.trace.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
+from steplens.trace.building.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
 from steplens.trace.health import ERROR, EVERYTHING, INFO, KERNEL_CALLS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CUDA, KIND_COMMUNICATION, KIND_COMPUTE, NAME, SCOPE_FUNCTION
 

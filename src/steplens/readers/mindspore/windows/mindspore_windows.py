@@ -23,7 +23,7 @@ from steplens.readers.mindspore.device_logs.legacy_device import source_rows
 from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.windows import mindspore_cpu, mindspore_python
 from steplens.readers.steplens_run.run_directory import open_window, read_json
-from steplens.trace.build import build_trace
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,

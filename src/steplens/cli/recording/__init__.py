@@ -1,0 +1,1 @@
+"""Commands that record: a script, a running job."""

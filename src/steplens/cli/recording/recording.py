@@ -1,0 +1,213 @@
+"""What ``steplens run`` makes of the windows that its processes recorded, and what it says about them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from steplens import json_text, rundir
+from steplens.cli.text.text import clean
+from steplens.collect.black_box.black_box_event import EVENT_FILE
+from steplens.collect.common import log
+from steplens.collect.dynamic import launched
+from steplens.collect.handoff import landing
+
+#: how steps are called, and why there are none
+_STEPS = {launched.OPTIMIZER: "optimizer steps", launched.FORWARD: "steps from one call of the model to the next"}
+_NO_STEP = {
+    launched.OPTIMIZER: (
+        "torch.optim.Optimizer.step was never called; where nothing is trained use steplens run --step-on forward, and "
+        "steplens.profile where a step is something else, see the README"
+    ),
+    launched.FORWARD: "no torch.nn.Module was called twice; where a step is something else use steplens.profile, see the README",
+}
+
+
+def say(message: str) -> None:
+    """One line on stderr; stdout belongs to the script."""
+    log.write_line(f"steplens: {clean(message)}")
+
+
+class Recorded:
+    """The run directories that the processes of one ``steplens run`` leave in a folder.
+
+    Args:
+        out: the folder.
+        answers: folder of what the processes say about themselves.
+    """
+
+    def __init__(self, out: Path, answers: Path) -> None:
+        self._out = out
+        self._answers = answers
+        self._before = {*self._found(), *self._event_files()}
+        self.processes: list[dict[str, object]] = []
+        #: with raw data, and without: their process was killed, or their data could not be saved
+        self.directories: list[Path] = []
+        self.lost: list[Path] = []
+        #: folders of what a black box wrote, and why
+        self.events: list[tuple[Path, str]] = []
+
+    def _found(self) -> list[Path]:
+        if not self._out.is_dir() or rundir.is_run_directory(self._out):
+            return []
+        folders = [path.parent for path in self._event_files()]
+        return [path for folder in (self._out, *folders) for path in rundir.find_run_directories(folder)]
+
+    def _event_files(self) -> list[Path]:
+        return sorted(self._out.glob(f"*/{EVENT_FILE}")) if self._out.is_dir() else []
+
+    def collect(self) -> None:
+        """Look for them; for when all processes have ended."""
+        self.processes = list(launched.answers(self._answers))
+        ours = {f"_{answer['pid']}_" for answer in self.processes}
+        for path in self._found():
+            # Other jobs may write to the same folder at the same time.
+            if path not in self._before and any(part in path.name for part in ours):
+                kept = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+                (self.directories if kept else self.lost).append(path)
+        pids = {answer["pid"] for answer in self.processes}
+        for path in self._event_files():
+            if path not in self._before and (event := _event(path)).get("pid") in pids:
+                self.events.append((path.parent, str(event.get("message"))))
+
+    def parts(self) -> list[Path]:
+        """What is to be moved: folders of events, and the run directories that lie in none."""
+        events = [folder for folder, _ in self.events]
+        return [*events, *(path for path in self.directories if path.parent not in events)]
+
+    @property
+    def vanished(self) -> list[int]:
+        """Process ids of those that took steps and did not say at their end how many."""
+        return [int(str(answer["pid"])) for answer in self.processes if answer["steps"] and not answer.get("ended")]
+
+    @property
+    def steps(self) -> int:
+        """How many steps the process took that took most."""
+        return max((int(str(answer["steps"])) for answer in self.processes), default=0)
+
+
+def analyse(directories: list[Path], *, wait: bool) -> bool:
+    """Turn ``directories`` into results in another process each, because the script may have left anything in this one.
+
+    Returns:
+        whether all of them succeeded; True without ``wait``.
+    """
+    from steplens.collect.handoff.handler import offline_command, offline_environment
+
+    nowhere = subprocess.DEVNULL
+    environment = offline_environment()
+    commands = [offline_command("analyse", directory) for directory in directories]
+    if wait:
+
+        def run(command: list[str]) -> int:
+            return subprocess.run(command, env=environment, stdin=nowhere, stdout=nowhere, check=False).returncode
+
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+            return not any(pool.map(run, commands))
+    for command in commands:
+        subprocess.Popen(command, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+    return True
+
+
+def _event(path: Path) -> dict[str, Any]:
+    try:
+        event = json_text.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _why_lost(directory: Path) -> str:
+    """What whoever opens the run directory is told of it."""
+    from steplens.readers.steplens_run import run_directory
+
+    state = run_directory.read_json(directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE)
+    return run_directory.lost_window(directory, state)[0]
+
+
+def report(recorded: Recorded, needed: int, order: launched.Order, *, command: bool) -> None:
+    """Say what was recorded, or why nothing was.
+
+    Args:
+        recorded: what was found.
+        needed: how many steps pass before the first one is recorded.
+        order: what was to be recorded.
+        command: a command was run, and not a script in this process.
+    """
+    for folder, message in recorded.events:
+        say(f"{message}: {folder}")
+    for directory in recorded.directories:
+        say(f"recorded {directory}")
+    for directory in recorded.lost:
+        say(f"{directory} {_why_lost(directory).rstrip('.')}")
+    if recorded.directories or recorded.lost or recorded.events:
+        return
+    if any(answer.get("failed") for answer in recorded.processes):
+        say("nothing was recorded")
+    elif command and not recorded.processes:
+        say(
+            "nothing was recorded: no process of the command left word that it imported PyTorch; that takes PyTorch 2.5 or newer "
+            "in an environment that has steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+        )
+    elif recorded.vanished:
+        say(
+            f"nothing was recorded: {_listed(recorded.vanished)} took steps and left no word of how many, as one does that is "
+            "killed, ends by os._exit or still runs"
+        )
+    elif recorded.steps == 0:
+        say(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
+    elif order.black_box is not None:
+        say(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
+    elif recorded.steps >= _begins(needed, order):
+        say("nothing was recorded: no window was opened and kept; messages of the profiler above say why")
+    else:
+        say(
+            f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
+            f"{needed}; let it run longer or lower --wait and --warmup"
+        )
+
+
+def _listed(processes: list[int]) -> str:
+    return f"process{'es' if len(processes) > 1 else ''} {', '.join(map(str, processes))}"
+
+
+def _begins(needed: int, order: launched.Order) -> int:
+    """After how many steps a window is open that stays; without a wait the schedule begins behind the first step."""
+    waits = order.schedule.get("skip_first", 0) + order.schedule.get("wait", 0)
+    return needed if waits else int(order.schedule.get("warmup", 0)) + 1
+
+
+def land(directories: list[Path], target: str) -> list[Path]:
+    """Move run directories to a target.
+
+    Returns:
+        those that lie in a folder now, in the target or where they were.
+    """
+    found = []
+    for directory in directories:
+        try:
+            destination = landing.move(directory, target)
+        except Exception as error:  # whatever a foreign file system raises: the data is safe and the next one is tried
+            say(landing.note_failure(directory, target, error))
+            found.append(directory)
+            continue
+        say(f"moved {directory.name} to {landing.shown(target)}")
+        if not landing.is_url(destination):
+            found.append(Path(destination))
+    return found
+
+
+def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool) -> None:
+    """Where the results are, and the command that shows them, for a shell that is still in ``start``."""
+    alone = len(directories) == 1 and os.environ.get("WORLD_SIZE", "1") == "1"
+    shown = shlex.quote(os.path.relpath(directories[0] if alone else out, start))
+    if complete:
+        for directory in directories:
+            say(f"results in {directory / rundir.OUTPUT_DIRECTORY}")
+        say(f"next: steplens summary {shown}")
+    else:
+        say(f"next: steplens analyse {shown}")

@@ -1,0 +1,236 @@
+"""``steplens run``: profile a script, or the processes of a command, that know nothing of steplens.
+
+The options are generated from ``steplens.options``, so each argument of ``profile()`` and of what belongs to it is a
+flag of the same name. Nothing heavy is imported before the script runs.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from steplens import options, rundir
+from steplens.cli.recording import flags, output_folder, recording, run_answers, run_command, script
+from steplens.collect.dynamic import launched
+from steplens.collect.handoff import landing
+from steplens.errors import SteplensError
+
+#: a window that suits a script nobody has prepared, where the options' own defaults record everything
+SCHEDULE_DEFAULTS = {"wait": 1, "warmup": 1, "active": 3, "repeat": 1}
+
+_PANELS = {
+    options.PROFILE: "What to record",
+    options.SCHEDULE: "When to record",
+    options.EXPERIMENTAL: "Extended options",
+    options.HANDLER: "Results",
+}
+
+
+class _BlackBox(str, enum.Enum):
+    """What ``--black-box`` keeps."""
+
+    operators = launched.OPERATORS
+    numbers = launched.NUMBERS
+
+
+class _StepOn(str, enum.Enum):
+    """What ends a step, for ``--step-on``."""
+
+    optimizer = launched.OPTIMIZER
+    forward = launched.FORWARD
+
+
+class _RunCommand(TyperCommand):
+    """Everything after ``-m MODULE`` belongs to the module, as with ``python -m``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._end_options_after_module(args))
+
+    def _end_options_after_module(self, args: list[str]) -> list[str]:
+        takes_value = {name for parameter in self.params if not getattr(parameter, "is_flag", True) for name in parameter.opts}
+        position = 0
+        # click drops the "--" that tells a command from a script
+        self.explicit = False
+        while position < len(args) and args[position].startswith("-") and args[position] != "--":
+            if args[position] == "-m":
+                return [*args[: position + 2], "--", *args[position + 2 :]]
+            position += 2 if args[position] in takes_value else 1
+        self.explicit = position < len(args) and args[position] == "--"
+        return args
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_command())
+
+
+def run(target: str | None, arguments: list[str], module: str | None, out: str, values: Mapping[str, Any], explicit: bool) -> int:
+    """Run a script, a module or a command under the profiler and return its exit code.
+
+    Args:
+        target: the script or the command, or None with ``module``.
+        arguments: what it gets as arguments.
+        module: the module to run instead of a script.
+        out: folder for the run directories, or a URL that fsspec knows.
+        values: options by name; a missing one was not given.
+        explicit: the target follows ``--``.
+    """
+    if module is not None and target is not None:
+        arguments = [target, *arguments]
+    name = module if module is not None else target
+    if name is None:
+        raise SteplensError("give a SCRIPT or a COMMAND to run, or -m MODULE; see steplens run --help")
+    command = module is None and run_command.is_command(name, explicit)
+    if not command:
+        script.check_script(name, module is not None)
+    schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    folder, target = landing.split(out, values.get("local_dir"))
+    local = Path(folder or ".")
+    output_folder.check_can_hold(local)
+    with run_answers.answers_folder() as answers:
+        order = launched.Order(
+            out=str(local),
+            answers=str(answers),
+            profile=_chosen(options.PROFILE, values),
+            schedule=schedule,
+            experimental=_chosen(options.EXPERIMENTAL, values),
+            worker_name=values.get("worker_name"),
+            black_box=values.get("black_box"),
+            step_on=values.get("step_on", launched.OPTIMIZER),
+        )
+        recorded = recording.Recorded(local, answers)
+        ending: BaseException | None = None
+        if command:
+            code = run_command.run_command([name, *arguments], {**os.environ, launched.VARIABLE: order.text()})
+        else:
+            ending = _run_here(name, arguments, module is not None, order)
+            code = _end(ending)
+            if os.getpid() != process:  # a child that the script forked came back from it
+                if isinstance(ending, KeyboardInterrupt):
+                    raise script.Interrupted
+                return code
+        recorded.collect()
+        before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
+        recording.report(recorded, max(before, 1), order, command=command)
+        if recorded.directories or recorded.events:
+            # what is to be moved has to be complete
+            wait = target is not None or not values.get("async_mode", False)
+            complete = values.get("analyse_flag", True) and recording.analyse(recorded.directories, wait=wait)
+            shown, directories = local, recorded.directories
+            if target is not None:
+                landed = recording.land(recorded.parts(), target)
+                shown = landed[0].parent if landed else local
+                directories = [run for folder in landed for run in rundir.find_run_directories(folder)]
+            if directories:
+                recording.say_next(shown, directories, start, complete=complete)
+    if isinstance(ending, SystemExit):
+        raise ending
+    if isinstance(ending, KeyboardInterrupt):
+        raise script.Interrupted
+    run_command.end_like(code)
+    return code
+
+
+def _run_here(name: str, arguments: list[str], module: bool, order: launched.Order) -> BaseException | None:
+    """Run a script or module in this process and record it; what ended it, if it was an exception."""
+    launched.recorded_by_command = True
+    # for processes that it starts
+    os.environ[launched.VARIABLE] = order.text()
+    watcher = launched.Watcher(order)
+    watcher.install()
+    process = os.getpid()
+    ending: BaseException | None = None
+    try:
+        script.run_script(name, arguments, module)
+    except BaseException as error:  # whatever ends the script ends this command in the same way
+        if os.getpid() != process:
+            raise
+        ending = error
+    watcher.end(ending)
+    return ending
+
+
+def _end(ending: BaseException | None) -> int:
+    """Show the script's exception as Python would, and return the exit code that goes with it."""
+    if ending is None or isinstance(ending, SystemExit):
+        return 0
+    ending = ending.with_traceback(script.strip(ending.__traceback__))
+    sys.excepthook(type(ending), ending, ending.__traceback__)
+    return script.EXIT_EXCEPTION
+
+
+def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {option.name: values[option.name] for option in options.options(group) if option.name in values}
+
+
+def _command() -> Any:
+    """The function typer makes the command from: its signature has one parameter per option of the table."""
+    parameters = [
+        flags.parameter("context", typer.Context, inspect.Parameter.empty),
+        flags.parameter(
+            "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script or command to run.", show_default=False)
+        ),
+        flags.parameter(
+            "args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)
+        ),
+        flags.parameter(
+            "module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")
+        ),
+        flags.parameter(
+            "out", str, typer.Option("result", help="Folder or URL for the run directories.", rich_help_panel="Results")
+        ),
+    ]
+    parameters.append(
+        flags.parameter(
+            "black_box",
+            _BlackBox | None,
+            typer.Option(
+                None,
+                help="Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers.",
+                rich_help_panel="When to record",
+            ),
+        )
+    )
+    parameters.append(
+        flags.parameter(
+            "step_on",
+            _StepOn,
+            typer.Option(
+                _StepOn.optimizer,
+                help="What ends a step: Optimizer.step, or the next call of the model where nothing is trained.",
+                rich_help_panel="When to record",
+            ),
+        )
+    )
+    own = {"dir_name"}  # --out
+    parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
+
+    def command(**values: Any) -> None:
+        explicit = getattr(values.pop("context").command, "explicit", False)
+        given = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
+        target, arguments = given.pop("script", None), given.pop("args", [])
+        raise typer.Exit(run(target, arguments, given.pop("module", None), given.pop("out"), given, explicit))
+
+    command.__doc__ = """Run SCRIPT unchanged and profile a few of its steps; its output and exit code stay its own.
+
+    Or a command, with the processes that it starts: steplens run -- torchrun --nproc-per-node 2 train.py
+
+    A step ends when torch.optim.Optimizer.step returns; with several optimizers the first one counts. For a script that trains
+    nothing: steplens run --step-on forward predict.py
+    """
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _option_parameter(option: options.Option) -> inspect.Parameter:
+    default = SCHEDULE_DEFAULTS.get(option.name, option.default) if option.group == options.SCHEDULE else None
+    return flags.option_parameter(option, _PANELS[option.group], default)

@@ -1,0 +1,239 @@
+"""``steplens trigger``: ask a running job for a capture, and follow it to its result."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from steplens import options
+from steplens.cli.recording import flags
+from steplens.cli.recording.status import describe, existing_directory, request_text
+from steplens.cli.text.text import console, duration, plain, print_json
+from steplens.collect.dynamic import client, configuration, place
+from steplens.collect.dynamic.client import Participant
+from steplens.collect.dynamic.plan import DONE, ENDED, NEXT, REFUSED, SEEN
+from steplens.errors import InputError, SteplensError
+
+#: the request reached the job, but not every process that takes part has a result
+EXIT_PARTIAL = 3
+
+_POLL_S = 0.2
+_PANELS = {options.PROFILE: "What to record", options.EXPERIMENTAL: "Extended options"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("trigger")(_command())
+
+
+def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: float, json: bool) -> int:
+    """Ask the processes that watch ``path`` for a capture and return the exit code.
+
+    Args:
+        path: the configuration folder.
+        changes: fields of ``profiler_config.json`` that differ from what the file says; the file itself stays as it is.
+        wait: until every process that takes part has its result.
+        timeout: how many seconds at most.
+        json: print one document at the end instead of lines.
+    """
+    directory = existing_directory(path)
+    wanted = merged(_configuration(directory), changes)
+    if wait and not any(item.watches for item in client.participants(directory)):
+        raise SteplensError(
+            f"{path}: no process on this machine watches this folder; see steplens status, "
+            "or use --no-wait if the processes run on other machines"
+        )
+    try:
+        id, found = client.send(directory, wanted)
+    except OSError as error:
+        raise InputError(directory, f"the request cannot be written: {error.strerror or error}") from error
+    out = console()
+    if not json:
+        living = sum(item.watches for item in found)
+        who = "1 process that watches" if living == 1 else f"{living} processes that watch"
+        out.print(plain(f"request {id} to {who} {directory}"), soft_wrap=True)
+    if wait:
+        found = _follow(id, directory, found, timeout, None if json else out)
+    code = exit_code(id, found) if wait else 0
+    if json:
+        print_json({"path": str(directory), "request": id, "processes": [describe(item) for item in found], "exit_code": code})
+    elif not wait:
+        out.print(plain(f"next: steplens status {shlex.quote(str(path))}"), soft_wrap=True)
+    return code
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with some fields changed; those of ``experimental_config`` one by one."""
+    found = {**base, **changes}
+    inner = base.get("experimental_config")
+    if isinstance(inner, dict) and "experimental_config" in changes:
+        found["experimental_config"] = {**inner, **changes["experimental_config"]}
+    return found
+
+
+def _configuration(directory: Path) -> dict[str, Any]:
+    file = directory / place.CONFIGURATION_FILE
+    if not file.exists():
+        raise InputError(directory, f"there is no {place.CONFIGURATION_FILE}", "A job that watches the folder makes one")
+    found = place.read_json(file.resolve())
+    if found is None:
+        raise InputError(file, "is not a JSON object", "Correct it, or remove it and start from the defaults")
+    return found
+
+
+def _follow(id: str, directory: Path, found: list[Participant], timeout: float, out: Any) -> list[Participant]:
+    """Say what happens to the request until nothing more does, or the time is over."""
+    said: dict[int, str] = {}
+    limit = time.monotonic() + timeout
+    while True:
+        for item in found:
+            text = _progress_text(id, item)
+            if text and said.get(item.process.pid) != text:
+                said[item.process.pid] = text
+                if out is not None:
+                    who = f"rank {item.rank} " if item.rank >= 0 else ""
+                    out.print(plain(f"{who}pid {item.process.pid}: {text}"), soft_wrap=True)
+        waiting = [item for item in found if _is_expected(id, item)]
+        if not waiting:
+            break
+        if time.monotonic() > limit:
+            if out is not None:
+                for item in waiting:
+                    out.print(plain(_late_text(item), "yellow"), soft_wrap=True)
+            break
+        time.sleep(_POLL_S)
+        found = client.participants(directory)
+    if out is not None:
+        _say_next(id, found, out)
+    return found
+
+
+def _progress_text(id: str, item: Participant) -> str:
+    request = item.request(id)
+    if request is not None:
+        return request_text(item, request)
+    return f"takes no part: {item.why_not}" if item.watches and item.why_not else ""
+
+
+def _is_expected(id: str, item: Participant) -> bool:
+    """Whether a process still has something to do about the request; one that never steps has not."""
+    request = item.request(id)
+    if not item.alive:
+        return False
+    if request is None:
+        return item.eligible
+    return request.get("state") not in ENDED and (request.get("state") != SEEN or item.step is not None)
+
+
+def _late_text(item: Participant) -> str:
+    since = "" if item.step_age_ns is None else f", which has run for {duration(max(item.step_age_ns, 0))}"
+    return f"not waited for any longer: pid {item.process.pid}, {item.state} in step {item.step}{since}"
+
+
+def _say_next(id: str, found: list[Participant], out: Any) -> None:
+    results = [str(request["result"]) for item in found if (request := item.request(id)) and request.get("state") == DONE]
+    if not results:
+        return
+    parents = sorted({os.path.dirname(result) for result in results})
+    shown = results[0] if len(results) == 1 else parents[0]
+    known = [describe(item) for item in found]
+    analysed = all(request["analysed"] for item in known for request in item["requests"] if request.get("state") == DONE)
+    out.print(plain(f"next: steplens {'summary' if analysed else 'analyse'} {shlex.quote(shown)}"), soft_wrap=True)
+
+
+def exit_code(id: str, found: list[Participant]) -> int:
+    """0 when every process that takes part has its result, 3 when only some have, 2 when none has."""
+    states = [str(request.get("state")) for item in found if (request := item.request(id)) is not None]
+    taking_part = [
+        state
+        for item in found
+        if (request := item.request(id)) is not None
+        and (state := str(request.get("state"))) != REFUSED
+        and not (state == SEEN and item.step is None)
+    ]
+    if DONE not in states:
+        return 2
+    return 0 if all(state == DONE for state in taking_part) else EXIT_PARTIAL
+
+
+def _ranks(values: list[str]) -> list[int]:
+    """Ranks from ``--rank 0 --rank 4-7,9``."""
+    ranks: list[int] = []
+    for part in ",".join(values).split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not first.isdecimal() or not last.isdecimal() or int(last) - int(first) not in range(1 << 16):
+            raise SteplensError(f"--rank takes ranks such as 0, 0,3 or 4-7, not {part!r}")
+        ranks += range(int(first), int(last) + 1)
+    return sorted(set(ranks))
+
+
+def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the configuration that the command line sets."""
+    names = {group: {option.name for option in options.options(group)} for group in _PANELS}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if name in names[options.PROFILE]}
+    experimental = {name: value for name, value in values.items() if name in names[options.EXPERIMENTAL]}
+    if experimental:
+        changes["experimental_config"] = experimental
+    changes["active"] = values["steps"]
+    changes["start_step"] = values.get("at_step", NEXT)
+    changes["is_rank"], changes["rank_list"] = "rank" in values, _ranks(values["rank"]) if "rank" in values else []
+    for name in ("warmup", "analyse", "async_mode"):
+        if name in values:
+            changes[name] = values[name]
+    if "prof_dir" in values:
+        changes["prof_dir"] = str(values["prof_dir"].expanduser().absolute())
+    return changes
+
+
+def _command() -> Any:
+    """The function typer makes the command from: its signature has one parameter per option of the table."""
+    defaults = configuration.TEMPLATE
+    when, results = "When and where", "Results"
+    rank_help = "Only these ranks: 0, 0,3 or 4-7; may be repeated. All by default."
+    parameters = [
+        flags.parameter("path", Path, typer.Argument(..., help="The folder of profiler_config.json.", show_default=False)),
+        flags.parameter("steps", int, typer.Option(defaults["active"], help="Steps to record.", min=1, rich_help_panel=when)),
+        flags.parameter(
+            "warmup", int | None, typer.Option(None, help="Steps to warm up before that.", min=0, rich_help_panel=when)
+        ),
+        flags.parameter(
+            "at_step", int | None, typer.Option(None, help="Begin at this step, not at once.", min=1, rich_help_panel=when)
+        ),
+        flags.parameter("rank", list[str] | None, typer.Option(None, metavar="RANKS", help=rank_help, rich_help_panel=when)),
+        flags.parameter(
+            "prof_dir", Path | None, typer.Option(None, help="Folder for the run directories.", rich_help_panel=results)
+        ),
+        flags.parameter(
+            "analyse", bool | None, typer.Option(None, help="Analyse when recorded; training waits.", rich_help_panel=results)
+        ),
+        flags.parameter(
+            "async_mode", bool | None, typer.Option(None, help="Analyse beside the training.", rich_help_panel=results)
+        ),
+        flags.parameter("wait", bool, typer.Option(True, "--wait/--no-wait", help="Wait for the result.")),
+        flags.parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
+        flags.parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
+    ]
+    chosen = [option for group in _PANELS for option in options.options(group) if option.cli]
+    parameters += [flags.option_parameter(option, _PANELS[option.group], both=True) for option in chosen]
+
+    def command(**values: Any) -> None:
+        given = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
+        path, wait, timeout, json = (given.pop(name) for name in ("path", "wait", "timeout", "json"))
+        raise typer.Exit(trigger(path, _changes(given), wait=wait, timeout=timeout, json=json))
+
+    command.__doc__ = """Ask the job that watches PATH for a capture of its next steps, and follow it to the result.
+
+    What is not given here is taken from PATH/profiler_config.json, which stays as it is. All processes record the same steps;
+    one that never steps holds nobody up. While a capture runs, the next one waits.
+    """
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

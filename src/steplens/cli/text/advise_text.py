@@ -1,0 +1,133 @@
+"""What ``steplens advise`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from steplens.advice.advise import Advice
+from steplens.advice.compare import Change
+from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
+from steplens.advice.words import Words
+from steplens.analysis.steps.summary import StepSummary
+from steplens.analysis.verdict import Verdict
+from steplens.cli.text.text import clean, console, duration, plain, share, size
+
+_STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
+_STEPS = 8
+
+
+def show_verdict(verdict: Verdict, steps: StepSummary, words: Words) -> None:
+    """Print what holds a step up, and which steps figures of a step are of."""
+    out = console()
+    for text, style in ((words.verdict(verdict), "bold"), (words.which_steps(steps), "dim")):
+        for line in plain(text, style).wrap(out, out.width):
+            out.print(line, no_wrap=True)
+    out.print()
+
+
+def show(found: Advice, words: Words) -> None:
+    """Print all findings on stdout, most important first."""
+    out = console()
+    key = {0: "nothing", 1: "one"}.get(len(found.findings), "several")
+    # what a data pipeline or a link is like can be known without any step
+    step = words.frame("step", step=duration(found.step_ns)) if found.step_ns > 0 else words.frame("no_steps")
+    out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
+    for number, finding in enumerate(found.findings, 1):
+        _show_one(out, number, finding, words)
+    for one in found.silenced:
+        out.print()
+        reason = words.frame("not_judged", rule=one.rule, conclusion=one.conclusion, reason=one.reason)
+        out.print(plain(reason, "dim"), soft_wrap=False)
+
+
+def show_change(change: Change, words: Words) -> None:
+    """Print which findings of an earlier run are cured, and what a step really became shorter by."""
+    out = console()
+    out.print()
+    out.print(plain(_times(change, words), "bold"))
+    for key, findings in (("cured", change.cured), ("remaining", change.remaining), ("new", change.new)):
+        for finding in findings:
+            out.print(plain(f"  {words.frame(key)}: {words.of(finding).title}"))
+
+
+def _times(change: Change, words: Words) -> str:
+    """What became of the length of a step."""
+    if not change.comparable:
+        return words.frame("since_unknown")
+    parts = {"before": change.before_ns, "after": change.after_ns, "promised": change.promised_ns}
+    parts |= {"saved": change.saved_ns} if change.saved_ns >= 0 else {"added": -change.saved_ns}
+    key = "since" if change.saved_ns >= 0 else "since_longer"
+    return words.frame(key, **{name: duration(ns) for name, ns in parts.items()})
+
+
+def headline(finding: Finding, words: Words) -> str:
+    """A finding on one line: level, title, saving."""
+    saves = f", {_saves(finding, words)}" if finding.saving is not None else ""
+    return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
+
+
+def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None:
+    text = words.of(finding)
+    out.print()
+    head = Text(f"{number}. [{words.frame(finding.level)}] ", _STYLE.get(finding.level, "bold"))
+    out.print(head + plain(text.title, "bold"))
+    if finding.saving is not None:
+        sure = words.frame("confidence", percent=f"{100 * finding.confidence:.0f} %")
+        _wrapped(out, f"{_saves(finding, words)}; {sure}")
+    _wrapped(out, text.cause)
+    for item in finding.evidence:
+        _wrapped(out, _evidence(item, words), "dim")
+    _wrapped(out, text.remedy)
+    for line in text.patch.splitlines():
+        out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)
+    where = words.documentation(finding)
+    if where:
+        _wrapped(out, words.frame("see", where=where), "dim")
+
+
+def _saves(finding: Finding, words: Words) -> str:
+    assert finding.saving is not None
+    ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
+    return words.frame(
+        "saves", share=share(finding.saving.likely_ns, finding.step_ns), **{name: duration(ns) for name, ns in ends.items()}
+    )
+
+
+def _evidence(item: Evidence, words: Words) -> str:
+    per_step = words.frame("per_step") if item.per_step and item.unit else ""
+    parts = [" ".join(part for part in (words.evidence(item.what), _figure(item), per_step) if part)]
+    if item.steps:
+        parts.append(f"{words.frame('steps')} {_numbers(item.steps)}")
+    if item.places:
+        parts.append(", ".join(item.places))
+    return f"{words.frame('evidence')}: " + " · ".join(parts)
+
+
+def _figure(item: Evidence) -> str:
+    if item.unit == "ns":
+        return duration(item.value)
+    if item.unit == "bytes":
+        return size(item.value)
+    if not item.unit:
+        return ""
+    return f"{item.value:.0f}" if item.unit == "count" else f"{item.value:.3g} {item.unit}"
+
+
+def _numbers(steps: Sequence[int]) -> str:
+    """``3-8, 11``."""
+    ranges: list[list[int]] = []
+    for step in sorted(set(steps)):
+        if ranges and step == ranges[-1][1] + 1:
+            ranges[-1][1] = step
+        else:
+            ranges.append([step, step])
+    named = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+    return ", ".join(named[:_STEPS]) + (" ..." if len(named) > _STEPS else "")
+
+
+def _wrapped(out: Console, text: str, style: str = "") -> None:
+    for line in Text(clean(text), style).wrap(out, max(out.width - 3, 20)):
+        out.print(Text("   ") + line, no_wrap=True)

@@ -1,0 +1,113 @@
+"""The data pipeline's part of ``steplens summary``: its queues, its stages, and which of them holds up the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from steplens.cli.text.text import duration, plain
+
+if TYPE_CHECKING:
+    from steplens.trace.run import Run
+    from steplens.trace.trace import Trace
+
+#: a wait for the first batch of an epoch that is worth a word, ns
+_LONG_START_NS = 100_000_000
+
+
+def pipeline_rows(run: Run) -> list[dict[str, Any]]:
+    """What there is to say of each rank's data pipeline.
+
+    Of MindSpore's one row per operation with a queue: rank, operation, workers, how full its output queue was, whether it holds
+    up others. Of PyTorch one row per DataLoader: rank, loader, what ``analysis.data_loading.loaders`` says of it, and its stages.
+    """
+    rows: list[dict[str, Any]] = []
+    for trace in run.traces:
+        rows += _loader_rows(trace) if trace.lazy("pipeline_loaders") is not None else _operation_rows(trace)
+    return rows
+
+
+def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
+    from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+
+    rows = []
+    table = operations(trace)
+    slow = set(bottlenecks(table))
+    for row in table.iter_rows(named=True):
+        if row["usage"] is not None or row["id"] in slow:
+            name = f"{row['type'].removesuffix('Op')}(id={row['id']})"
+            kept = {key: row[key] for key in ("workers", "mean_size", "queue_capacity", "usage", "empty_share")}
+            rows.append({"rank": trace.rank, "operation": name, **kept, "holds_up": row["id"] in slow})
+    return rows
+
+
+def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
+    import dataclasses
+
+    from steplens.analysis.data_loading.loaders import first_batches, stages, verdicts
+
+    every, first = stages(trace), first_batches(trace)
+    rows = []
+    for verdict in verdicts(trace):
+        own = every.filter(every["loader"] == verdict.loader)
+        starts = first.filter(first["loader"] == verdict.loader)["delay_ns"]
+        values = dataclasses.asdict(verdict)
+        rows.append(
+            {
+                "rank": trace.rank,
+                **values,
+                "first_batch_ns": starts.mean() if len(starts) else None,
+                "epochs": len(starts),
+                "stages": own.drop("loader").to_dicts(),
+            }
+        )
+    return rows
+
+
+def show_pipeline(out: Console, rows: list[dict[str, Any]]) -> None:
+    """Print it, from the last operation before the training loop to the source of the data."""
+    if not rows:
+        return
+    several = len({row["rank"] for row in rows}) > 1
+    out.print()
+    out.print(plain("Data pipeline", "bold"))
+    for row in rows:
+        part = f"rank {row['rank']} " if several else ""
+        for line in _loader_lines(row) if "loader" in row else [_operation_line(row)]:
+            out.print(plain(f"  {part}{line}"), soft_wrap=True)
+
+
+def _workers(count: int | None) -> str:
+    return f", {count} worker{'s' if count != 1 else ''}" if count is not None else ""
+
+
+def _operation_line(row: dict[str, Any]) -> str:
+    full = f"its queue {100 * row['usage']:.1f} % full" if row["usage"] is not None else "no queue"
+    verdict = "; it holds up the others" if row["holds_up"] else ""
+    return f"{row['operation']}: {full}{_workers(row['workers'])}{verdict}"
+
+
+def _loader_lines(row: dict[str, Any]) -> list[str]:
+    """A line about the loader, one per stage, and one about the start of its epochs where that takes long."""
+    from steplens.analysis.data_loading.loaders import LEAST_BATCHES, LOOP
+
+    if row["batches"] < LEAST_BATCHES:
+        workers = _workers(row["workers"])[2:] if row["workers"] else "no workers"
+        how = f"{workers}; too few batches to tell what the loop waits for"
+    elif row["workers"]:
+        full = f", queue {100 * row['usage']:.0f} % full" if row["usage"] is not None else ""
+        busy = f", busy {100 * row['busy_share']:.0f} %" if row["busy_share"] is not None else ""
+        used = f", {100 * row['cpu_share']:.0f} % of a processor each" if row["cpu_share"] is not None else ""
+        how = f"{_workers(row['workers'])[2:]}{busy}{used}{full}; the loop waits {100 * row['wait_share']:.1f} % of its time"
+    else:
+        how = f"no workers; the loop spends {100 * row['next_share']:.1f} % of its time on loading"
+    lines = [f"DataLoader({row['dataset']}, id={row['loader']}): {how}"]
+    for stage in row["stages"]:
+        times = f"{duration(stage['mean_ns'])} a batch, 90 % below {duration(stage['p90_ns'])}, {100 * stage['share']:.0f} %"
+        verdict = "; it holds up the loop" if stage["stage"] == row["stage"] != LOOP else ""
+        lines.append(f"  {stage['stage']}: {times}{verdict}")
+    if row["first_batch_ns"] is not None and row["first_batch_ns"] >= _LONG_START_NS:
+        several = f", mean of {row['epochs']} epochs" if row["epochs"] != 1 else ""
+        lines.append(f"  first batch after {duration(row['first_batch_ns'])}{several}")
+    return lines

@@ -1,0 +1,198 @@
+"""The summary as text: bars, tables and findings that fit the terminal, with or without colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
+from steplens.cli.text.bars import DEVICE, PHASES, bar, legend, split_backward
+from steplens.cli.text.health_text import show_health
+from steplens.cli.text.pipeline_text import show_pipeline
+from steplens.cli.text.text import console, duration, plain, share, size
+
+if TYPE_CHECKING:
+    from steplens.cli.summary import Summary
+
+MAX_STEPS = 16
+MIN_BAR = 8
+NARROW = 70
+
+_KEYS = ("input_shapes", "stack")
+_NOT_RECORDED = {
+    "module": "No modules were recorded: with_modules=True or --with-modules records them.",
+    "shape": "No shapes were recorded: record_shapes=True or --record-shapes records them.",
+    "stack": "No stacks were recorded: with_stack=True or --with-stack records them.",
+}
+_NUMBERS: dict[str, Callable[[dict[str, Any], Summary], str]] = {
+    "calls": lambda row, _: str(row["calls"]),
+    "self": lambda row, _: duration(row["self_ns"]),
+    "share": lambda row, found: share(row["self_ns"], found.self_ns),
+    "total": lambda row, _: duration(row["total_ns"]),
+    "device": lambda row, _: duration(row["device_self_ns"] or 0),
+}
+_NARROW_NUMBERS = ("self", "share")
+
+
+def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
+    """Print the whole summary on stdout."""
+    out = console()
+    out.print(plain(found.path, "bold"), soft_wrap=True)
+    _wrapped(out, plain(found.verdict["sentence"], "bold"), 0)
+    _show_steps(out, found)
+    _show_operators(out, found, by)
+    _show_memory(out, found.memory)
+    show_pipeline(out, found.pipeline)
+    _show_advice(out, found.advice)
+    show_health(out, found.health)
+    out.print()
+    for folder in found.results:
+        out.print(Text("results: ", "dim") + plain(folder), soft_wrap=True)
+    if found.results:
+        out.print(Text("timeline: ", "dim") + plain("open trace_view.json there in https://ui.perfetto.dev"), soft_wrap=True)
+    for command in next_commands:
+        out.print(Text("next: ", "dim") + plain(command), soft_wrap=True)
+
+
+def _show_steps(out: Console, found: Summary) -> None:
+    steps = found.steps
+    if not steps:
+        return
+    shown: list[dict[str, Any]] = [split_backward(step) for step in _slowest(steps)]
+    colour = out.color_system is not None and not out.no_color
+    out.print()
+    if any(step["step"] is None for step in steps):
+        out.print(
+            plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold")
+        )
+    else:
+        _show_step_time(out, found, len(shown))
+    labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in shown]
+    times = [duration(step["step_time_ns"]) for step in shown]
+    left = max(map(len, labels)) + max(map(len, times)) + 2
+    width = max(out.width - left - 3, MIN_BAR)
+    longest = max(max(step["duration_ns"] or 0, step["device_period_ns"] or 0) for step in shown)
+    has_host = any(step["python_ns"] is not None for step in shown)
+    has_device = any(step["device_period_ns"] is not None for step in shown)
+    for step, label, time in zip(shown, labels, times, strict=True):
+        head = Text(f"{label}{time.rjust(left - len(label))}  ")
+        for segments, is_there in ((PHASES, has_host), (DEVICE, has_device)):
+            if is_there:
+                line = head + bar(step, segments, longest, width, colour=colour)
+                # beside a step that takes long, one that takes no time has no cell
+                line.rstrip()
+                out.print(line, no_wrap=True, overflow="crop")
+                head = Text("device".rjust(left) + "  ", "dim")
+    whole: dict[str, Any] = split_backward(found.step)
+    for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
+        used = [segment for segment in segments if whole.get(segment.column)]
+        if used and whole.get(total):
+            shares = [share(whole[segment.column] or 0, whole[total] or 0) for segment in used]
+            _hanging(out, name.ljust(8), legend(used, shares, out.width - 8, colour=colour))
+        else:
+            _hanging(out, name.ljust(8), [plain("not recorded", "dim")])
+    if has_host or has_device:
+        _wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
+    for phase in found.phase_names:
+        _wrapped(out, plain(f"{phase['phase']}: {phase['names']}"), 8)
+
+
+def _show_step_time(out: Console, found: Summary, shown: int) -> None:
+    """How long a step takes, of which steps that is, and why host and device differ where they do."""
+    step = found.step
+    low, high = step["quartiles_ns"]
+    spread = f" (quartiles {duration(low)} to {duration(high)})" if step["steps"] > 1 else ""
+    _wrapped(out, plain(f"A step takes {duration(step['step_time_ns'])}{spread}: {step['of']}", "bold"), 0)
+    if step["differs"]:
+        why = {
+            RUN_AHEAD: "the host issues its work faster than the device does it",
+            THROTTLED: "perhaps the host waits for the device's queue in some steps",
+            CUT_WINDOW: "perhaps the recording of the device ends with its last work",
+        }[step["differs"]]
+        _wrapped(out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2)
+    if step["device_steps"] and step["device_steps"] < step["steps"]:
+        _wrapped(out, plain(f"of {step['device_steps']} of these {step['steps']} steps the device was recorded"), 2)
+    if shown < len(found.steps):
+        _wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
+
+
+def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
+    if advice:
+        out.print()
+        out.print(plain("Advice", "bold"))
+        for finding in advice:
+            _wrapped(out, plain(finding["text"]))
+
+
+def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The slowest steps in the order in which they ran."""
+    if len(steps) <= MAX_STEPS:
+        return steps
+    limit = sorted((step["step_time_ns"] for step in steps), reverse=True)[MAX_STEPS - 1]
+    return [step for step in steps if step["step_time_ns"] >= limit][:MAX_STEPS]
+
+
+def _part(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """``rank 3 `` or ``window 2 ``, the number of the run directory in order of name: which part of several a row is of."""
+    ranks = {other["rank"] for other in rows if "rank" in other}
+    windows = sorted({(other["rank"], other["window"]) for other in rows if "window" in other})
+    words = [f"rank {row['rank']} "] if len(ranks) > 1 else []
+    if len(windows) > len(ranks):
+        words.append(f"window {sorted({window for _, window in windows}).index(row['window']) + 1} ")
+    return "".join(words)
+
+
+def _hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
+    for number, line in enumerate(lines):
+        out.print(Text(head if number == 0 else " " * len(head), "dim") + line, no_wrap=True, overflow="crop")
+
+
+def _wrapped(out: Console, text: Text, indent: int = 2) -> None:
+    """Print ``text`` some cells to the right, without spaces at the ends of its lines."""
+    lines = [*text.wrap(out, max(out.width - indent, 20))]
+    for line in lines:
+        line.rstrip()
+    _hanging(out, " " * indent, lines)
+
+
+def _show_operators(out: Console, found: Summary, by: str) -> None:
+    if by not in found.recorded:
+        out.print()
+        _wrapped(out, plain(_NOT_RECORDED[by]))
+    if not found.operators:
+        return
+    out.print()
+    wide = out.width >= NARROW
+    shown = f"{len(found.operators)} of {found.operator_count}, by {by}"
+    out.print(plain(f"Operators by self time, sums over the whole recording: {shown}", "bold"))
+    key = next((column for column in _KEYS if column in found.operators[0] and by in found.recorded), None)
+    columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
+    numbers = [[_NUMBERS[column](row, found) for column in columns] for row in found.operators]
+    widths = [max(len(column), *(len(row[index]) for row in numbers)) for index, column in enumerate(columns)]
+    room = max(out.width - sum(widths) - 2 * len(widths), 10)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ["module" if by == "module" else "operator"] + ([by] if key is not None else []):
+        table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=room if key is None else max(room // 2 - 1, 8))
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column, justify="right", no_wrap=True, min_width=width)
+    for row, cells in zip(found.operators, numbers, strict=True):
+        names = [plain(row["name"] or "", "cyan")] + ([plain(row[key] or "")] if key is not None else [])
+        table.add_row(*names, *map(plain, cells))
+    for line in out.render_lines(table, pad=False):
+        out.print(Text.assemble(*((segment.text, segment.style or "") for segment in line)), no_wrap=True, overflow="crop")
+
+
+def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
+    if not memory:
+        return
+    out.print()
+    out.print(plain("Memory peak", "bold"))
+    for row in memory:
+        name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
+        peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
+        rest = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
+        _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {rest}"))

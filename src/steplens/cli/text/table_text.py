@@ -1,0 +1,120 @@
+"""A table in the terminal: as many columns as fit, numbers with units, and what was left out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steplens.cli.text.text import clean, duration, plain, size
+
+#: a longer text is cut in the terminal
+_LONGEST = 44
+#: integers from here on are Unix times in ns, from 1973 on
+_MOMENT = 10**17
+_SIZES = ("bytes", "allocated", "reserved", "active")
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def show(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
+    """Print the first rows.
+
+    Args:
+        out: where.
+        found: the rows.
+        top: how many to show.
+        title: of the table.
+    """
+    shown = found.head(top)
+    origin = _origin(shown)
+    cells = {name: [_cell(name, value, origin) for value in shown[name].to_list()] for name in shown.columns}
+    out.print(plain(f"{title}: {shown.height} of {found.height} rows", "bold"), soft_wrap=True)
+    notes = []
+    if shown.height == 1:
+        _show_one(out, {name: texts[0] for name, texts in cells.items()})
+    elif shown.height:
+        # a column without any value, or with one for all rows, needs no room of its own
+        empty = [name for name, texts in cells.items() if not any(texts)]
+        same = [name for name, texts in cells.items() if name not in empty and len(set(texts)) == 1]
+        rest = {name: texts for name, texts in cells.items() if name not in empty and name not in same}
+        left = _show_rows(out, rest, {name for name in rest if shown.schema[name].is_numeric()})
+        if same:
+            notes.append(f"in every row: {', '.join(f'{name} {cells[name][0]}' for name in same)}")
+        if left:
+            notes.append(f"not shown: {', '.join(left)} (--columns, --csv and --json have them)")
+        if empty:
+            notes.append(f"without any value here: {', '.join(empty)}")
+    if origin is not None:
+        notes.append("+ counts from the earliest time shown")
+    for note in notes:
+        out.print(plain(note, "dim"), soft_wrap=True)
+
+
+def _show_one(out: Console, row: dict[str, str]) -> None:
+    width = max(map(len, row))
+    for name, text in row.items():
+        out.print(plain(f"  {name.ljust(width)}  {text or '-'}"), soft_wrap=True)
+
+
+def _show_rows(out: Console, cells: dict[str, list[str]], numeric: set[str]) -> list[str]:
+    """Print as many columns as fit; the names of the others."""
+    room = out.width
+    fitting: list[str] = []
+    for name, texts in cells.items():
+        width = min(max([len(name), *map(len, texts)]), _LONGEST)
+        if fitting and width > room:
+            break
+        fitting.append(name)
+        room -= width + 2
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in fitting:
+        side: Literal["left", "right"] = "right" if name in numeric else "left"
+        table.add_column(name, justify=side, no_wrap=True, overflow="ellipsis", max_width=_LONGEST)
+    for row in zip(*(cells[name] for name in fitting), strict=True):
+        table.add_row(*map(plain, row))
+    for line in out.render_lines(table, pad=False):
+        out.print(Text.assemble(*((segment.text, segment.style or "") for segment in line)), no_wrap=True, overflow="crop")
+    return [name for name in cells if name not in fitting]
+
+
+def _origin(shown: pl.DataFrame) -> int | None:
+    """The earliest Unix time of the rows; None where there is none."""
+    moments = [name for name, dtype in shown.schema.items() if name.endswith("_ns") and dtype.is_integer()]
+    lowest = [value for name in moments if isinstance(value := shown[name].min(), int) and value > _MOMENT]
+    return min(lowest, default=None)
+
+
+def _cell(name: str, value: Any, origin: int | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return _number(name, value, origin)
+    if isinstance(value, list):
+        return clean(" ".join(str(item) for item in value))[:_LONGEST]
+    return clean(str(value))
+
+
+def _number(name: str, value: float, origin: int | None) -> str:
+    if name.endswith("_ns"):
+        return f"+{duration(value - origin)}" if value > _MOMENT and origin is not None else duration(value)
+    if name.endswith("percent"):
+        return f"{value:.1f} %"
+    if name.endswith("bytes_per_second") or name.endswith("bytes_per_s"):
+        return f"{_prefixed(value)}B/s"
+    if name.endswith("_per_second"):
+        return f"{_prefixed(value)}/s"
+    if name.endswith(_SIZES) or name.endswith("_bytes") or "bytes_per_step" in name or name == "bytes_each":
+        return size(value)
+    return f"{_prefixed(value)}".rstrip() if name == "flops" else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _prefixed(value: float) -> str:
+    for limit, prefix in _PREFIXES:
+        if abs(value) >= limit:
+            return f"{value / limit:.2f} {prefix}"
+    return f"{value:.0f} "

@@ -1,0 +1,1 @@
+"""Flame graphs and profiles: stacks, speedscope, pprof."""

@@ -1,0 +1,181 @@
+"""The device's layers of a file of Kineto: tasks, collectives, annotations as the device saw them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from steplens.exports.json_events import chunks, head, number_member, quoted, text_member, write
+from steplens.exports.kineto.kineto_links import Twin
+from steplens.readers.kineto.kineto_device import COLLECTIVE_PREFIX, COPY_PREFIX
+from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
+from steplens.writers.common.text import microseconds, render_distinct
+
+_DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
+
+#: domain of the marks that are annotations as the device saw them
+_ANNOTATIONS = "gpu_user_annotation"
+
+#: by these names the tools tell collectives and copies from computing
+_COLLECTIVE_NAME = re.compile(r"^nccl.*Kernel")
+_COPY_NAME = re.compile(r"^(Memcpy|Memset)")
+
+#: measured values that are one list in Kineto's form
+_LISTS = {f"{name} {axis}": name for name in ("grid", "block") for axis in "xyz"}
+
+
+def _tasks(twin: Twin) -> None:
+    own = twin.device_kind in (CORE_CUDA, CORE_ROCM)
+    metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
+    for part in chunks(twin.tasks):
+        part = part.join(_measured(metrics, part["id"]), left_on="id", right_on="kernel", how="left", maintain_order="left")
+        kind = pl.col("kind").cast(pl.String)
+        name = part.select(pl.concat_str(kind.fill_null(""), pl.lit("\0"), pl.col("name").cast(pl.String).fill_null("")))
+        _write_tasks(
+            twin,
+            part,
+            render_distinct(name.to_series(), _head),
+            number_member("bytes", "bytes", part),
+            pl.col("measured").fill_null(""),
+            "" if own else text_member("core", part["core"]),
+            "" if own else text_member("type", part["type"]),
+            text_member("Input Dims", part["input_shapes"]) if not own else "",
+        )
+
+
+def _collectives(twin: Twin) -> None:
+    """Collectives, each as the device task that it is, with the arguments that PyTorch gives to those of NCCL."""
+    metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
+    groups = _groups(twin)
+    for part in chunks(twin.collectives):
+        measured = _measured(metrics, part["kernel"].drop_nulls())
+        part = part.join(measured, on="kernel", how="left", maintain_order="left")
+        received = pl.col("kind").cast(pl.String) == "receive"
+        part = part.with_columns(
+            source=pl.when(received).then("peer"), destination=pl.when(pl.col("kind").cast(pl.String) == "send").then("peer")
+        )
+        _write_tasks(
+            twin,
+            part,
+            render_distinct(part["name"], lambda name: _head(f"{KIND_COMMUNICATION}\0{name}"), _head(f"{KIND_COMMUNICATION}\0")),
+            # in Kineto's own order: readers may take what follows the launch as one piece
+            pl.col("measured").fill_null(""),
+            text_member("Collective name", part["operation"]),
+            number_member("In msg nelems", "elements", part),
+            number_member("Group size", "ranks", part),
+            text_member("dtype", part["dtype"]),
+            text_member("Process Group Name", part["group"]),
+            render_distinct(part["group"], lambda group: groups.get(group, ""), ""),
+            number_member("Src Rank", "source", part),
+            number_member("Dst Rank", "destination", part),
+        )
+
+
+def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: str | pl.Expr | pl.Series) -> None:
+    count = len(twin.external_ids)
+    called = part.select(pl.when((pl.col("op") >= 0) & (pl.col("op") < count)).then("op")).to_series()
+    part = part.with_columns(external_id=twin.external_ids.gather(called) if count else pl.lit(None, dtype=pl.Int64))
+    write(
+        twin.handle,
+        part,
+        head,
+        pl.col("device"),
+        ',"tid":',
+        pl.col("stream"),
+        ',"ts":',
+        twin.ts("start_ns"),
+        ',"dur":',
+        _DURATION,
+        ',"args":{"queued":0',
+        number_member("External id", "external_id", part),
+        ',"device":',
+        pl.col("device"),
+        number_member("context", "context_id", part),
+        ',"stream":',
+        pl.col("stream"),
+        number_member("correlation", "link", part),
+        *arguments,
+        "}}",
+    )
+
+
+def _head(kind_and_name: str) -> str:
+    """Start of an event up to its pid."""
+    kind, _, name = kind_and_name.partition("\0")
+    category = "kernel"
+    if kind == KIND_COMMUNICATION and not _COLLECTIVE_NAME.match(name):
+        name = COLLECTIVE_PREFIX + name
+    elif kind == KIND_COPY:
+        category = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy"
+        name = name if _COPY_NAME.match(name) else COPY_PREFIX + name
+    return f',\n{{"ph":"X","cat":"{category}","name":{quoted(name)},"pid":'
+
+
+def _measured(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
+    """``kernel`` and ``measured``, the members of JSON with all measured values of it, in the order of the source.
+
+    Args:
+        metrics: sorted by kernel.
+        kernels: ids of tasks.
+    """
+    if not len(kernels):
+        return pl.DataFrame(schema={"kernel": pl.Int32, "measured": pl.String})
+    low = metrics["kernel"].search_sorted(kernels.cast(pl.Int32).min(), "left")
+    high = metrics["kernel"].search_sorted(kernels.cast(pl.Int32).max(), "right")
+    part = metrics.slice(low, high - low)
+    name = pl.col("name").cast(pl.String)
+    whole = pl.col("value").round(0)
+    text = (
+        pl.when(pl.col("value") == whole)
+        .then(whole.cast(pl.Int64, strict=False).cast(pl.String))
+        .otherwise(pl.col("value").cast(pl.String))
+    )
+    part = part.filter(pl.col("value").is_finite())
+    part = part.select("kernel", key=name.replace(_LISTS), listed=name.is_in(list(_LISTS)), text=text)
+    members = part.group_by("kernel", "key", "listed", maintain_order=True).agg(pl.col("text").str.join(","))
+    keys = render_distinct(members["key"], quoted, '""')
+    value = pl.when("listed").then(pl.format("[{}]", "text")).otherwise("text")
+    members = members.select("kernel", member=pl.format(",{}:{}", keys, value))
+    return members.group_by("kernel", maintain_order=True).agg(measured=pl.col("member").str.join(""))
+
+
+def _groups(twin: Twin) -> dict[str, str]:
+    """Description and ranks of each process group, as members of JSON, by the group's name."""
+    job = twin.trace.meta_values().get("distributedInfo")
+    listed = job.get("pg_config") if isinstance(job, dict) else None
+    found = {}
+    for group in listed if isinstance(listed, list) else []:
+        if isinstance(group, dict):
+            members: dict[str, Any] = {}
+            if isinstance(group.get("pg_desc"), str):
+                members["Process Group Description"] = group["pg_desc"]
+            if isinstance(group.get("ranks"), list):
+                members["Process Group Ranks"] = str(group["ranks"])
+            found[str(group.get("pg_name"))] = "".join(f",{quoted(key)}:{quoted(value)}" for key, value in members.items())
+    return found
+
+
+def _annotations(twin: Twin) -> None:
+    marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == _ANNOTATIONS).collect()
+    for part in chunks(marks):
+        write(
+            twin.handle,
+            part,
+            head(part["message"], _ANNOTATIONS),
+            pl.col("pid").fill_null(0),
+            ',"tid":',
+            pl.col("stream").fill_null(0),
+            ',"ts":',
+            twin.ts("start_ns"),
+            ',"dur":',
+            _DURATION,
+            ',"args":{"External id":',
+            pl.col("correlation").fill_null(0),
+            "}}",
+        )
+
+
+LAYERS: tuple[Callable[[Twin], None], ...] = (_tasks, _collectives, _annotations)

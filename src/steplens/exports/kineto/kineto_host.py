@@ -1,0 +1,254 @@
+"""The host's layers of a file of Kineto: operator calls, annotations, Python frames, runtime calls, memory, arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from steplens.exports.json_events import chunks, head, members, number_member, quoted, text_member, write
+from steplens.exports.kineto.kineto_links import Twin
+from steplens.exports.kineto.kineto_text import shapes_json, types_json
+from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
+from steplens.writers.common.links import forward_backward
+from steplens.writers.common.output import NPU
+from steplens.writers.common.text import microseconds, render_distinct
+
+_DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
+
+#: what every tool takes for a call that launches device work
+_RUNTIME = "cuda_runtime"
+#: by these names alone HolisticTraceAnalysis knows what launches
+_LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
+
+#: what the name of a call of CANN starts with, by its layer
+_CANN_PREFIXES = {
+    "acl": "AscendCL@",
+    "model": "Model@",
+    "node": "Node@",
+    "communication": "Communication@",
+    "runtime": "Runtime@",
+}
+
+_DEVICE_TYPES = {"CPU": 0, "CUDA": 1, "HIP": 6, "XPU": 12, "NPU": 20}
+
+
+def _operators(twin: Twin) -> None:
+    ops = twin.trace.ops
+    if ops is None:
+        return
+    ops = ops.with_columns(external_id=twin.external_ids, launch=twin.launching_calls)
+    # a file with Python frames says by them where calls come from
+    frames = "python" in twin.trace
+    modules = bool((ops["scope"] == SCOPE_MODULE).any())
+    name = pl.col("name").cast(pl.String)
+    annotates = pl.col("scope").is_in([SCOPE_USER, SCOPE_MODULE])
+    annotates |= name.str.starts_with(STEP_PREFIX) | name.str.starts_with(OPTIMIZER_STEP_PREFIX)
+    for part in chunks(ops):
+        operator, annotation = (head(part["name"], category) for category in ("cpu_op", "user_annotation"))
+        write(
+            twin.handle,
+            part,
+            pl.when(annotates.fill_null(False)).then(annotation).otherwise(operator),
+            pl.col("pid"),
+            ',"tid":',
+            pl.col("tid"),
+            ',"ts":',
+            twin.ts("start_ns"),
+            ',"dur":',
+            _DURATION,
+            ',"args":{"External id":',
+            pl.col("external_id"),
+            number_member("Sequence number", "sequence", part),
+            number_member("Fwd thread id", "forward_tid", part),
+            text_member("Input Dims", part["input_shapes"], shapes_json),
+            text_member("Input type", part["input_types"], types_json),
+            "" if frames else text_member("Call stack", part["stack"]),
+            "" if modules else text_member("Module Hierarchy", part["module"]),
+            number_member("flops", "flops", part),
+            number_member("correlation", "launch", part),
+            ',"Ev Idx":',
+            pl.col("id"),
+            "}}",
+        )
+
+
+def _steps(twin: Twin) -> None:
+    """The steps of a source that has no range around each of them."""
+    steps = twin.trace.steps
+    ops = twin.trace.required("ops").select(pl.col("name").cat.starts_with(STEP_PREFIX).any()).collect().item()
+    if steps is None or ops:
+        return
+    write(
+        twin.handle,
+        steps,
+        pl.concat_str(pl.lit(f',\n{{"ph":"X","cat":"user_annotation","name":"{STEP_PREFIX}'), pl.col("id"), pl.lit('","pid":')),
+        pl.col("pid").fill_null(twin.pid),
+        ',"tid":',
+        pl.col("tid").fill_null(twin.pid),
+        ',"ts":',
+        twin.ts("start_ns"),
+        ',"dur":',
+        _DURATION,
+        ',"args":{}}',
+    )
+
+
+def _python(twin: Twin) -> None:
+    frames = twin.trace.python
+    if frames is None:
+        return
+    for part in chunks(frames):
+        write(
+            twin.handle,
+            part,
+            head(part["name"], "python_function"),
+            pl.col("pid").fill_null(twin.pid),
+            ',"tid":',
+            pl.col("tid"),
+            ',"ts":',
+            twin.ts("start_ns"),
+            ',"dur":',
+            _DURATION,
+            ',"args":{"Python id":',
+            pl.col("id"),
+            ',"Python parent id":',
+            pl.when(pl.col("parent") >= 0).then("parent"),
+            number_member("Python module id", "module_id", part),
+            "}}",
+        )
+
+
+def _runtime_calls(twin: Twin) -> None:
+    calls = twin.trace.api
+    if calls is None:
+        return
+    layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String).fill_null("")
+    if twin.device_kind == NPU:
+        prefix = layer.replace_strict(_CANN_PREFIXES, default="", return_dtype=pl.String)
+        calls = calls.with_columns(
+            category=pl.lit(_RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
+        )
+    else:
+        nothing = pl.lit(None, dtype=pl.String)
+        calls = calls.with_columns(category=layer.fill_null(_RUNTIME), called=name, launches=nothing)
+    calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
+    for part in chunks(calls):
+        renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
+        write(
+            twin.handle,
+            part,
+            render_distinct(part["head"], _call_head),
+            pl.col("pid").fill_null(twin.pid),
+            ',"tid":',
+            pl.col("tid").fill_null(0),
+            ',"ts":',
+            twin.ts("start_ns"),
+            ',"dur":',
+            _DURATION,
+            ',"args":{',
+            members(
+                number_member("External id", "external_id", part),
+                number_member("correlation", "correlation", part),
+                text_member("name", renamed),
+            ),
+            "}}",
+        )
+
+
+def _launching(twin: Twin, calls: pl.DataFrame) -> pl.Series:
+    """What the tools call a call of CANN that launched a task; null for the others.
+
+    Of the calls of several layers with one correlation it is the launch itself ("node"), or else the first one.
+    """
+    tasks = pl.concat([twin.tasks.select("link", "kind"), twin.collectives.select("link", "kind")], how="vertical_relaxed")
+    kinds = tasks.drop_nulls("link").unique("link", keep="first", maintain_order=True)
+    copies = pl.col("kind").cast(pl.String) == KIND_COPY
+    named = kinds.select(correlation="link", launches=pl.when(copies).then(pl.lit(_COPY)).otherwise(pl.lit(_LAUNCH)))
+    rows = calls.select("correlation", row=pl.int_range(pl.len()), other=pl.col("layer").cast(pl.String) != "node")
+    first = rows.drop_nulls("correlation").sort("other", "row").unique("correlation", keep="first", maintain_order=True)
+    found = first.join(named, on="correlation", maintain_order="left")
+    names: pl.Series = pl.Series("launches", [None], dtype=pl.String).new_from_index(0, calls.height)
+    return names.scatter(found["row"], found["launches"]) if found.height else names
+
+
+def _call_head(called: str) -> str:
+    category, _, name = called.partition("\0")
+    return f',\n{{"ph":"X","cat":{quoted(category)},"name":{quoted(name)},"pid":'
+
+
+def _memory(twin: Twin) -> None:
+    memory = twin.trace.memory
+    if memory is None:
+        return
+    # memory that goes back to the pool was freed before
+    events = memory.filter(pl.col("bytes").is_not_null() & pl.col("event").cast(pl.String).ne_missing(BLOCK_FREE))
+    number = pl.col("device_type").cast(pl.String).replace_strict(_DEVICE_TYPES, default=1, return_dtype=pl.Int64)
+    for part in chunks(events):
+        write(
+            twin.handle,
+            part,
+            ',\n{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":',
+            pl.col("pid").fill_null(twin.pid),
+            ',"tid":',
+            pl.col("tid").fill_null(0),
+            ',"ts":',
+            twin.ts("time_ns"),
+            ',"args":{"Bytes":',
+            pl.col("bytes"),
+            number_member("Addr", "address", part),
+            number_member("Total Allocated", "allocated", part),
+            number_member("Total Reserved", "reserved", part),
+            ',"Device Type":',
+            number,
+            ',"Device Id":',
+            pl.when(number == 0).then(-1).otherwise(pl.col("device").fill_null(0)),
+            "}}",
+        )
+
+
+def _forward_backward(twin: Twin) -> None:
+    """An arrow from a forward call to its backward call: the source's own, or those that its sequence numbers give."""
+    recorded = twin.trace.required("flows").filter(pl.col("kind").cast(pl.String) == "fwdbwd").collect()
+    if recorded.is_empty():
+        pairs = forward_backward(twin.trace)
+        recorded = pairs.select("from_ns", from_pid="pid", from_tid="from_tid", to_ns="start_ns", to_pid="pid", to_tid="tid")
+    _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), "fwdbwd")
+
+
+def _launches(twin: Twin) -> None:
+    """An arrow from each call that launched a task to the first task that it launched."""
+    if twin.device_kind == "CPU":
+        # a call that is its own task needs no arrow
+        return
+    api = twin.trace.required("api").drop_nulls("correlation").unique("correlation", keep="first", maintain_order=True)
+    places = [api.select(pl.col("correlation").alias("id"), from_ns="start_ns", from_pid="pid", from_tid="tid")]
+    ops = twin.trace.required("ops").select("start_ns", "pid", "tid").collect().with_columns(id=twin.launching_calls)
+    places.append(ops.lazy().drop_nulls("id").select("id", from_ns="start_ns", from_pid="pid", from_tid="tid"))
+    tasks = pl.concat([frame.select("link", "start_ns", "device", "stream") for frame in (twin.tasks, twin.collectives)])
+    first = tasks.drop_nulls("link").sort("start_ns", maintain_order=True).unique("link", keep="first", maintain_order=True)
+    ends = first.select(id="link", to_ns="start_ns", to_pid=pl.col("device").cast(pl.Int64), to_tid="stream")
+    pairs = pl.concat(places).collect().join(ends, on="id", maintain_order="left")
+    _arrows(twin, pairs, "ac2g")
+
+
+def _arrows(twin: Twin, pairs: pl.DataFrame, category: str) -> None:
+    """Both ends of every arrow: id, from_ns, from_pid, from_tid, to_ns, to_pid, to_tid."""
+    for part in chunks(pairs):
+        cells: list[str | pl.Expr] = []
+        for phase, end in (("s", "from"), ("f", "to")):
+            cells += [f',\n{{"ph":"{phase}","cat":"{category}","name":"{category}","id":', pl.col("id")]
+            cells += [',"pid":', pl.col(f"{end}_pid").fill_null(twin.pid), ',"tid":', pl.col(f"{end}_tid").fill_null(0)]
+            cells += [',"ts":', twin.ts(f"{end}_ns"), ',"bp":"e"}' if phase == "f" else "}"]
+        write(twin.handle, part, *cells)
+
+
+LAYERS: tuple[Callable[[Twin], None], ...] = (
+    _operators,
+    _steps,
+    _python,
+    _runtime_calls,
+    _memory,
+    _forward_backward,
+    _launches,
+)

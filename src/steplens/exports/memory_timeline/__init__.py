@@ -1,0 +1,1 @@
+"""The memory timeline of ``torch.profiler``, and its picture."""

@@ -1,0 +1,1 @@
+"""The ranks of a job, their communication and their strategy."""

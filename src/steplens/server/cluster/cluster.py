@@ -1,0 +1,181 @@
+"""The ranks of a job beside each other: the parts of their steps by the kind of parallelism, and heat maps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
+from steplens.analysis.cluster.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
+from steplens.analysis.cluster.rank_heat import rank_heat
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
+
+router = APIRouter(prefix="/api/runs/{run}/cluster", tags=["cluster"], responses=PROBLEMS)
+
+StepNumber = Annotated[int | None, Query(ge=0, le=1 << 62, description="number of the step; the mean over steps without it")]
+StageNumber = Annotated[int | None, Query(ge=1, le=1 << 31, description="only ranks of this pipeline stage, from 1")]
+Offset = Annotated[int, Query(ge=0, le=1 << 31)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+_CLASSIC = ("interval_ns", "forward_backward_ns", "tail_ns")
+_BY_COMMUNICATION = ("interval_ns", "computation_ns", "communication_alone_ns")
+#: what is told of a step by the kind of parallelism; with none known everything that is known
+_OF_MODE = {
+    DATA_PARALLEL: (*_CLASSIC, "total_ns"),
+    MODEL_PARALLEL: (*_BY_COMMUNICATION, "total_ns"),
+    PIPELINE_PARALLEL: (*_BY_COMMUNICATION, "stage_ns", "receive_alone_ns", "collective_alone_ns", "total_ns"),
+}
+#: of these, the ones that add up to the step, which a stacked bar can show
+_STACKED = {
+    DATA_PARALLEL: _CLASSIC,
+    MODEL_PARALLEL: ("computation_ns", "communication_alone_ns"),
+    PIPELINE_PARALLEL: ("computation_ns", "receive_alone_ns", "collective_alone_ns"),
+}
+
+
+class Job(BaseModel):
+    """How the job is spread over ranks; see ``analysis.cluster.parallel.Layout``.
+
+    Attributes:
+        mode: "data", "model", "pipeline", or "" where nothing tells.
+        size: ranks of the job.
+        stages: number of pipeline stages.
+        missing: ranks that are not here; at most 100 of them.
+    """
+
+    mode: str
+    size: int
+    stages: int
+    missing: list[int]
+
+
+class ClusterSteps(BaseModel):
+    """The parts of a step of every rank.
+
+    Attributes:
+        job: how it is spread.
+        steps: numbers of the steps that some rank has recorded.
+        parts: the columns that tell of this kind of parallelism.
+        stacked: those of them that lie side by side in a step.
+        rows: rank, trace (of its pages), stage, ``parts``, steps (how many the means are of), stored (whether the source itself
+            kept the means); ns.
+        matching: how many rows there are in all.
+        communication_rate: communication outside computing, of (computation + communication outside it), over all ranks.
+        between_stages_rate: receives that nothing covers, of the same.
+        within_stage_rates: stage -> collectives that no computing covers, of the same, over its ranks.
+    """
+
+    job: Job
+    steps: list[int]
+    parts: list[str]
+    stacked: list[str]
+    rows: list[dict[str, Any]]
+    matching: int
+    communication_rate: float | None
+    between_stages_rate: float | None
+    within_stage_rates: dict[int, float]
+
+
+class Heat(BaseModel):
+    """One metric over the ranks; see ``analysis.cluster.rank_heat``.
+
+    Attributes:
+        metric: its name.
+        unit: of the values.
+        of: what ``share`` is a share of.
+        ranks: rank, trace, stage, value and share (0 to 1).
+    """
+
+    metric: str
+    unit: str
+    of: str
+    ranks: list[dict[str, Any]]
+
+
+@router.get("/steps")
+def cluster_parts(
+    chosen: Chosen,
+    runs: Runs,
+    step: StepNumber = None,
+    stage: StageNumber = None,
+    sort: Annotated[str, Query(max_length=64, description="rank, stage or one of the parts")] = "rank",
+    descending: bool = False,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> ClusterSteps:
+    """The parts of a step of every rank, as they tell of the kind of parallelism; sorted, one page of them."""
+    traces = chosen.run.traces
+    job = runs.answer(chosen, ("layout",), partial(layout, traces))
+    parts = _OF_MODE.get(job.mode, PARTS)
+    if sort not in ("rank", "stage", *parts):
+        raise Refusal(422, f"the ranks cannot be sorted by {sort[:64]!r}", "sort", f"One of rank, stage, {', '.join(parts)}")
+    every = runs.frame(chosen, ("cluster_steps",), partial(cluster_steps, traces))
+    means = runs.frame(chosen, ("rank_means", step), partial(rank_means, traces, step=step))
+    shares = rates(means)
+    rows = means if stage is None else means.filter(stage=stage)
+    ordered = rows.sort(sort, "rank", descending=[descending, False], nulls_last=True)
+    page = (
+        ordered.slice(offset, limit)
+        .with_columns(trace=_trace_of(chosen))
+        .select("rank", "trace", "stage", *parts, "steps", "stored")
+    )
+    return ClusterSteps(
+        job=_told(job),
+        steps=sorted(every["step"].unique().to_list()),
+        parts=list(parts),
+        stacked=list(_STACKED.get(job.mode, _CLASSIC)),
+        rows=columns.records(page),
+        matching=rows.height,
+        communication_rate=shares.communication,
+        between_stages_rate=shares.between_stages,
+        within_stage_rates=shares.within_stages,
+    )
+
+
+@router.get("/heat")
+def cluster_heat(chosen: Chosen, runs: Runs) -> list[Heat]:
+    """Every rank by memory, arithmetic, device use and length of its steps; metrics of which nothing is known are left out."""
+    found = runs.frame(chosen, ("rank_heat",), partial(rank_heat, chosen.run.traces)).with_columns(trace=_trace_of(chosen))
+    return [
+        Heat(
+            metric=name,
+            unit=group["unit"][0],
+            of=group["of"][0],
+            ranks=columns.records(group.select("rank", "trace", "stage", "value", "share")),
+        )
+        for (name,), group in found.group_by("metric", maintain_order=True)
+    ]
+
+
+def _told(job: Layout) -> Job:
+    return Job(mode=job.mode, size=job.size, stages=job.stages, missing=list(job.missing[:100]))
+
+
+def _trace_of(chosen: Shown) -> pl.Expr:
+    """The number of the first trace of the rank in the column ``rank``."""
+    traces = {trace.rank: number for number, trace in reversed(list(enumerate(chosen.run.traces)))}
+    return pl.col("rank").replace_strict(traces, default=None, return_dtype=pl.Int64)
+
+
+def trace_of_rank(chosen: Shown, rank: int) -> int:
+    """The number of the first trace of a rank.
+
+    Raises:
+        Refusal: the run has no such rank (404).
+    """
+    for number, trace in enumerate(chosen.run.traces):
+        if trace.rank == rank:
+            return number
+    raise Refusal(404, f"the run has no rank {rank}", "rank", "GET ./ranks lists them")
+
+
+def job_of(runs: Library, chosen: Shown) -> Job:
+    """How the job of a run is spread."""
+    return _told(runs.answer(chosen, ("layout",), partial(layout, chosen.run.traces)))

@@ -1,0 +1,139 @@
+"""What communication cost every rank, every link and every operation, step by step."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.cluster.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
+from steplens.server.cluster.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.tables import columns
+
+router = APIRouter(prefix="/api/runs/{run}/communication", tags=["communication"], responses=PROBLEMS)
+
+RankNumber = Annotated[int, Query(ge=0, le=1 << 31)]
+_End = Annotated[int | None, Query(ge=0, le=1 << 31)]
+_SORTED = ("source", "destination", "transport", "time_ns", "bytes", "bytes_per_s")
+#: so many operations of a step at most
+_MOST = 2000
+
+
+class Costs(BaseModel):
+    """What communication cost every rank in a step.
+
+    Attributes:
+        job: how it is spread over ranks.
+        steps: numbers of the steps that some rank has measured.
+        rows: rank, stage, transfer_ns, wait_ns, communication_share (transfer of both), steps (how many the figures are the mean
+            of), measured_by ("library" or "arrival").
+        no_data: ranks of the run that have not measured the step.
+    """
+
+    job: Job
+    steps: list[int]
+    rows: list[dict[str, Any]]
+    no_data: list[int]
+
+
+class Links(BaseModel):
+    """What lies between each two ranks.
+
+    Attributes:
+        kind: "link" (data moved), "wait" (one waited for the other), "" where nothing is known.
+        rows: source, destination, transport, time_ns, bytes, bytes_per_s, source_stage, destination_stage.
+        matching: how many rows match.
+        sources: ranks that links begin at, before filters.
+        destinations: ranks that links lead to, before filters.
+        transports: kinds of link, before filters.
+    """
+
+    kind: str
+    rows: list[dict[str, Any]]
+    matching: int
+    sources: list[int]
+    destinations: list[int]
+    transports: list[str]
+
+
+class Operations(BaseModel):
+    """The operations of a rank: operation, calls, transfer_ns, wait_ns, bytes, bytes_per_s, the longest first; and how many."""
+
+    rows: list[dict[str, Any]]
+    matching: int
+
+
+@router.get("/costs")
+def communication_costs(chosen: Chosen, runs: Runs, step: StepNumber = None, stage: StageNumber = None) -> Costs:
+    """How long every rank moved data and waited, in one step or on average."""
+    traces = chosen.run.traces
+    found = runs.frame(chosen, ("rank_costs", step), partial(rank_costs, traces, step))
+    told = set(found["rank"].to_list())
+    rows = found if stage is None else found.filter(stage=stage)
+    return Costs(
+        job=job_of(runs, chosen),
+        steps=runs.answer(chosen, ("cost_steps",), partial(cost_steps, traces)),
+        rows=columns.records(rows),
+        no_data=sorted({trace.rank for trace in traces if trace.rank >= 0} - told),
+    )
+
+
+@router.get("/links")
+def communication_links(
+    chosen: Chosen,
+    runs: Runs,
+    step: StepNumber = None,
+    stage: StageNumber = None,
+    source: _End = None,
+    destination: _End = None,
+    transport: Annotated[str | None, Query(max_length=64)] = None,
+    sort: Annotated[str, Query(max_length=64, description=" or ".join(_SORTED))] = "source",
+    descending: bool = False,
+    offset: Offset = 0,
+    limit: Limit = 1000,
+) -> Links:
+    """The links between ranks: time, bytes and bandwidth of each; filtered, sorted, one page of them."""
+    if sort not in _SORTED:
+        raise Refusal(422, f"links cannot be sorted by {sort[:64]!r}", "sort", f"One of {', '.join(_SORTED)}")
+    every = runs.frame(chosen, ("rank_edges", step), partial(rank_edges, chosen.run.traces, step))
+    rows = every
+    for name, wanted in (("source", source), ("destination", destination), ("transport", transport)):
+        rows = rows if wanted is None else rows.filter(pl.col(name) == wanted)
+    if stage is not None:
+        rows = rows.filter((pl.col("source_stage") == stage) | (pl.col("destination_stage") == stage))
+    ordered = rows.sort(sort, "source", "destination", "transport", descending=[descending, False, False, False], nulls_last=True)
+    return Links(
+        kind=every["kind"][0] if every.height else "",
+        rows=columns.records(ordered.slice(offset, limit).drop("kind")),
+        matching=rows.height,
+        sources=sorted(every["source"].unique().to_list()),
+        destinations=sorted(every["destination"].unique().to_list()),
+        transports=sorted(every["transport"].unique().to_list()),
+    )
+
+
+@router.get("/operations")
+def operations_of_rank(
+    chosen: Chosen, runs: Runs, rank: RankNumber = 0, step: StepNumber = None, limit: Limit = 100
+) -> Operations:
+    """What each communication operation cost one rank."""
+    trace_of_rank(chosen, rank)
+    found = runs.frame(chosen, ("rank_operations", rank, step), partial(rank_operations, chosen.run.traces, rank, step))
+    return Operations(rows=columns.records(found.head(limit)), matching=found.height)
+
+
+@router.get("/operation_links")
+def links_of_operation(
+    chosen: Chosen,
+    rank: RankNumber = 0,
+    operation: Annotated[str | None, Query(max_length=1024, description="name; all operations without it")] = None,
+    step: StepNumber = None,
+) -> list[dict[str, Any]]:
+    """The links that an operation of a rank moved data over; rows of ``analysis.cluster.rank_communication.operation_links``."""
+    trace_of_rank(chosen, rank)
+    return columns.records(operation_links(chosen.run.traces, rank, operation, step).head(_MOST))

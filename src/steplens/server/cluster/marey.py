@@ -1,0 +1,132 @@
+"""The ranks of a job over time: their steps, and operators of the same name joined across ranks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
+from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
+
+router = APIRouter(prefix="/api/runs/{run}/marey", tags=["marey"], responses=PROBLEMS)
+
+_MOST_STEPS = 20_000
+_STEP = Annotated[int, Query(ge=0, le=1 << 62, description="number of the step")]
+_FAR = 1 << 62
+
+
+class RankSteps(BaseModel):
+    """When every rank ran every step.
+
+    Attributes:
+        job: how it is spread over ranks.
+        rows: rank, trace, stage, step, start_ns and end_ns from the first start of all, aligned_by; in order of rank and start.
+        left_out: steps for which there was no room: the last ones of every rank.
+    """
+
+    job: Job
+    rows: list[dict[str, Any]]
+    left_out: int
+
+
+class Joined(BaseModel):
+    """A step with the operators of all ranks; times are ns from its first start on any rank.
+
+    Attributes:
+        step: its number.
+        end_ns: its last end on any rank.
+        ranks: rank, trace, stage, start_ns, end_ns, aligned_by; one page of them.
+        matching_ranks: how many ranks there are.
+        operators: of each drawn operator: name, number (how often it ran on the rank before), kind, and for each rank that ran it
+            ranks, start_ns, end_ns (lists of one length); the longest, in order of their first start.
+        bands: of the drawn operators that several ranks of a stage ran: rows of ``analysis.cluster.joined_operators.bands``.
+        matching: operators that overlap the window.
+        loads: rows of ``analysis.cluster.joined_operators.loads``.
+        buckets: into how many of equal width the step was cut for ``loads``.
+    """
+
+    step: int
+    end_ns: int
+    ranks: list[dict[str, Any]]
+    matching_ranks: int
+    operators: list[dict[str, Any]]
+    bands: list[dict[str, Any]]
+    matching: int
+    loads: list[dict[str, Any]]
+    buckets: int
+
+
+@router.get("/steps")
+def marey_steps(chosen: Chosen, runs: Runs) -> RankSteps:
+    """When every rank ran every step, on one clock."""
+    found = _steps(runs, chosen)
+    origin = found["start_ns"].min() or 0
+    told = found.with_columns(pl.col("start_ns", "end_ns") - origin)
+    ranks = max(told["rank"].n_unique(), 1)
+    kept = told.group_by("rank", maintain_order=True).head(max(_MOST_STEPS // ranks, 1))
+    return RankSteps(job=job_of(runs, chosen), rows=columns.records(kept), left_out=told.height - kept.height)
+
+
+@router.get("/operators")
+def marey_operators(
+    chosen: Chosen,
+    runs: Runs,
+    step: _STEP,
+    stage: StageNumber = None,
+    from_ns: Annotated[int, Query(ge=-_FAR, le=_FAR, description="of the window, from the start of the step")] = 0,
+    to_ns: Annotated[int | None, Query(ge=-_FAR, le=_FAR, description="of the window; the end of the step without it")] = None,
+    limit: Annotated[int, Query(ge=1, le=2000)] = 300,
+    offset: Offset = 0,
+    ranks_at_once: Annotated[int, Query(ge=1, le=256, description="so many ranks from the offset on")] = 64,
+    buckets: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Joined:
+    """The operators of a step on every rank, those of one name joined; of those that overlap a window the longest."""
+    every = _steps(runs, chosen)
+    ranks = every.filter(step=step)
+    if ranks.is_empty():
+        raise Refusal(404, f"no rank has recorded step {step}", "step", "GET ./marey/steps lists them")
+    traces = chosen.run.traces
+    origin = int(ranks["start_ns"].min())  # type: ignore[arg-type]
+    joined = runs.frame(chosen, ("joined", step), partial(joined_operators, traces, step, every))
+    if stage is not None:
+        ranks, joined = ranks.filter(stage=stage), joined.filter(stage=stage)
+    end = int(ranks["end_ns"].max() or origin) - origin  # type: ignore[arg-type]
+    window = joined.filter((pl.col("end_ns") >= from_ns) & (pl.col("start_ns") <= (end if to_ns is None else to_ns)))
+    key = ["name", "number"]
+    lengths = window.group_by(key).agg(longest=(pl.col("end_ns") - pl.col("start_ns")).max(), first=pl.col("start_ns").min())
+    # of equally long ones the earliest, whatever their names: a report without names shows the same
+    longest = lengths.sort("longest", "first", *key, descending=[True, False, False, False]).head(limit).select(key)
+    shown = joined.join(longest, on=key)
+    each = {"ranks": pl.col("rank"), "start_ns": pl.col("start_ns"), "end_ns": pl.col("end_ns")}
+    page = ranks.slice(offset, ranks_at_once)
+    numbers = page["rank"].implode()
+    lines = (
+        shown.filter(pl.col("rank").is_in(numbers))
+        .sort("rank")
+        .group_by(key)
+        .agg(pl.col("kind").first(), first=pl.col("start_ns").min(), **each)
+    )
+    load = runs.frame(chosen, ("loads", step, buckets), partial(loads, traces, step, buckets, every))
+    return Joined(
+        step=step,
+        end_ns=end,
+        ranks=columns.records(page.with_columns(pl.col("start_ns", "end_ns") - origin).drop("step")),
+        matching_ranks=ranks.height,
+        operators=columns.records(lines.sort("first", *key).drop("first")),
+        bands=columns.records(bands(shown)),
+        matching=lengths.height,
+        loads=columns.records(load.filter(pl.col("rank").is_in(numbers))),
+        buckets=buckets,
+    )
+
+
+def _steps(runs: Library, chosen: Shown) -> pl.DataFrame:
+    return runs.frame(chosen, ("rank_steps",), partial(rank_steps, chosen.run.traces))

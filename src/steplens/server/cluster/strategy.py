@@ -1,0 +1,160 @@
+"""How a network is spread over devices: pipeline stages, the graph of a stage, and one operator of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens import json_text
+from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.runs import Library, Shown
+from steplens.server.tables import columns
+
+router = APIRouter(prefix="/api/runs/{run}/strategy", tags=["strategy"], responses=PROBLEMS)
+
+Stage = Annotated[int, Query(ge=1, le=1 << 31, description="pipeline stage, from 1")]
+_MOST_TRANSFERS = 1000
+
+
+class Stages(BaseModel):
+    """The pipeline of a job; without a parallel strategy both lists are empty.
+
+    Attributes:
+        parallel_type: as the source names it, such as "auto_parallel".
+        stages: rows of ``analysis.cluster.strategy.stages``.
+        transfers: rows of ``analysis.cluster.strategy.transfers``, at most 1000.
+    """
+
+    parallel_type: str
+    stages: list[dict[str, Any]]
+    transfers: list[dict[str, Any]]
+
+
+class Graph(BaseModel):
+    """The graph of a stage with closed scopes; see ``analysis.cluster.strategy.Drawn``."""
+
+    nodes: list[dict[str, Any]]
+    edges: list[dict[str, Any]]
+    left_out: int
+
+
+class Operator(BaseModel):
+    """One operator.
+
+    Attributes:
+        node: its id.
+        name: full name.
+        type: of operator.
+        scope: path of its scope.
+        role: "gradient_aggregation", "redistribution" or "".
+        strategy: for each input, into how many parts each of its dimensions is cut; null without one.
+        groups: communication groups, of all ranks.
+        ranks: ranks of the stage that have it.
+        output_type: of its output.
+        output_shape: as the source has it.
+        inputs: id, name of the operators that it takes from.
+        outputs: id, name of the operators that take from it.
+        attributes: name -> value, as JSON.
+    """
+
+    node: str
+    name: str
+    type: str
+    scope: str
+    role: str
+    strategy: list[Any] | None
+    groups: list[str]
+    ranks: list[int]
+    output_type: str
+    output_shape: str
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    attributes: dict[str, str]
+
+
+class Hit(BaseModel):
+    """An operator that was found: id, name, type, scope."""
+
+    node: str
+    name: str
+    type: str
+    scope: str
+
+
+class Hits(BaseModel):
+    """Operators whose name or type holds the text, and how many there are."""
+
+    hits: list[Hit]
+    matching: int
+
+
+@router.get("")
+def strategy_stages(chosen: Chosen, runs: Runs) -> Stages:
+    """The pipeline stages with what they consist of, and what they send to each other."""
+    traces = chosen.run.traces
+    told = (trace.meta_values().get("parallel_strategy") for trace in traces)
+    kind = next((str(one["parallel_type"]) for one in told if isinstance(one, dict) and one.get("parallel_type")), "")
+    return Stages(
+        parallel_type=kind,
+        stages=columns.records(runs.frame(chosen, ("strategy_stages",), partial(stages, traces))),
+        transfers=columns.records(runs.frame(chosen, ("strategy_transfers",), partial(transfers, traces)).head(_MOST_TRANSFERS)),
+    )
+
+
+@router.get("/graph")
+def strategy_graph(
+    chosen: Chosen,
+    runs: Runs,
+    stage: Stage = 1,
+    expanded: Annotated[list[str] | None, Query(max_length=200, description="paths of scopes to open")] = None,
+    most: Annotated[int, Query(ge=1, le=1000)] = 300,
+) -> Graph:
+    """The merged graph of a stage; a closed scope stands for its operators."""
+    found = drawn(_operators(runs, chosen, stage), expanded or (), most)
+    return Graph(nodes=columns.records(found.nodes), edges=columns.records(found.edges), left_out=found.left_out)
+
+
+@router.get("/operator")
+def strategy_operator(chosen: Chosen, runs: Runs, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1) -> Operator:
+    """Everything about one operator."""
+    every = _operators(runs, chosen, stage)
+    found = every.filter(pl.col("node") == node)
+    if found.is_empty():
+        raise Refusal(404, f"stage {stage} has no operator {node[:64]!r}", "node", "GET ./strategy/graph lists them")
+    row = found.row(0, named=True)
+    ends = every.select("node", "name")
+    return Operator(
+        **{
+            name: row[name]
+            for name in ("node", "name", "type", "scope", "role", "groups", "ranks", "output_type", "output_shape")
+        },
+        strategy=json_text.own(row["strategy"]) if row["strategy"] else None,
+        inputs=ends.filter(pl.col("node").is_in(row["inputs"])).to_dicts(),
+        outputs=every.filter(pl.col("inputs").list.contains(node)).select("node", "name").head(_MOST_TRANSFERS).to_dicts(),
+        attributes=json_text.own(row["attributes"] or "{}"),
+    )
+
+
+@router.get("/find")
+def strategy_find(
+    chosen: Chosen,
+    runs: Runs,
+    text: Annotated[str, Query(min_length=1, max_length=256)],
+    stage: Stage = 1,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Hits:
+    """Operators of a stage whose name or type holds a text, in either case of letters."""
+    wanted = text.lower()
+    named = pl.any_horizontal(pl.col(name).str.to_lowercase().str.contains(wanted, literal=True) for name in ("name", "type"))
+    hits = _operators(runs, chosen, stage).filter(named).select("node", "name", "type", "scope")
+    return Hits(hits=[Hit(**row) for row in hits.head(limit).to_dicts()], matching=hits.height)
+
+
+def _operators(runs: Library, chosen: Shown, stage: int) -> pl.DataFrame:
+    return runs.frame(chosen, ("stage_operators", stage), partial(stage_operators, chosen.run.traces, stage))

@@ -1,0 +1,1 @@
+"""How the server is reached: address, connections, who may ask, errors."""

@@ -1,0 +1,65 @@
+"""What the addresses have in common: the run, the trace, and how answers are encoded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from fastapi import Depends, Path, Query, Request
+from starlette.responses import Response
+
+from steplens.server.http.errors import Problem, path_text
+from steplens.server.runs import Library, Shown
+
+#: times are ns from the origin of a run; no trace is longer than 146 years
+FAR = 1 << 62
+
+RunNumber = Annotated[int, Path(ge=0, le=1 << 31, description="number of the run, in the order of the command line")]
+TraceNumber = Annotated[int, Query(ge=0, le=1 << 31, description="number of the trace (rank or window) of the run")]
+Moment = Annotated[int, Query(ge=-FAR, le=FAR, description="ns from the origin of the run")]
+Points = Annotated[int, Query(ge=1, le=20_000)]
+
+#: what an address may answer instead of what was asked for
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Problem, "description": "the token is missing or wrong"},
+    403: {"model": Problem, "description": "the request comes from another site"},
+    404: {"model": Problem, "description": "there is no such run, trace, table or event"},
+    409: {"model": Problem, "description": "the run cannot be read, or has nothing of what was asked for"},
+    413: {"model": Problem, "description": "the body of the request is too large"},
+    422: {"model": Problem, "description": "a parameter is wrong"},
+    503: {"model": Problem, "description": "the run is still being opened"},
+}
+
+
+async def library(request: Request) -> Library:
+    """The runs of this server."""
+    found: Library = request.app.state.library
+    return found
+
+
+async def shown(run: RunNumber, runs: Annotated[Library, Depends(library)]) -> Shown:
+    """The run that an address names."""
+    return runs.shown(run)
+
+
+async def as_read(run: Annotated[Shown, Depends(shown)]) -> Shown:
+    """The same as it was read last: an answer is of one reading, though the run may be read again meanwhile."""
+    return dataclasses.replace(run)
+
+
+Runs = Annotated[Library, Depends(library)]
+Chosen = Annotated[Shown, Depends(as_read)]
+#: for what is asked about the reading itself
+Living = Annotated[Shown, Depends(shown)]
+
+
+def encoded(value: Any) -> Response:
+    """An answer as JSON, for those that are too long to be checked against their model one cell at a time."""
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def attachment(chosen: Shown, told: str) -> dict[str, str]:
+    """Headers of an answer that is a file of its own: it is named after the run, and by what is told of it."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{path_text(chosen.path.resolve().name)}_{told}')}"}

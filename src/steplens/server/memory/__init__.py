@@ -1,0 +1,1 @@
+"""Memory: curves, what is alive, what was planned."""

@@ -1,0 +1,113 @@
+"""Memory: the peaks, the series that can be drawn, and what was alive at a moment."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.memory.memory_overview import memory_overview
+from steplens.analysis.steps.step_trace import step_trace
+from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, encoded
+from steplens.server.tables import columns, tables
+
+router = APIRouter(prefix="/api/runs/{run}/memory", tags=["memory"], responses=PROBLEMS)
+
+#: steps whose points are sent
+_MOST_STEPS = 5000
+#: allocations that one answer lists
+_MOST = 1000
+
+
+class Alive(BaseModel):
+    """What was allocated at a moment.
+
+    Attributes:
+        time_ns: the moment.
+        allocations: how many allocations were alive.
+        bytes: their sum; what was allocated before the recording is not in it.
+        by_owner: per operator that owns them, the largest first: name (null outside every call), device_type, device,
+            allocations and bytes.
+        largest: the largest of them; rows of the table ``allocations``.
+    """
+
+    time_ns: int
+    allocations: int
+    bytes: int
+    by_owner: list[dict[str, Any]]
+    largest: list[dict[str, Any]]
+
+
+class DeviceMemory(BaseModel):
+    """Memory of one device; see ``analysis.memory.memory_overview``. ``peak_ns`` counts from the origin of the trace."""
+
+    device_type: str | None
+    device: int | None
+    capacity_bytes: int | None
+    static_bytes: int | None
+    peak_bytes: int | None
+    peak_ns: int | None
+    peak_step: int | None
+    allocations: int | None
+    releases: int | None
+
+
+class StepPoints(BaseModel):
+    """A step on the time line, ns from the origin: its start, first forward and last backward operator, and end."""
+
+    step: int
+    start_ns: int
+    forward_ns: int | None
+    backward_ns: int | None
+    end_ns: int
+
+
+class MemoryOverview(BaseModel):
+    """The devices, and the steps to mark on their curves (the first ones of very many)."""
+
+    devices: list[DeviceMemory]
+    steps: list[StepPoints]
+
+
+@router.get("", response_model=MemoryOverview)
+def memory(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Any:
+    """Capacity, what stays, and the peak of every device; and where the steps begin, turn and end."""
+    source = chosen.trace(trace)
+    origin = chosen.origins[trace]
+    found = runs.frame(chosen, ("memory_overview", trace), lambda: memory_overview(source))
+    points = runs.frame(chosen, ("step_points", trace), lambda: step_trace(source)).head(_MOST_STEPS)
+    moments = ("start_ns", "forward_ns", "backward_ns", "end_ns")
+    return encoded(
+        {
+            "devices": columns.records(found.with_columns(pl.col("peak_ns") - origin)),
+            "steps": columns.records(points.select("step", *(pl.col(name) - origin for name in moments))),
+        }
+    )
+
+
+@router.get("/alive", response_model=Alive)
+def alive(
+    chosen: Chosen, runs: Runs, time_ns: Moment, trace: TraceNumber = 0, limit: Annotated[int, Query(ge=1, le=_MOST)] = 100
+) -> Any:
+    """The allocations that had begun and not ended at a moment."""
+    ends = pl.coalesce("release_ns", "active_release_ns")
+    is_alive = (pl.col("allocation_ns") <= time_ns) & (ends.is_null() | (ends > time_ns))
+    every = runs.frame(chosen, ("told", "allocations", trace), partial(tables.frame, runs, chosen, "allocations", trace))
+    found = every.filter(is_alive)
+    keys = ["name", "device_type", "device"]
+    owners = columns.texts(found.lazy()).group_by(keys).agg(allocations=pl.len().cast(pl.Int64), bytes=pl.col("bytes").sum())
+    largest = found.sort("bytes", "allocation_ns", descending=[True, False]).head(limit)
+    return encoded(
+        {
+            "time_ns": time_ns,
+            "allocations": found.height,
+            "bytes": int(found["bytes"].sum()),
+            "by_owner": columns.records(
+                owners.sort("bytes", *keys, descending=[True, False, False, False]).head(limit).collect()
+            ),
+            "largest": columns.records(largest),
+        }
+    )

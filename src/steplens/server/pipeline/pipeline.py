@@ -1,0 +1,88 @@
+"""The data pipeline: its operations, what holds it up, and its queues over time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_loading.pipeline_flow import Place, flow
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Points, TraceNumber
+from steplens.server.memory import curves
+from steplens.server.tables import columns
+
+router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+
+
+class Pipeline(BaseModel):
+    """The data pipeline of one trace.
+
+    Attributes:
+        operations: rows of the table ``pipeline``, from the last operation before the training loop to the sources; ``children``
+            are the ids of those that an operation takes from.
+        bottlenecks: ids of the operations that hold up the others.
+        places: what a batch passes between the pipeline, the host and the device, as far as it was recorded, in order.
+    """
+
+    operations: list[dict[str, Any]]
+    bottlenecks: list[int]
+    places: list[Place]
+
+
+class QueueCurve(BaseModel):
+    """The size of an operation's queue, sample by sample.
+
+    Attributes:
+        samples: how many samples there are.
+        capacity: of the queue; None where it is unknown.
+        sample: number of the first sample of each bucket.
+        min: smallest size of each bucket.
+        max: largest size of each bucket.
+        last: last size of each bucket.
+    """
+
+    samples: int
+    capacity: int | None
+    sample: list[int]
+    min: list[float]
+    max: list[float]
+    last: list[float]
+
+
+@router.get("")
+def pipeline(chosen: Chosen, trace: TraceNumber = 0) -> Pipeline:
+    """The operations, which of them hold up the others, and the places that batches pass."""
+    tables = chosen.trace(trace)
+    found = operations(tables)
+    return Pipeline(operations=columns.records(found), bottlenecks=bottlenecks(found), places=flow(tables))
+
+
+@router.get("/queue")
+def queue(
+    chosen: Chosen,
+    op: Annotated[int, Query(ge=0, le=1 << 31, description="id of the operation")],
+    trace: TraceNumber = 0,
+    points: Points = 500,
+) -> QueueCurve:
+    """The size of the output queue of one operation over its samples."""
+    tables = chosen.trace(trace)
+    known = tables.required("pipeline_ops").filter(pl.col("id") == op).collect()
+    if known.is_empty():
+        raise Refusal(404, "the data pipeline has no such operation", f"op {op}", "GET /api/runs/{run}/pipeline lists them")
+    rows = tables.required("pipeline_samples").filter((pl.col("op") == op) & (pl.col("name").cast(pl.String) == "queue_size"))
+    samples = rows.select("sample", pl.col("value").cast(pl.Float64)).drop_nulls().sort("sample").collect()
+    place = samples["sample"].cast(pl.Int64).to_numpy()
+    last = int(place[-1]) + 1 if len(place) else 1
+    curve: Any = curves.reduced(place, samples["value"].to_numpy(), 0, last, points)
+    return QueueCurve(
+        samples=samples.height,
+        capacity=known["queue_capacity"][0],
+        sample=curve["time_ns"],
+        min=curve["min"],
+        max=curve["max"],
+        last=curve["last"],
+    )

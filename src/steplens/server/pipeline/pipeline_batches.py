@@ -1,0 +1,147 @@
+"""The batches of the data pipeline at one place, and one of its operations with all that is known of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.advice import Finding
+from steplens.advice.rules.pipeline.bottleneck import kind_of
+from steplens.analysis.data_loading.data_pipeline import operations
+from steplens.analysis.data_loading.pipeline_flow import BATCHES, batches
+from steplens.analysis.data_loading.pipeline_queues import operation_name, pipeline_operation
+from steplens.server import advice
+from steplens.server.advice import FindingShown
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.memory import curves
+from steplens.server.tables import columns
+
+router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+
+#: how long an operation waits for the advice about it
+_PATIENCE_S = 1.0
+Kind = Annotated[Literal["iterate", "send", "receive"], Query(description="the place that the batches pass")]
+
+
+class BatchCurve(BaseModel):
+    """One figure of the batches, in buckets with their exact extremes.
+
+    Attributes:
+        name: "queue_size", "get_ns", "push_ns", "total_ns" or "wait_ns".
+        mean: over the batches that have it.
+        batch: number of the first batch of each bucket.
+        min: of each bucket.
+        max: of each bucket.
+        last: of each bucket.
+    """
+
+    name: str
+    mean: float
+    batch: list[int]
+    min: list[float]
+    max: list[float]
+    last: list[float]
+
+
+class BatchCurves(BaseModel):
+    """The batches at one place; a curve for each figure that was recorded."""
+
+    kind: str
+    batches: int
+    curves: list[BatchCurve]
+
+
+class Neighbour(BaseModel):
+    """An operation on the other side of a queue."""
+
+    id: int
+    type: str
+    workers: int | None
+
+
+class OperationShown(BaseModel):
+    """One operation; see ``analysis.data_loading.pipeline_queues.PipelineOperation``.
+
+    Attributes:
+        id, type, workers: of the operation.
+        capacity: of its output queue; null where it has none.
+        usage: mean size / capacity.
+        mean_size: mean size of its queue.
+        samples: how often its queue was looked at.
+        interval_ms: between two samples; null where unknown.
+        parent: the operation that takes from it; null for the last one.
+        children: the operations that it takes from.
+        remedy: what helps if it is the slow one: "source", "generator", "map", "batch" or "other".
+        findings: advice that names it.
+    """
+
+    id: int
+    type: str
+    workers: int | None
+    capacity: int | None
+    usage: float | None
+    mean_size: float | None
+    samples: int
+    interval_ms: float | None
+    parent: Neighbour | None
+    children: list[Neighbour]
+    remedy: str
+    findings: list[FindingShown]
+
+
+@router.get("/batches")
+def pipeline_batches(chosen: Chosen, kind: Kind, trace: TraceNumber = 0, points: Points = 500) -> BatchCurves:
+    """Queue sizes and costs of the batches at one place, in their order."""
+    found = batches(chosen.trace(trace), kind)
+    shown = []
+    for name in list(BATCHES)[1:]:
+        rows = found.select("batch", name).drop_nulls()
+        if not rows.height:
+            continue
+        place: Any = rows["batch"].to_numpy()
+        value = rows[name].cast(float).to_numpy()
+        curve: Any = curves.reduced(place, value, int(place[0]), int(place[-1]) + 1, points)
+        three = {key: curve[key] for key in ("min", "max", "last")}
+        shown.append(BatchCurve(name=name, mean=float(np.mean(value)), batch=curve["time_ns"], **three))
+    return BatchCurves(kind=kind, batches=found.height, curves=shown)
+
+
+@router.get("/operation")
+def pipeline_one(
+    chosen: Chosen,
+    runs: Runs,
+    op: Annotated[int, Query(ge=0, le=1 << 31, description="id of the operation")],
+    trace: TraceNumber = 0,
+) -> OperationShown:
+    """One operation: its workers, its queue, what adjoins it, and what helps if it is slow."""
+    tables = chosen.trace(trace)
+    try:
+        found = pipeline_operation(tables, op)
+    except ValueError as error:
+        raise Refusal(404, str(error), f"op {op}", "GET /api/runs/{run}/pipeline lists them") from None
+    known = {row["id"]: row for row in columns.records(operations(tables).select("id", "type", "workers"))}
+    name = operation_name(found.type, found.id)
+    judged = advice.judged_soon(runs, chosen, _PATIENCE_S)
+    named = [one for one in (judged.findings if judged is not None else ()) if _names(one, name)]
+    return OperationShown(
+        id=found.id,
+        type=found.type,
+        workers=found.workers,
+        capacity=found.capacity,
+        usage=found.usage,
+        mean_size=sum(found.sizes) / len(found.sizes) if found.sizes else None,
+        samples=len(found.sizes),
+        interval_ms=found.interval_ms,
+        parent=Neighbour(**known[found.parent[0]]) if found.parent is not None else None,
+        children=[Neighbour(**known[child]) for child in found.children if child in known],
+        remedy=kind_of(found.type, not found.children),
+        findings=[advice.finding_shown(one) for one in named],
+    )
+
+
+def _names(finding: Finding, operation: str) -> bool:
+    return operation in finding.subject.split("/") or any(operation in one.places for one in finding.evidence)

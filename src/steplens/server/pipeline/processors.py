@@ -1,0 +1,122 @@
+"""How busy the processors were while the data pipeline worked: host, process and every operation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle
+from steplens.server.http.errors import Refusal
+from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.memory import curves
+
+router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+
+#: series in one answer
+_MOST = 400
+Batch = Annotated[int | None, Query(ge=0, le=1 << 53)]
+
+
+class ProcessorCurve(BaseModel):
+    """One figure over its samples.
+
+    Attributes:
+        scope: "host", "process" or "op".
+        op: the operation; null for the others.
+        type: of the operation.
+        name: "user_utilization", "sys_utilization", "context_switch_count" ...
+        unit: "%" (of one core for an operation, of all cores otherwise), "MB" or "1".
+        mean: over the samples.
+        samples: how many there are.
+        sample: number of the first sample of each bucket.
+        min: of each bucket.
+        max: of each bucket.
+        last: of each bucket.
+    """
+
+    scope: str
+    op: int | None
+    type: str | None
+    name: str
+    unit: str
+    mean: float
+    samples: int
+    sample: list[int]
+    min: list[float]
+    max: list[float]
+    last: list[float]
+
+
+class Processors(BaseModel):
+    """Samples of the processors.
+
+    Attributes:
+        cores: logical cores of the host; null where unknown.
+        interval_ms: between two samples; null where unknown.
+        first_batch: of all samples; null where they are tied to no batch.
+        last_batch: of all samples.
+        idle_percent: mean idle share of the host in the chosen batches; null where it was not sampled.
+        curves: of the chosen batches.
+        left_out: series that are not among them.
+    """
+
+    cores: int | None
+    interval_ms: float | None
+    first_batch: int | None
+    last_batch: int | None
+    idle_percent: float | None
+    curves: list[ProcessorCurve]
+    left_out: int
+
+
+@router.get("/processors")
+def processors(
+    chosen: Chosen, runs: Runs, trace: TraceNumber = 0, first: Batch = None, last: Batch = None, points: Points = 500
+) -> Processors:
+    """Samples of the processors, of all batches or from one batch to another."""
+    if first is not None and last is not None and first > last:
+        raise Refusal(422, "the first batch lies behind the last", "first", "Swap the two")
+    tables = chosen.trace(trace)
+    every = runs.frame(chosen, ("cpu_samples", trace), lambda: cpu_samples(tables))
+    found = every
+    if first is not None:
+        found = found.filter(pl.col("batch") >= first)
+    if last is not None:
+        found = found.filter(pl.col("batch") <= last)
+    types = dict(tables.required("pipeline_ops").select("id", pl.col("type").cast(pl.String)).collect().iter_rows())
+    keys = ["scope", "op", "name", "unit"]
+    parts = found.drop_nulls("value").partition_by(keys, maintain_order=True)
+    meta = tables.meta_values()
+    return Processors(
+        cores=_number(meta.get("cpu_processor_num")),
+        interval_ms=_number(meta.get("pipeline_sampling_interval_ms")),
+        first_batch=_bound(every["batch"].min()),
+        last_batch=_bound(every["batch"].max()),
+        idle_percent=host_idle(cpu_means(found)),
+        curves=[_curve(part, types, points) for part in parts[:_MOST]],
+        left_out=max(len(parts) - _MOST, 0),
+    )
+
+
+def _curve(part: pl.DataFrame, types: dict[int, str | None], points: int) -> ProcessorCurve:
+    rows = part.sort("sample")
+    place: Any = rows["sample"].cast(pl.Int64).to_numpy()
+    curve: Any = curves.reduced(place, rows["value"].to_numpy(), int(place[0]), int(place[-1]) + 1, points)
+    scope, op, name, unit = rows.select("scope", "op", "name", "unit").row(0)
+    mean: Any = rows["value"].mean()
+    three = {key: curve[key] for key in ("min", "max", "last")}
+    type_ = types.get(op) if op is not None else None
+    return ProcessorCurve(
+        scope=scope, op=op, type=type_, name=name, unit=unit, mean=mean, samples=rows.height, sample=curve["time_ns"], **three
+    )
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _bound(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,1 @@
+"""Every table: its rows, filtered, sorted and paged."""

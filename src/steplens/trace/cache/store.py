@@ -1,0 +1,288 @@
+"""The Parquet cache of a trace: opening a run a second time costs milliseconds.
+
+It lies beside the data, in ``.steplens/``: the small tables together in one file of Arrow, which is read whole at once (to make a
+file takes longer than to write a small table), each large one in a Parquet file of its own, of which only the columns that
+somebody asks for are read, and a manifest with the schema version, what every raw file is known by, and a digest of every file.
+The manifest bears the seal of this user (``steplens.trace.cache.seal``). A cache that does not match all of them, or that
+somebody else made, is rebuilt, never trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens import expansion, json_text, partial, rundir
+from steplens.trace.cache import seal
+from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
+from steplens.trace.trace import Kept, Trace
+
+_MANIFEST = "manifest.json"
+_PARQUET = "parquet"
+#: a line of JSON, which has the length of each table by its name, and behind it the Arrow streams of these tables
+_SMALL = "small.arrow"
+#: ``{"seal":"<hexadecimal>","manifest":{...}}``: nobody decodes what is sealed before the seal is known to be ours
+_BEFORE_SEAL, _AFTER_SEAL, _END = b'{"seal":"', b'","manifest":', b"}"
+_MANIFEST_BYTES = 64 << 20
+_SEALED = "tables"
+#: of the columns of all tables: a cache of others is stale, whether or not somebody changed the version for them
+_COLUMNS = hashlib.sha256(repr([(name, [*columns.items()]) for name, columns in SCHEMA.items()]).encode()).hexdigest()[:16]
+_COMPRESSION_LEVEL = 1
+#: of a table in memory: Parquet takes several times as long as Arrow for so few rows, whatever is asked of them.
+#: A thousand of them take a few hundred MB at most
+_SMALL_BYTES = 256 << 10
+#: of all small tables of a trace, compressed
+_SMALL_FILE_BYTES = 64 << 20
+#: of which the first line takes at most
+_INDEX_BYTES = 4 << 10
+#: tables that take no more memory than this stay in it when they were just built
+_KEPT_BYTES = 256 << 20
+
+
+def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int] = ()) -> Trace:
+    """The trace in ``cache`` if it is of exactly these sources, else a new one, cached where that is possible.
+
+    Args:
+        cache: directory of this trace's cache; need not exist.
+        sources: the raw files the trace depends on.
+        build: reads the raw files.
+        told: what else it reads, as the rank in the name of the folder around them.
+    """
+    if not seal.is_possible():
+        return build()
+    cache = seal.own_place(cache)
+    key = _key(cache, sources, told)
+    found = _load(cache, key, sources)
+    if found is not None:
+        return found
+    marks = [] if key is None else seal.marks(sources)
+    trace = build()
+    # a read-only or full disk makes the next opening slower, and nothing else
+    with contextlib.suppress(OSError, pl.exceptions.ComputeError):
+        if key is not None and _key(cache, sources, told) == key and seal.marks(sources) == marks:
+            trace.kept = _save(trace, cache, {"key": key, "marks": marks})
+            if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
+                # from now on only the columns that somebody asks for take memory
+                return _load(cache, key, sources) or trace
+    return trace
+
+
+def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int] = ()) -> bool:
+    """Whether there is a cache of ours of exactly these sources (``cached``); whether its tables are whole is not looked at."""
+    try:
+        with seal.cache_folder(seal.own_place(cache)) as inside:
+            raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
+        return _is_of(_checked_manifest(raw), _key(cache, sources, told), sources)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _key(cache: Path, sources: Sequence[Path], told: Sequence[int]) -> dict[str, Any] | None:
+    """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
+    folder = cache.parent.parent
+    try:
+        # not the name alone: folders between tell devices and ranks, and hold files of one name
+        files = sorted(([seal.place(path, folder), *seal.identity(path)[1:]] for path in sources), key=str)
+    except OSError:
+        return None
+    # another version may read the same files better, or check them more
+    versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
+    return {**versions, **expansion.setting(), "columns": _COLUMNS, "sources": files, "told": list(told)}
+
+
+def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
+    """Whether a manifest of ours is of these sources as they are now."""
+    return key is not None and manifest["key"] == key and not seal.is_changed_in_place(sources, manifest["marks"])
+
+
+def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
+    try:
+        with seal.cache_folder(cache) as inside:
+            raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
+            manifest = _checked_manifest(raw)
+            if not _is_of(manifest, key, sources):
+                return None
+            tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
+            for file, digest in manifest["tables"].items():
+                # their columns are those of the key, as they were written; looking at them would take most of the time
+                read = _small(inside, digest) if file == _SMALL else _large(cache / file, inside, digest)
+                if read is None or not set(read) <= set(SCHEMA):
+                    return None
+                tables |= read
+        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+        return None
+
+
+def _small(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | None:
+    """The small tables; None where their file is not the one that was written."""
+    content = seal.read(_SMALL, inside, _SMALL_FILE_BYTES)
+    # the very bytes that are decoded are the ones that were looked at
+    if [len(content), hashlib.sha256(content).hexdigest()] != digest:
+        return None
+    lengths, _, streams = content.partition(b"\n")
+    tables, start = {}, 0
+    for name, length in json_text.own(lengths).items():
+        tables[name] = pl.read_ipc_stream(streams[start : start + length])
+        start += length
+    return tables
+
+
+def _large(file: Path, inside: int, digest: list[str | int]) -> dict[str, pl.LazyFrame] | None:
+    """A large table, of which nothing is read yet; None where its file is not the one that was written."""
+    name, _, kind = file.name.partition(".")
+    return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.digest(file.name, inside) == digest else None
+
+
+def _checked_manifest(raw: bytes) -> dict[str, Any]:
+    """What a manifest says.
+
+    Raises:
+        ValueError: it does not bear our seal.
+    """
+    mark, _, content = raw.removeprefix(_BEFORE_SEAL).removesuffix(_END).partition(_AFTER_SEAL)
+    if raw != _sealed_text(mark, content) or not seal.is_sealed(_SEALED, content, bytes.fromhex(mark.decode("ascii"))):
+        raise ValueError("not a manifest of ours")
+    found: dict[str, Any] = json_text.own(content)
+    return found
+
+
+def _sealed_text(mark: bytes, content: bytes) -> bytes:
+    return _BEFORE_SEAL + mark + _AFTER_SEAL + content + _END
+
+
+def _source_of(recorded: str, cache: Path) -> Path:
+    """Where the source lies now: the folder with the cache inside may have been moved.
+
+    Raises:
+        ValueError: the manifest leads elsewhere than into that folder or to the one around it.
+    """
+    folder, inside = cache.parent.parent, Path(recorded)
+    if recorded == os.pardir:
+        return folder.parent
+    if inside.is_absolute() or os.pardir in inside.parts:
+        raise ValueError(recorded)
+    return folder / inside
+
+
+def _fingerprint(manifest: bytes) -> str:
+    """Of a manifest, which holds a digest of every table."""
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def _is_text(path: Path) -> bool:
+    """Whether polars can map files under a path: the folder's name may be in another encoding than that of the system, as GBK."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _save(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
+    """Write the tables; where they lie then, None where they may not be written."""
+    if not _is_text(cache):
+        return None
+    folder = cache.parent.parent
+    if not folder.stat().st_mode & rundir.ANYBODY_WRITES:
+        return None
+    rundir.make_directory(cache.parent)
+    # from here on by descriptors: who can write to the capture's folder might put links in place of what was looked at
+    with seal.folder(cache.parent, ours=False) as around:
+        place = seal.path_of(around)
+        old = cache.name if _is_own_folder(cache.name, around) else None
+        temporary = partial.beside(place / cache.name)
+        temporary.mkdir(mode=0o700)
+        try:
+            with seal.folder(temporary.name, inside=around) as inside:
+                manifest = _write(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
+                os.fchmod(inside, rundir.DIRECTORY_MODE)
+            if old is not None:
+                away = partial.beside(place / old)
+                os.replace(place / old, away)
+                shutil.rmtree(away, ignore_errors=True)
+            os.replace(temporary, place / cache.name)
+            return Kept(cache, _fingerprint(manifest))
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_own_folder(name: str, inside: int) -> bool:
+    """Whether there is such a folder of ours already.
+
+    Raises:
+        OSError: there is something else, such as a link, in whose place nothing is put.
+    """
+    try:
+        with seal.folder(name, inside=inside):
+            return True
+    except FileNotFoundError:
+        return False
+
+
+def _as_arrow(frame: pl.DataFrame, most_bytes: int) -> bytes | None:
+    """A small table as it is kept; None for a larger one."""
+    if frame.estimated_size() > _SMALL_BYTES:
+        return None
+    content = io.BytesIO()
+    frame.write_ipc_stream(content, compression="zstd")
+    # the texts of categories are not in the size of a frame
+    return content.getvalue() if content.tell() <= most_bytes else None
+
+
+def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
+    """Write tables and manifest into an empty folder; the manifest.
+
+    Raises:
+        OSError: the disk is full, or nothing can be sealed any more.
+    """
+    place, digests = seal.path_of(inside), {}
+    small: dict[str, bytes] = {}
+    for name in trace:
+        frame = trace.table(name)
+        assert frame is not None
+        stream = _as_arrow(frame, _SMALL_FILE_BYTES - _INDEX_BYTES - sum(map(len, small.values())))
+        if stream is not None:
+            small[name] = stream
+            continue
+        file = place / f"{name}.{_PARQUET}"
+        frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
+        file.chmod(rundir.FILE_MODE)
+        digests[file.name] = seal.digest(file.name, inside)
+    if small:
+        index = json.dumps({name: len(stream) for name, stream in small.items()}).encode()
+        content = b"".join((index, b"\n", *small.values()))
+        _write_file(place / _SMALL, content)
+        digests[_SMALL] = [len(content), hashlib.sha256(content).hexdigest()]
+    manifest_content = json.dumps({**made_of, "tables": digests}).encode()
+    mark = seal.seal(_SEALED, manifest_content)
+    if mark is None:
+        raise OSError("there is no secret any more")
+    manifest = _sealed_text(mark.hex().encode(), manifest_content)
+    # not waiting until it is on the disk: of a manifest that a crash tore the seal is wrong, and all is made anew
+    _write_file(place / _MANIFEST, manifest)
+    return manifest
+
+
+def _write_file(file: Path, content: bytes) -> None:
+    """Write a new file that others may read if the folder allows it.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rundir.FILE_MODE)
+    with open(descriptor, "wb", buffering=0) as opened:
+        os.fchmod(descriptor, rundir.FILE_MODE)
+        view = memoryview(content)
+        while view:
+            view = view[opened.write(view) :]
