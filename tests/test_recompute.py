@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from steplens import offline, rundir
-from steplens.recompute import Comparison, _compare_frames, _compare_json
+from steplens.offline.recompute import Comparison, _compare_frames, _compare_json
 
 from .shared_data import shared
 

@@ -15,10 +15,10 @@ from steplens import offline
 from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.exports.formats import FORMATS
 from steplens.offline import settings
+from steplens.offline.simplify import recorded_option, simplify
 from steplens.readers import detect
 from steplens.readers.ascend.capture.ascend_raw import read_trace
 from steplens.readers.ascend.msprof_command import export
-from steplens.simplify import recorded_option, simplify
 from steplens.trace.run import open_run
 
 from .readers.ascend_fixture import PROF_NAME, write_golden, write_msprof

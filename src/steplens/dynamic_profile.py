@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log, paths
-from steplens.collect.dynamic import active, place
-from steplens.collect.dynamic.pytorch import PytorchForm
+from steplens.collect.dynamic import active
+from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.steps.pytorch import PytorchForm
 from steplens.collect.dynamic.watch import WatchedFile
 
 __all__ = ["init", "set_state", "start", "step"]

@@ -9,15 +9,15 @@ import pytest
 
 from steplens.advice import advise
 from steplens.advice.facts import Facts
-from steplens.advice.rules.device import (
+from steplens.advice.rules.communication import (
     bandwidth_contention,
     byte_alignment,
     retransmission,
-    slow_fetches,
     slow_group,
     small_packets,
     synchronized_batchnorm,
 )
+from steplens.advice.rules.device import slow_fetches
 from steplens.trace.schema import SCOPE_USER
 
 from .device_steps import STEPS, US, accelerated, cuda, evidence, facts, ns, only, operation, saving, task

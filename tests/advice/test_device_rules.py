@@ -8,16 +8,18 @@ import pytest
 
 from steplens.advice.facts import Facts
 from steplens.advice.rules.device import (
-    aicpu_operators,
     allocation_calls,
-    attention_performance,
     blocking_launches,
     core_frequency,
     dynamic_shapes,
     environment_variables,
-    matmul_performance,
     operator_compilation,
     suspected_collections,
+)
+from steplens.advice.rules.operators import (
+    aicpu_operators,
+    attention_performance,
+    matmul_performance,
     unbound_operators,
     uneven_blocks,
     vector_performance,

@@ -15,14 +15,9 @@ import steplens
 from steplens.advice import advise
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.rules.device import (
-    byte_alignment,
-    launch_bound,
-    outside_matrix_units,
-    unbound_operators,
-    units,
-    vector_performance,
-)
+from steplens.advice.rules.communication import byte_alignment
+from steplens.advice.rules.device import launch_bound
+from steplens.advice.rules.operators import outside_matrix_units, unbound_operators, units, vector_performance
 from steplens.advice.rules.training import device_waits_for_host
 from steplens.advice.table import RULES
 from steplens.trace.health import HOST_AGAINST_DEVICE, WARNING, finding, frame_of

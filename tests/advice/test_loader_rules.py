@@ -16,7 +16,7 @@ import pytest
 import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
-from steplens.advice.rules.pipeline import (
+from steplens.advice.rules.loaders import (
     loader_slow_collate,
     loader_slow_pin,
     loader_slow_start,

@@ -18,13 +18,15 @@ from steplens.advice.rules.pipeline import (
     idle_workers,
     iteration_interval,
     queue_drop,
+    slower_than_input,
+    starved_device_queue,
+)
+from steplens.advice.rules.pipeline_operations import (
     slow_batch,
     slow_generator,
     slow_map,
     slow_operation,
     slow_source,
-    slower_than_input,
-    starved_device_queue,
     underfilled_source,
 )
 from steplens.advice.texts import EVIDENCE, TEXTS

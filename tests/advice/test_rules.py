@@ -10,17 +10,10 @@ import pytest
 from steplens.advice import Finding
 from steplens.advice.facts import Facts
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline import loader_too_slow, loader_without_workers
-from steplens.advice.rules.training import (
-    allocation_stalls,
-    checkpoint_stalls,
-    device_waits_for_host,
-    garbage_collection,
-    memory_growth,
-    scalar_reads,
-    single_tensor_optimizer,
-    tiny_operators,
-)
+from steplens.advice.rules.host import garbage_collection, scalar_reads
+from steplens.advice.rules.loaders import loader_too_slow, loader_without_workers
+from steplens.advice.rules.memory import allocation_stalls, memory_growth
+from steplens.advice.rules.training import checkpoint_stalls, device_waits_for_host, single_tensor_optimizer, tiny_operators
 from steplens.advice.table import RULES
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER

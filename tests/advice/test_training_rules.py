@@ -9,21 +9,16 @@ import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
+from steplens.advice.rules.host import python_in_the_loop, recompilation, scalar_reads, synchronising_calls
+from steplens.advice.rules.memory import growth_over_windows, large_blocks, memory_growth
 from steplens.advice.rules.training import (
     changing_shapes,
     exposed_gradients,
     first_steps,
     float32_matmul,
     gradient_zeroing,
-    growth_over_windows,
-    large_blocks,
-    memory_growth,
     outlier_steps,
-    python_in_the_loop,
-    recompilation,
-    scalar_reads,
     small_copies,
-    synchronising_calls,
     tiny_operators,
 )
 from steplens.trace.run import Run, Source

@@ -18,7 +18,7 @@ from steplens.cli.recording import script, status
 from steplens.cli.summary import LIMITED
 from steplens.cli.text import pipeline_text, summary_text
 from steplens.errors import SteplensError
-from steplens.recompute import Comparison
+from steplens.offline.recompute import Comparison
 
 
 def torch_of(cuda: str | None, *, available: bool = False, traces: bool = False) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from steplens.cli.recording.trigger import exit_code, merged
-from steplens.collect.dynamic import place
 from steplens.collect.dynamic.configuration import TEMPLATE
+from steplens.collect.dynamic.job import place
 
 from ..collect.dynamic.jobs import FAKE_JOB, Folder, Jobs, until
 

@@ -12,7 +12,9 @@ from steplens import BlackBox, ProfilerActivity, _ExperimentalConfig, profile, s
 from steplens.collect.black_box import black_box_event
 from steplens.collect.common import osrt
 from steplens.collect.common.health import Health
-from steplens.collect.dynamic import active, board, environment, launched, place, pytorch, service
+from steplens.collect.dynamic import active, environment, launched, service
+from steplens.collect.dynamic.job import board, place
+from steplens.collect.dynamic.steps import pytorch
 from steplens.collect.handoff import landing
 from steplens.collect.host import host_sources
 from steplens.collect.pytorch import budgets, kineto_profile, other_profilers, saving
@@ -173,7 +175,7 @@ def test_a_tracer_that_ends_without_a_word():
 
 
 def test_a_board_without_room(monkeypatch, tmp_path):
-    from steplens.collect.dynamic import process
+    from steplens.collect.dynamic.job import process
 
     own = board.Board(tmp_path, "job", process.current(), 0)
     monkeypatch.setattr(board, "_ROWS", 1)

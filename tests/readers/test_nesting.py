@@ -16,7 +16,8 @@ import pytest
 import steplens
 from steplens import json_decoder, json_text, rundir
 from steplens.cli.main import main
-from steplens.collect.dynamic import place, watch
+from steplens.collect.dynamic import watch
+from steplens.collect.dynamic.job import place
 from steplens.errors import SteplensError
 from steplens.readers.mindspore.results import mindspore_timeline
 from steplens.trace.health import HealthLog

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.report import public, redact
-from steplens.report.pseudonyms import Pseudonyms
-from steplens.report.redact import trace_of
+from steplens.report.redaction import public, redact
+from steplens.report.redaction.pseudonyms import Pseudonyms
+from steplens.report.redaction.redact import trace_of
 from steplens.trace.schema import SCHEMA, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
 

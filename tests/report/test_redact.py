@@ -14,8 +14,8 @@ import pytest
 
 import steplens
 from steplens.analysis.tools.lines import frame_owner
-from steplens.report.pseudonyms import Pseudonyms
-from steplens.report.redact import KEPT, REPLACED, trace_of
+from steplens.report.redaction.pseudonyms import Pseudonyms
+from steplens.report.redaction.redact import KEPT, REPLACED, trace_of
 from steplens.trace.schema import SCHEMA
 
 from .conftest import SECRETS, Held, Make

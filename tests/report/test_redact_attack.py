@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from steplens.errors import InputError
-from steplens.report import redact
-from steplens.report.pseudonyms import Pseudonyms
-from steplens.report.redact import trace_of
+from steplens.report.redaction import redact
+from steplens.report.redaction.pseudonyms import Pseudonyms
+from steplens.report.redaction.redact import trace_of
 from steplens.server.runs import Opened, Shown
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_FUNCTION, SCOPE_USER

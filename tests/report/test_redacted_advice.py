@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from steplens.report import redact
 from steplens.report.ask import Asker
-from steplens.report.pseudonyms import Pseudonyms
+from steplens.report.redaction import redact
+from steplens.report.redaction.pseudonyms import Pseudonyms
 from steplens.server.runs import Library
 
 from ..shared_data import shared

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from steplens.cli.view_captures import Trainings
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 
 from .conftest import DEADLINE_S, Client, Start
 

@@ -13,7 +13,7 @@ import pytest
 
 import steplens
 from steplens.analysis.steps.step_trace import step_trace
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 
 from ..shared_data import shared
 from . import scripts

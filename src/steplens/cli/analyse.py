@@ -15,7 +15,7 @@ from steplens.cli.text.text import console, plain, print_json
 
 if TYPE_CHECKING:
     from steplens.offline import RunResult
-    from steplens.recompute import Comparison
+    from steplens.offline.recompute import Comparison
 
 
 class Export(str, enum.Enum):

@@ -8,7 +8,8 @@ from typing import Any
 
 from steplens.cli.recording.status import describe
 from steplens.cli.recording.trigger import merged
-from steplens.collect.dynamic import client, place
+from steplens.collect.dynamic import client
+from steplens.collect.dynamic.job import place
 from steplens.errors import InputError
 
 #: folders below a run in which a configuration is looked for

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.dynamic import process
+from steplens.collect.dynamic.job import process
 from steplens.collect.dynamic.plan import NEVER, NEXT, Identity, Outcome, Plan
 from steplens.mindspore import framework
 from steplens.mindspore.profiler import Profiler

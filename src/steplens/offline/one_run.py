@@ -15,13 +15,13 @@ from steplens import rundir
 from steplens.analysis.stored_figures import contradictions
 from steplens.errors import DefectError, InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
+from steplens.offline.recompute import compare
 from steplens.offline.run_log import run_log
 from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
+from steplens.offline.simplify import simplify
 from steplens.readers import contents, detect
 from steplens.readers.ascend.msprof_command import find_msprof
 from steplens.readers.steplens_run import run_directory
-from steplens.recompute import compare
-from steplens.simplify import simplify
 from steplens.timeline.ahead import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
 from steplens.trace.trace import Trace

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steplens.errors import SteplensError
-from steplens.recompute import Comparison
+from steplens.offline.recompute import Comparison
 from steplens.trace.health import HealthFinding
 from steplens.writers.result import DONE, OutputStatus
 

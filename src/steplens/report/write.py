@@ -12,10 +12,11 @@ import msgspec
 from steplens import rundir
 from steplens.advice.prepare import prepare
 from steplens.errors import InputError
-from steplens.report import page, redact, window
+from steplens.report import page, window
 from steplens.report.ask import Asker
 from steplens.report.collecting import Collector, Job, collect
 from steplens.report.parts import Parts
+from steplens.report.redaction import redact
 from steplens.report.window import Wanted, Window
 from steplens.server import session
 from steplens.server.app import STATIC

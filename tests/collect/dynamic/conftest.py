@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 
 from .jobs import Folder, Jobs
 

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.dynamic import client, configuration, place
+from steplens.collect.dynamic import client, configuration
 from steplens.collect.dynamic.client import Participant
+from steplens.collect.dynamic.job import place
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[2] / "src"

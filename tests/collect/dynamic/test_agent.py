@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic import agent, client, configuration, place, process
+from steplens.collect.dynamic import agent, client, configuration
 from steplens.collect.dynamic.agent import Agent
-from steplens.collect.dynamic.agreement import Decision
-from steplens.collect.dynamic.board import STEP, Board
-from steplens.collect.dynamic.ledger import Request
+from steplens.collect.dynamic.job import place, process
+from steplens.collect.dynamic.job.agreement import Decision
+from steplens.collect.dynamic.job.board import STEP, Board
+from steplens.collect.dynamic.job.ledger import Request
 from steplens.collect.dynamic.plan import EDIT, Plan
 from steplens.errors import InputError
 

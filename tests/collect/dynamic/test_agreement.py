@@ -5,9 +5,9 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.collect.dynamic.agreement import EACH, Decision, Seat, decide
+from steplens.collect.dynamic.job.agreement import EACH, Decision, Seat, decide
+from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, NEVER, NEXT, TRIGGER
-from steplens.collect.dynamic.process import Process
 
 NOW_NS = 10**12
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic import board, process
-from steplens.collect.dynamic.board import DECIDING, GENERATION, STEP, Board, BusyError, PrivateBoard
+from steplens.collect.dynamic.job import board, process
+from steplens.collect.dynamic.job.board import DECIDING, GENERATION, STEP, Board, BusyError, PrivateBoard
+from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, NEXT, Plan
-from steplens.collect.dynamic.process import Process
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from steplens.collect.dynamic.forward_steps import ForwardSteps  # noqa: E402
+from steplens.collect.dynamic.steps.forward_steps import ForwardSteps  # noqa: E402
 
 ORIGINAL = torch.nn.Module.__call__
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 
 from .jobs import Folder, Job, Jobs, until
 from .test_pytorch import profiler_steps

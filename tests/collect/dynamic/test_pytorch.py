@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic import client, place
+from steplens.collect.dynamic import client
+from steplens.collect.dynamic.job import place
 
 from .jobs import Folder, Job, Jobs, until
 

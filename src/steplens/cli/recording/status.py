@@ -13,8 +13,9 @@ from rich.table import Table
 
 from steplens import rundir
 from steplens.cli.text.text import console, duration, plain, print_json
-from steplens.collect.dynamic import client, place
+from steplens.collect.dynamic import client
 from steplens.collect.dynamic.client import Participant
+from steplens.collect.dynamic.job import place
 from steplens.collect.dynamic.plan import DONE, RECORDING, SAVING, SCHEDULED, SEEN, steps_text
 from steplens.errors import InputError
 

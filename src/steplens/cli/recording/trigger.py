@@ -16,8 +16,9 @@ from steplens import options
 from steplens.cli.recording import flags
 from steplens.cli.recording.status import describe, existing_directory, request_text
 from steplens.cli.text.text import console, duration, plain, print_json
-from steplens.collect.dynamic import client, configuration, place
+from steplens.collect.dynamic import client, configuration
 from steplens.collect.dynamic.client import Participant
+from steplens.collect.dynamic.job import place
 from steplens.collect.dynamic.plan import DONE, ENDED, NEXT, REFUSED, SEEN
 from steplens.errors import InputError, SteplensError
 

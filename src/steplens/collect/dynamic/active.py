@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from steplens.collect.common import log, paths
-from steplens.collect.dynamic import place
 from steplens.collect.dynamic.agent import Agent
+from steplens.collect.dynamic.job import place
 from steplens.collect.dynamic.plan import Form
 
 #: the agent of this process; read at every step

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.collect.dynamic import board as boards
-from steplens.collect.dynamic import place, process, template
-from steplens.collect.dynamic.agreement import EACH, Decision
-from steplens.collect.dynamic.board import GENERATION, Board, BusyError, PrivateBoard
-from steplens.collect.dynamic.ledger import Ledger
+from steplens.collect.dynamic import template
+from steplens.collect.dynamic.job import board as boards
+from steplens.collect.dynamic.job import place, process
+from steplens.collect.dynamic.job.agreement import EACH, Decision
+from steplens.collect.dynamic.job.board import GENERATION, Board, BusyError, PrivateBoard
+from steplens.collect.dynamic.job.ledger import Ledger
 from steplens.collect.dynamic.plan import CALL, MISSED, NEVER, REFUSED, SAVING, SCHEDULED, SUPERSEDED, Form, Identity, Request
 from steplens.collect.dynamic.recorder import Recorder
 from steplens.collect.dynamic.service import Service

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, rundir
-from steplens.collect.dynamic import board, place
-from steplens.collect.dynamic.agreement import Seat
-from steplens.collect.dynamic.process import Process
+from steplens.collect.dynamic.job import board, place
+from steplens.collect.dynamic.job.agreement import Seat
+from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.service import ASK_LOOK, ASK_STATUS
 
 _ANSWER_S = 0.5

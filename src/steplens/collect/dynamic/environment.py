@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
-    from steplens.collect.dynamic.process import Process
+    from steplens.collect.dynamic.job.process import Process
+    from steplens.collect.dynamic.steps.optimizer_steps import OptimizerSteps
 
 #: the variable of the Ascend PyTorch Profiler, and one that only steplens reads
 VARIABLE = "PROF_CONFIG_PATH"
@@ -136,7 +136,7 @@ class Watcher:
 
     def install(self) -> None:
         """Watch for optimizers, and leave word that this process exists."""
-        from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
+        from steplens.collect.dynamic.steps.optimizer_steps import OptimizerSteps
 
         self._steps = OptimizerSteps(self._on_step, self._on_optimizer)
         self._steps.install()
@@ -154,9 +154,9 @@ class Watcher:
         self._take_word_back()
 
     def _leave_word(self) -> None:
-        from steplens.collect.dynamic import place, process
         from steplens.collect.dynamic.agent import RECORD_VERSION
-        from steplens.collect.dynamic.pytorch import PytorchForm
+        from steplens.collect.dynamic.job import place, process
+        from steplens.collect.dynamic.steps.pytorch import PytorchForm
 
         directory = place.configuration_directory(self._path)
         folder, owner, identity = place.create(directory), process.current(), PytorchForm().identity()
@@ -183,7 +183,8 @@ class Watcher:
         atexit.register(self._take_word_back)
 
     def _take_word_back(self) -> None:
-        from steplens.collect.dynamic import active, place
+        from steplens.collect.dynamic import active
+        from steplens.collect.dynamic.job import place
 
         left, self._left = self._left, None
         if left is not None and active.agent is None and left[1].pid == os.getpid():
@@ -198,7 +199,7 @@ class Watcher:
     def _begin(self) -> None:
         from steplens.collect.common import log
         from steplens.collect.dynamic import active
-        from steplens.collect.dynamic.pytorch import PytorchForm
+        from steplens.collect.dynamic.steps.pytorch import PytorchForm
 
         try:
             active.begin(self._path, PytorchForm(), VARIABLE, "Optimizer.step")

@@ -209,8 +209,8 @@ class Watcher:
     """
 
     def __init__(self, order: Order) -> None:
-        from steplens.collect.dynamic.forward_steps import ForwardSteps
-        from steplens.collect.dynamic.optimizer_steps import OptimizerSteps
+        from steplens.collect.dynamic.steps.forward_steps import ForwardSteps
+        from steplens.collect.dynamic.steps.optimizer_steps import OptimizerSteps
 
         self._order = order
         steps = ForwardSteps if order.step_on == FORWARD else OptimizerSteps

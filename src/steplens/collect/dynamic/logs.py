@@ -14,7 +14,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from steplens import rundir
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 
 LARGEST_BYTES = 200 * 1024
 BACKUPS = 1

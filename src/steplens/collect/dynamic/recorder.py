@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from steplens.collect.dynamic.ledger import Ledger
+from steplens.collect.dynamic.job.ledger import Ledger
 from steplens.collect.dynamic.plan import DONE, FAILED, RECORDING, SAVING, Capture, Form, Plan, Request
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steplens import json_text
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 from steplens.collect.dynamic.plan import EDIT, TRIGGER
 from steplens.collect.dynamic.watch import Change, WatchedFile
 

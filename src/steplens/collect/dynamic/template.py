@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import partial, rundir
-from steplens.collect.dynamic import place
+from steplens.collect.dynamic.job import place
 
 
 def create(directory: Path, content: Mapping[str, Any]) -> None:

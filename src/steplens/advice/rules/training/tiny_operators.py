@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.training.scalar_reads import READS
+from steplens.advice.rules.host.scalar_reads import READS
 from steplens.analysis.tools.groups import among, medians, numbered
 from steplens.analysis.tools.names import containing, with_prefix
 from steplens.analysis.tools.order import in_order

@@ -1,0 +1,1 @@
+"""Communication of the device: packets, links, retransmission."""

@@ -1,0 +1,1 @@
+"""What Python does between operators: reads, collections of garbage, compiling, waiting."""

@@ -1,0 +1,1 @@
+"""Memory: growth, large blocks, stalls of the allocator."""

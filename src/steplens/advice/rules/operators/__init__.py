@@ -1,0 +1,1 @@
+"""Operators of the device: products, attention, sequences that could be fused, shapes and axes that suit it badly."""

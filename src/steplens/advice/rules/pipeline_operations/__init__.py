@@ -1,0 +1,1 @@
+"""Single operations of a data pipeline."""

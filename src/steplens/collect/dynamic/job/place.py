@@ -1,0 +1,261 @@
+"""Where the processes of a job that share a configuration path meet: a private folder in memory, named by that path.
+
+It holds, per process, a record (``<pid>-<start>.json``) and a socket (``.sock``), and per job a board (see ``board``).
+Nothing in it outlives its use: dead processes are recognised by process id and start time, and swept by the next one that
+registers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from steplens import json_text, rundir
+from steplens.collect.dynamic.job import process
+from steplens.collect.dynamic.job.process import Process
+from steplens.errors import InputError
+
+CONFIGURATION_FILE = "profiler_config.json"
+REQUEST_FILE = "profiler_request.json"
+LOG_DIRECTORY = "log"
+
+RECORD_SUFFIX = ".json"
+SOCKET_SUFFIX = ".sock"
+
+#: sets another place than memory, for machines whose containers share no /dev/shm
+DIRECTORY_VARIABLE = "STEPLENS_STATE_DIRECTORY"
+
+_MODE = 0o700
+_LARGEST_RECORD = 1 << 20
+_SOCKET_PATH_LIMIT = 107
+#: folders of jobs that ended this long ago are swept
+_FORGET_AFTER_S = 24 * 3600.0
+
+
+def configuration_directory(path: str | os.PathLike[str]) -> Path:
+    """The folder that ``path`` means: itself, or the one around it if it is a configuration file."""
+    given = Path(path).expanduser()
+    if given.name in (CONFIGURATION_FILE, REQUEST_FILE) or given.is_file():
+        given = given.parent
+    return Path(os.path.realpath(given))
+
+
+def key(directory: Path) -> str:
+    """The name of the meeting place for a configuration folder."""
+    return hashlib.sha256(os.fsencode(directory)).hexdigest()[:20]
+
+
+def root(uid: int | None = None) -> Path:
+    """The folder of all meeting places of a user; the same for a job and for a command in another shell."""
+    name = f"steplens-{os.geteuid() if uid is None else uid}"
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    if chosen:
+        return Path(chosen) / name
+    shared = Path("/dev/shm")
+    return (shared if os.access(shared, os.W_OK | os.X_OK) else Path("/tmp")) / name
+
+
+def create(directory: Path) -> Path:
+    """Make the meeting place for a configuration folder.
+
+    Raises:
+        OSError: it cannot be made, or somebody else could change what is in it.
+    """
+    top = root()
+    _refuse_chosen(os.geteuid())
+    # whatever the umask, nobody else gets to write into it
+    rundir.make_directory(top.parent, _MODE)
+    for folder in (top, top / key(directory)):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=_MODE)
+        _refuse_foreign(folder, os.geteuid())
+    return top / key(directory)
+
+
+def find(directory: Path) -> list[Path]:
+    """The existing meeting places for a configuration folder: ours, and that of the folder's owner where we may look.
+
+    Raises:
+        InputError: somebody else could change what is in one of them.
+    """
+    owners = [os.geteuid()]
+    with contextlib.suppress(OSError):
+        owners.append(directory.stat().st_uid)
+    found = []
+    for uid in dict.fromkeys(owners):
+        place = root(uid) / key(directory)
+        try:
+            _refuse_chosen(uid)
+            if place.parent.is_symlink() or _is_directory(place.parent):
+                _refuse_foreign(place.parent, uid)
+            if place.is_symlink() or _is_directory(place):
+                _refuse_foreign(place, uid)
+                found.append(place)
+        except _Refused as error:
+            raise InputError(error.folder, error.reason, error.remedy) from None
+        except OSError:
+            # not for this user to look into
+            continue
+    return found
+
+
+class _Refused(PermissionError):
+    """A folder in which somebody else could put or replace what processes of this user believe."""
+
+    def __init__(self, folder: Path, reason: str, remedy: str) -> None:
+        self.folder, self.reason, self.remedy = folder, f"{reason}, so nothing in it is used", remedy
+        super().__init__(f"{folder}: {self.reason}. {remedy}")
+
+
+def _refuse_chosen(uid: int) -> None:
+    """Refuse the folder that the environment chose, if there is one yet, unless only ``uid``, we and root can change it."""
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    # a slash at the end would look at what a link leads to
+    folder = Path(chosen) if chosen else None
+    if folder is None or not (folder.is_symlink() or folder.exists()):
+        return
+    found = folder.lstat()
+    reason = _unfit(found, {uid, os.geteuid(), 0})
+    # where the sticky bit is set, as in /tmp, nobody can replace what another user made
+    if not reason and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        reason = f"can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if reason:
+        raise _Refused(folder, reason, f"Set {DIRECTORY_VARIABLE} to a folder of your own that only you can write (chmod 700)")
+
+
+def _refuse_foreign(folder: Path, uid: int) -> None:
+    """Refuse one of our own folders unless it is the user's and closed to all others."""
+    found = folder.lstat()
+    reason = _unfit(found, {uid})
+    if not reason and found.st_mode & 0o077:
+        reason = f"is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if reason:
+        raise _Refused(folder, reason, f"Remove it, or set {DIRECTORY_VARIABLE} to a folder of your own")
+
+
+def _unfit(found: os.stat_result, owners: set[int]) -> str:
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is no folder"
+    return "" if found.st_uid in owners else f"belongs to another user (uid {found.st_uid})"
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+# --- records
+
+
+def write_record(place: Path, owner: Process, record: Mapping[str, Any]) -> None:
+    """Write what a process says about itself."""
+    target = place / f"{owner.name}{RECORD_SUFFIX}"
+    temporary = place / f".{owner.name}.partial"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(json.dumps(record, default=str).encode())
+    os.replace(temporary, target)
+
+
+def records(place: Path) -> Iterator[tuple[Process, dict[str, Any]]]:
+    """Every process with a readable record, dead ones too, ordered by process id."""
+    found = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _entries(place, RECORD_SUFFIX)]
+    for owner in sorted((owner for owner in found if owner is not None), key=lambda owner: (owner.pid, owner.start)):
+        record = read_json(place / f"{owner.name}{RECORD_SUFFIX}")
+        if record is not None:
+            yield owner, record
+
+
+def read_json(path: Path, limit: int = _LARGEST_RECORD) -> dict[str, Any] | None:
+    """A JSON object in a file of at most ``limit`` bytes; None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as handle:
+            text = handle.read(limit + 1)
+        value = json_text.loads(text) if len(text) <= limit else None
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _entries(place: Path, suffix: str) -> list[Path]:
+    try:
+        return [path for path in place.iterdir() if path.name.endswith(suffix) and not path.name.startswith(".")]
+    except OSError:
+        return []
+
+
+def forget(place: Path, owner: Process, *, record: bool) -> None:
+    """Remove the socket of a process, and its record if ``record``."""
+    suffixes = (SOCKET_SUFFIX, RECORD_SUFFIX) if record else (SOCKET_SUFFIX,)
+    for suffix in suffixes:
+        with contextlib.suppress(OSError):
+            (place / f"{owner.name}{suffix}").unlink()
+
+
+def sweep(place: Path) -> None:
+    """Remove what processes have left that no longer live, where none of their job does."""
+    known = list(records(place))
+    living = {str(record.get("group")) for owner, record in known if owner.alive()}
+    for owner, record in known:
+        if not owner.alive():
+            forget(place, owner, record=str(record.get("group")) not in living)
+    names = {f"{owner.name}" for owner, _ in known}
+    for path in _entries(place, SOCKET_SUFFIX):
+        left = process.from_name(path.name.removesuffix(SOCKET_SUFFIX))
+        if left is not None and left.name not in names and not left.alive():
+            forget(place, left, record=True)
+
+
+def sweep_old(keep: Path) -> None:
+    """Remove the meeting places of jobs that ended a day ago; ``keep`` is ours."""
+    limit = time.time() - _FORGET_AFTER_S
+    try:
+        places = [path for path in root().iterdir() if path != keep and _is_directory(path)]
+    except OSError:
+        return
+    for place in places:
+        with contextlib.suppress(OSError):
+            files = list(place.iterdir())
+            if any(path.lstat().st_mtime > limit for path in files) or any(owner.alive() for owner, _ in records(place)):
+                continue
+            for path in files:
+                path.unlink()
+            place.rmdir()
+
+
+# --- sockets
+
+
+@contextlib.contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """An address for the socket ``path``; the system allows 107 bytes, a path may be longer."""
+    if len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def peer_is_allowed(connection: socket.socket) -> bool:
+    """Whether the other end belongs to this user or to root."""
+    import struct
+
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return uid in (os.geteuid(), 0)

@@ -1,0 +1,1 @@
+"""Where the steps of a script begin and end that says nothing of them."""
