@@ -12,7 +12,7 @@ import pytest
 
 import steplens
 from steplens import offline
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.exports.formats import FORMATS
 from steplens.offline import settings
 from steplens.offline.simplify import recorded_option, simplify

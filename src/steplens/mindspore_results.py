@@ -25,7 +25,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from steplens import json_text, mindspore_results_host, parent, rundir
-from steplens.analysis.steps.step_trace import points_of
+from steplens.analysis.step_trace.step_trace import points_of
 from steplens.errors import InputError, SteplensError
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.device_logs.legacy_files import MADE_FROM_LOGS

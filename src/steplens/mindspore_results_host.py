@@ -10,9 +10,9 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
+from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
-from steplens.readers.mindspore.results import mindspore_host
-from steplens.readers.mindspore.results.mindspore_host import HostRecords
+from steplens.readers.mindspore.mindspore_host import HostRecords
 from steplens.trace.health import HealthLog
 from steplens.writers.common.output import NothingToWriteError
 from steplens.writers.mindspore import mindspore_host as writers

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from steplens.analysis.cluster.arrivals import arrivals
-from steplens.analysis.device.ascend_step_times import ascend_step_times
-from steplens.analysis.steps.step_choice import step_parts
+from steplens.analysis.step_trace.step_choice import step_parts
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.tools.overlap import merge_intervals
 from steplens.trace.run import Run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steplens.analysis.steps.step_choice import step_parts
-from steplens.analysis.steps.step_trace import averages, step_trace
+from steplens.analysis.step_trace.step_choice import step_parts
+from steplens.analysis.step_trace.step_trace import averages, step_trace
 
 from .samples import opened, table
 

@@ -10,8 +10,8 @@ import pytest
 
 from steplens.advice import advise
 from steplens.advice.rules.device import exposed_copies, host_bound_sequences, launch_bound, low_occupancy, pageable_copies
-from steplens.advice.rules.device.common import short_name
 from steplens.advice.rules.operators import contended_matmuls, memory_bound_sequences, outside_matrix_units
+from steplens.advice.rules.tools.common import short_name
 from steplens.advice.rules.training import device_waits_for_host
 from steplens.analysis.device.task_sequences import costliest, sequences
 from steplens.analysis.steps.times import chosen_step_times

@@ -7,7 +7,7 @@ import pytest
 from steplens.advice import Finding, advise
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
 from steplens.advice.rules.device import allocation_calls
-from steplens.advice.rules.device.common import torch_module
+from steplens.advice.rules.tools.common import torch_module
 from steplens.advice.rules.training import device_waits_for_host
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words

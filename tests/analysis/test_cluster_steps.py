@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from steplens.analysis.cluster.cluster_steps import cluster_steps, rank_means
-from steplens.analysis.cluster.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import step_times
+from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build

@@ -10,7 +10,7 @@ from statistics import mean, median
 import polars as pl
 import pytest
 
-from steplens.analysis.steps import step_trace as steps_of
+from steplens.analysis.step_trace import step_trace as steps_of
 from steplens.readers.mindspore.device_logs import legacy_device
 from steplens.step_points import named_points
 from steplens.trace.building.build import build_trace

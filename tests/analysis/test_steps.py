@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, step_times
 from steplens.trace.building.build import conform
 from steplens.trace.health import STEP_AVERAGES, WARNING, finding, frame_of

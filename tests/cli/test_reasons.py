@@ -13,10 +13,11 @@ import pytest
 from rich.console import Console
 
 from steplens.analysis.steps.summary import _why_differs
-from steplens.cli import analyse, doctor, shown_runs, summary
+from steplens.cli import analyse, doctor, shown_runs
 from steplens.cli.recording import script, status
-from steplens.cli.summary import LIMITED
-from steplens.cli.text import pipeline_text, summary_text
+from steplens.cli.summary import summary, summary_text
+from steplens.cli.summary.summary import LIMITED
+from steplens.cli.text import pipeline_text
 from steplens.errors import SteplensError
 from steplens.offline.recompute import Comparison
 

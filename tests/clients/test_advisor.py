@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 
 from . import msprof, runs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.work import computing_tasks
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.exports.export import export

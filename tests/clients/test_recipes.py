@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.trace import Trace
 from steplens.writers.result import Settings, write_result

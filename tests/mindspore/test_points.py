@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens.analysis.steps.step_trace import step_trace
+from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.cli.main import app
 
 from .conftest import Run

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.errors import InputError
 from steplens.readers.ascend.database import ascend_db, framework_db
 from steplens.trace.health import HealthLog

@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.analysis.device.kernels import core_self_ns, subtree_total_ns
 from steplens.analysis.memory.memory import operator_memory
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.errors import InputError
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.capture.ascend_raw import read_trace, sources

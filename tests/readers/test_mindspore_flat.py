@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.data_loading.data_pipeline import operations
-from steplens.analysis.steps.step_trace import averages, detail_table, step_trace
+from steplens.analysis.step_trace.step_trace import averages, detail_table, step_trace
 from steplens.errors import InputError
 from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_steps, mindspore_tables

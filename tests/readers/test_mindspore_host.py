@@ -16,8 +16,8 @@ import pytest
 import steplens
 from steplens.errors import InputError
 from steplens.readers.mindspore import mindspore_find
+from steplens.readers.mindspore.mindspore_host import is_host_file, read
 from steplens.readers.mindspore.results import mindspore_flat
-from steplens.readers.mindspore.results.mindspore_host import is_host_file, read
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
-from steplens.analysis.steps.step_trace import averages, step_trace
+from steplens.analysis.step_trace.step_trace import averages, step_trace
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.errors import InputError
 from steplens.readers.mindspore.results import mindspore_prof
 from steplens.trace.trace import Trace

@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.analysis.device.kernels import kernel_statistics, op_statistic
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from steplens.analysis.cluster.cluster_steps import cluster_steps
+from steplens.analysis.step_trace.step_trace import averages, step_trace
 from steplens.analysis.steps.choice import chosen_steps
-from steplens.analysis.steps.step_trace import averages, step_trace
 from steplens.readers.kineto import kineto
 
 from . import answers

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.analysis.steps.step_trace import step_trace
+from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.collect.dynamic.job import place
 
 from ..shared_data import shared

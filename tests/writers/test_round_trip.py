@@ -29,8 +29,8 @@ import polars as pl
 import pytest
 
 from steplens import rundir
-from steplens.analysis.device.ascend_step_times import ascend_step_times
 from steplens.analysis.memory.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.readers.kineto import kineto
 from steplens.trace.run import open_run
 from steplens.trace.trace import Trace

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthFinding, finding
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace

@@ -11,7 +11,7 @@ import typer
 
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import opened
-from steplens.cli.summary import verdict_row
+from steplens.cli.summary.summary import verdict_row
 from steplens.cli.text.text import print_json
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Any
 
 import typer
 
-from steplens.cli import advise, analyse, doctor, export, open_, report, summary, table, view
+from steplens.cli import advise, analyse, doctor, export, open_, report, table, view
 from steplens.cli.recording import run, script, status, trigger
+from steplens.cli.summary import summary
 from steplens.cli.text.text import clean
 from steplens.collect.common import log
 from steplens.errors import SteplensError

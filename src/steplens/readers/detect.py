@@ -13,14 +13,14 @@ import polars as pl
 from steplens import rundir
 from steplens.errors import DefectError, InputError, SteplensError
 from steplens.readers import conflicts
-from steplens.readers.ascend.capture import ascend_raw
+from steplens.readers.ascend.capture import ascend_raw, kineto_ascend
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
 from steplens.readers.contents import EXPORT_DIRECTORY, Contents, contents_of, find, head, is_ascend_timeline
 from steplens.readers.kineto import kineto
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
-from steplens.readers.steplens_run import kineto_ascend, run_directory
+from steplens.readers.steplens_run import run_directory
 from steplens.readers.unread import Unread, grouped, listed
 from steplens.trace.cache import store
 from steplens.trace.trace import Trace

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens.analysis.steps.step_figure import Row, step_figure
-from steplens.analysis.steps.step_trace import points_of
+from steplens.analysis.step_trace.step_figure import Row, step_figure
+from steplens.analysis.step_trace.step_trace import points_of
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, TraceNumber
 from steplens.server.tables import columns
@@ -21,7 +21,7 @@ Point = Annotated[str | None, Query(max_length=500, description="full name of th
 
 
 class SegmentShown(BaseModel):
-    """A stretch of a step; see ``analysis.steps.step_figure.Segment``. Times are ns from the start of the step."""
+    """A stretch of a step; see ``analysis.step_trace.step_figure.Segment``. Times are ns from the start of the step."""
 
     name: str
     start_ns: float
@@ -46,7 +46,7 @@ class RowShown(BaseModel):
 
 
 class PartShown(BaseModel):
-    """One part over the steps, ns; see ``analysis.steps.step_trace.StepAverages``. ``share`` is of the total, 0 to 1."""
+    """One part over the steps, ns; see ``analysis.step_trace.step_trace.StepAverages``. ``share`` is of the total, 0 to 1."""
 
     part: str
     mean_ns: float | None

@@ -252,8 +252,8 @@ class Run:
         return ranks(self.traces)
 
     def step_trace(self) -> pl.DataFrame:
-        """Interval, forward and backward, and tail of each step; see ``analysis.steps.step_trace.step_trace``."""
-        from steplens.analysis.steps.step_trace import step_trace
+        """Interval, forward and backward, and tail of each step; see ``analysis.step_trace.step_trace.step_trace``."""
+        from steplens.analysis.step_trace.step_trace import step_trace
 
         return self._each(step_trace)
 

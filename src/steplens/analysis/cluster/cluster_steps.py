@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.cluster.parallel import Layout, by_rank, layout
+from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
-from steplens.analysis.steps.step_trace import step_trace
 from steplens.analysis.steps.work import device_parts
 from steplens.analysis.tools.overlap import length_inside, merged, subtract, union
+from steplens.analysis.tools.parallel import Layout, by_rank, layout
 from steplens.trace.schema import RECEIVE
 from steplens.trace.together import together
 from steplens.trace.trace import Trace

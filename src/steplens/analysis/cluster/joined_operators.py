@@ -11,9 +11,9 @@ import polars as pl
 
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.communication_operations import communication_operations
-from steplens.analysis.cluster.parallel import by_rank, layout
 from steplens.analysis.device.kernels import outermost_tasks
 from steplens.analysis.operators.flops import counted_calls
+from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.analysis.cluster.communication import communication_times, link_transfers
-from steplens.analysis.cluster.parallel import by_rank
+from steplens.analysis.tools.parallel import by_rank
 from steplens.trace.together import together
 from steplens.trace.trace import Trace
 

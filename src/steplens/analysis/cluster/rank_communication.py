@@ -10,7 +10,7 @@ from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication import communication_times, link_transfers
 from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, rate
 from steplens.analysis.cluster.links import communication_costs, link_means, links
-from steplens.analysis.cluster.parallel import by_rank, layout
+from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.trace.trace import Trace
 
 COSTS: dict[str, pl.DataType] = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.cluster.parallel import by_rank, layout
 from steplens.analysis.operators.work import work
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.trace.trace import Trace
 
 MEMORY, FLOPS, FLOPS_RATE, BUSY, STEP, COMMUNICATION = (

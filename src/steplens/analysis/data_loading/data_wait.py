@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps
-from steplens.analysis.steps.step_trace import step_trace
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.names import of_calls, with_prefix
 from steplens.trace.schema import DATALOADER_PREFIX

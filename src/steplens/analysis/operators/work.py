@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.cluster.parallel import Layout, by_rank
 from steplens.analysis.operators.flops import flops_of_steps
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.parallel import Layout, by_rank
 from steplens.trace.trace import Trace
 
 WORK = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.analysis.device.ascend_step_times import COLUMNS
+from steplens.analysis.steps.ascend_step_times import COLUMNS
 from steplens.trace.trace import Trace
 
 #: part -> its column (µs) in step_trace_time.csv, and in StepTraceTime of analysis.db

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens.readers.mindspore import minddata
-from steplens.readers.mindspore.results import mindspore_host
+from steplens.readers.mindspore import minddata, mindspore_host
 
 _NUMBER = r"(?P<rank>\d{1,9})"
 _FAMILIES = {

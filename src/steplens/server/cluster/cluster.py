@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
-from steplens.analysis.cluster.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
 from steplens.analysis.cluster.rank_heat import rank_heat
+from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
@@ -41,7 +41,7 @@ _STACKED = {
 
 
 class Job(BaseModel):
-    """How the job is spread over ranks; see ``analysis.cluster.parallel.Layout``.
+    """How the job is spread over ranks; see ``analysis.tools.parallel.Layout``.
 
     Attributes:
         mode: "data", "model", "pipeline", or "" where nothing tells.

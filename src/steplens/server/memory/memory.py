@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_overview import memory_overview
-from steplens.analysis.steps.step_trace import step_trace
+from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, encoded
 from steplens.server.tables import columns, tables
 

@@ -25,7 +25,7 @@ from steplens.analysis.device.queue import launch_statistics, launches, queue_su
 from steplens.analysis.memory.memory import memory_summary, operator_memory
 from steplens.analysis.operators.operator_tables import stored_table
 from steplens.analysis.operators.operators import operators
-from steplens.analysis.steps import step_trace
+from steplens.analysis.step_trace import step_trace
 from steplens.analysis.steps.times import step_times
 from steplens.server.http.errors import Refusal
 from steplens.server.runs import Library, Shown

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.steps.step_trace import detail_table, points_of, step_trace
+from steplens.analysis.step_trace.step_trace import detail_table, points_of, step_trace
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output

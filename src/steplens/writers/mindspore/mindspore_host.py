@@ -1,6 +1,6 @@
 """What MindSpore r2.2 makes of its records of the host: a timeline, the memory of the process, sums of the data pipeline.
 
-The frames are those of ``steplens.readers.mindspore.results.mindspore_host.HostRecords``.
+The frames are those of ``steplens.readers.mindspore.mindspore_host.HostRecords``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from steplens import rundir
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.device.ascend_step_times import ascend_step_times
+from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output, used_devices
 from steplens.writers.common.text import microseconds, write_csv
@@ -28,7 +28,7 @@ COLUMNS = {
 def write(output: Output, path: Path) -> None:
     """Write step_trace_time.csv (µs); a run without steps has one row with an empty step.
 
-    What the columns mean is defined by ``analysis.device.ascend_step_times.ascend_step_times``.
+    What the columns mean is defined by ``analysis.steps.ascend_step_times.ascend_step_times``.
     """
     rows = step_rows(output)
     write_csv(
@@ -42,7 +42,7 @@ def write(output: Output, path: Path) -> None:
 
 
 def step_rows(output: Output) -> pl.DataFrame:
-    """The rows of step_trace_time.csv, in ns: ``analysis.device.ascend_step_times.ascend_step_times`` in order of step, with the
+    """The rows of step_trace_time.csv, in ns: ``analysis.steps.ascend_step_times.ascend_step_times`` in order of step, with the
     device.
 
     Raises:

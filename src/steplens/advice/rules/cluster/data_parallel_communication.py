@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.cluster import communication_share
-from steplens.analysis.cluster.parallel import DATA_PARALLEL
+from steplens.analysis.tools.parallel import DATA_PARALLEL
 
 RULE = communication_share.rule("data_parallel_communication", DATA_PARALLEL)

@@ -14,7 +14,7 @@ from steplens.advice.rules.cluster.comparison import job_of, traces_of
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps, rank_means
 from steplens.analysis.cluster.links import communication_costs
-from steplens.analysis.cluster.parallel import Layout, Rates, rates
+from steplens.analysis.tools.parallel import Layout, Rates, rates
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON
 from steplens.trace.run import Run
 from steplens.trace.schema import CORE_CPU

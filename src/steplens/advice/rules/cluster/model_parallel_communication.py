@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.cluster import communication_share
-from steplens.analysis.cluster.parallel import MODEL_PARALLEL
+from steplens.analysis.tools.parallel import MODEL_PARALLEL
 
 RULE = communication_share.rule("model_parallel_communication", MODEL_PARALLEL)

@@ -18,8 +18,8 @@ from steplens.advice.rules.cluster.comparison import (
     traces_of,
 )
 from steplens.analysis.cluster.cluster_steps import rank_means
-from steplens.analysis.cluster.parallel import by_rank
 from steplens.analysis.data_loading.data_wait import data_wait
+from steplens.analysis.tools.parallel import by_rank
 from steplens.trace.health import STEP_TIMES
 from steplens.trace.run import Run
 

@@ -11,7 +11,7 @@ from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster.comparison import COMMUNICATION, is_pipeline, missing
 from steplens.advice.rules.cluster.exposed import Exposed
-from steplens.analysis.cluster.parallel import PIPELINE_PARALLEL
+from steplens.analysis.tools.parallel import PIPELINE_PARALLEL
 from steplens.trace.health import STEP_DEVICE_TIMES
 from steplens.trace.run import Run
 

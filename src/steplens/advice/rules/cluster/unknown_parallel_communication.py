@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from steplens.advice.rules.cluster import communication_share
-from steplens.analysis.cluster.parallel import UNKNOWN_PARALLEL
+from steplens.analysis.tools.parallel import UNKNOWN_PARALLEL
 
 RULE = communication_share.rule("unknown_parallel_communication", UNKNOWN_PARALLEL)

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import per_step, steps_of, top
+from steplens.advice.rules.tools.common import per_step, steps_of, top
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, KERNEL_TIMES

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import per_step, steps_of, top
+from steplens.advice.rules.tools.common import per_step, steps_of, top
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_VOLUME, KERNEL_TIMES
 

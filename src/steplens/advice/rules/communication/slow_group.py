@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import communicates
+from steplens.advice.rules.tools.common import communicates
 from steplens.analysis.cluster import arrivals
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON
 from steplens.trace.run import Run

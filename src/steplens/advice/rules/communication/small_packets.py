@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import communicates, per_step, steps_of, top
+from steplens.advice.rules.tools.common import communicates, per_step, steps_of, top
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME
 from steplens.trace.schema import COLLECTIVE

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import communicates, matching, per_step, steps_of
+from steplens.advice.rules.tools.common import communicates, matching, per_step, steps_of
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_CALLS
 
 _NAME = "SyncBatchNorm"

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.advice.rules.device.common import growing_segments, matching, per_step, steps_of, top
+from steplens.advice.rules.tools.common import growing_segments, matching, per_step, steps_of, top
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUNTIME_CALLS
 
 _CALLS = (

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.advice.rules.device.common import matching, steps_of, top
+from steplens.advice.rules.tools.common import matching, steps_of, top
 from steplens.analysis.tools.overlap import Intervals
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUNTIME_CALLS
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import matching, per_step, steps_of, top
+from steplens.advice.rules.tools.common import matching, per_step, steps_of, top
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS
 

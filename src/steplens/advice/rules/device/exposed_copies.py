@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.advice.rules.device.common import exposed, per_step, source_lines, steps_of, torch_module
+from steplens.advice.rules.tools.common import exposed, per_step, source_lines, steps_of, torch_module
 from steplens.analysis.tools.names import containing, distinct
 from steplens.trace.health import KERNEL_TIMES, STEP_DEVICE_TIMES
 from steplens.trace.schema import KIND_COPY

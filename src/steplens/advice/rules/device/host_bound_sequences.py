@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.advice.rules.operators.task_rows import Rows, findings
+from steplens.advice.rules.tools.task_rows import Rows, findings
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.trace.health import KERNEL_CALLS, KERNEL_TIMES
 

@@ -11,7 +11,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import matching, per_step
+from steplens.advice.rules.tools.common import matching, per_step
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_WAITS, RUNTIME_CALLS

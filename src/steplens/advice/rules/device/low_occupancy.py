@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import per_step, steps_of, top
+from steplens.advice.rules.tools.common import per_step, steps_of, top
 from steplens.analysis.device.core_utilization import task_metrics
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM

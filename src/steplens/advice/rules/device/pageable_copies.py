@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import exposed, per_step, source_lines, steps_of
+from steplens.advice.rules.tools.common import exposed, per_step, source_lines, steps_of
 from steplens.trace.health import KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COPY
 

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import steps_of, top
+from steplens.advice.rules.tools.common import steps_of, top
 from steplens.trace.health import OPERATOR_CALLS
 
 _NAME = "(?i)dataloader"

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.advice.rules.device.common import growing_segments
+from steplens.advice.rules.tools.common import growing_segments
 from steplens.analysis.device import idle
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, RUNTIME_CALLS, STEP_DEVICE_TIMES
 

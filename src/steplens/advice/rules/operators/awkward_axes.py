@@ -8,8 +8,8 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
-from steplens.advice.rules.device.common import matters, per_step, steps_of, top
 from steplens.advice.rules.operators import units
+from steplens.advice.rules.tools.common import matters, per_step, steps_of, top
 
 #: from this share of a step on it matters although nothing tells what it costs
 _MUCH = 0.1

@@ -10,7 +10,7 @@ from steplens.advice.device_profile import MATRIX_UNITS, MATRIX_UNITS_FOR_FLOAT3
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import per_step, steps_of, top
+from steplens.advice.rules.tools.common import per_step, steps_of, top
 from steplens.trace.health import KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA
 

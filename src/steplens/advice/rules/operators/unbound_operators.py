@@ -9,8 +9,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import SHORT_NS
 from steplens.advice.rules.operators import units
+from steplens.advice.rules.tools.common import SHORT_NS
 from steplens.analysis.device.core_utilization import UNITS
 from steplens.trace.building.devices import NPU
 

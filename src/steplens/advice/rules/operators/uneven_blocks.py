@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import SHORT_NS, per_step, steps_of, top
+from steplens.advice.rules.tools.common import SHORT_NS, per_step, steps_of, top
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
 

@@ -11,7 +11,6 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.device.common import matters, steps_of, top
 from steplens.advice.rules.operators.operator_patterns import (
     FUSED_ELSEWHERE,
     FUSED_OPTIMIZERS,
@@ -22,6 +21,7 @@ from steplens.advice.rules.operators.operator_patterns import (
     TRANSPARENT,
     Pattern,
 )
+from steplens.advice.rules.tools.common import matters, steps_of, top
 from steplens.advice.rules.training.optimizers import updates
 from steplens.analysis.tools.groups import among
 from steplens.analysis.tools.names import looked_up

@@ -11,7 +11,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rules.device.common import has, matters, per_step, steps_of, top
+from steplens.advice.rules.tools.common import has, matters, per_step, steps_of, top
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
 
 MATMUL, ATTENTION, VECTOR, OTHER = "matmul", "attention", "vector", "other"

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import at_most, pressure
+from steplens.advice.rules.tools.pressure import at_most, pressure
 from steplens.analysis.data_loading.pipeline_cpu import HOST, HOST_PARTS, PROCESS, cpu_means, cpu_samples, host_idle
 from steplens.trace.health import COUNTERS
 from steplens.trace.schema import CORE_CPU

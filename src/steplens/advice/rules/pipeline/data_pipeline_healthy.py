@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import mindspore_operations
+from steplens.advice.rules.tools.pressure import mindspore_operations
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.data_wait import loads_with_pytorch
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY, keeps_up

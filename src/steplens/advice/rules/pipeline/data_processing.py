@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import at_most, pressure, wait_evidence
+from steplens.advice.rules.tools.pressure import at_most, pressure, wait_evidence
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
 from steplens.trace.trace import Trace

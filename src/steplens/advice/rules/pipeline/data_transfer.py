@@ -10,7 +10,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
 from steplens.advice.rules.pipeline.data_processing import empty_batches
-from steplens.advice.rules.pipeline.pressure import MATTERS_MUCH
+from steplens.advice.rules.tools.pressure import MATTERS_MUCH
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
 

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import mindspore_operations, names_of
+from steplens.advice.rules.tools.pressure import mindspore_operations, names_of
 from steplens.analysis.data_loading.data_pipeline import bottlenecks
 from steplens.analysis.data_loading.pipeline_queues import DROP, queue_drops
 from steplens.analysis.data_loading.pipeline_verdict import keeps_up

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from steplens.advice.rules.pipeline import bottleneck
+from steplens.advice.rules.tools import bottleneck
 
 RULE = bottleneck.rule("slow_source", bottleneck.SOURCE)

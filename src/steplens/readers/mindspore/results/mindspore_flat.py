@@ -14,13 +14,12 @@ import polars as pl
 from steplens.errors import InputError
 from steplens.readers.common.ascend_csv_file import read_table
 from steplens.readers.kineto.kineto_meta import meta_frame
-from steplens.readers.mindspore import minddata
+from steplens.readers.mindspore import minddata, mindspore_host
 from steplens.readers.mindspore.device_logs.legacy_device import source_rows, step_tables
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, MindSporeFolder, open_folder
 from steplens.readers.mindspore.results import (
     mindspore_cluster,
     mindspore_dynamic_shape,
-    mindspore_host,
     mindspore_kernels,
     mindspore_memory,
     mindspore_steps,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import at_most, mindspore_operations, pressure
+from steplens.advice.rules.tools.pressure import at_most, mindspore_operations, pressure
 from steplens.analysis.data_loading.data_pipeline import bottlenecks
 from steplens.analysis.data_loading.pipeline_queues import (
     FEWER_WORKERS,

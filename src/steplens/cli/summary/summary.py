@@ -108,7 +108,7 @@ def summary(
     if json:
         print_json(dataclasses.asdict(found))
     else:
-        from steplens.cli.text.summary_text import show
+        from steplens.cli.summary.summary_text import show
 
         show(found, by.value, next_commands(found, by.value))
     keep_timelines(run)

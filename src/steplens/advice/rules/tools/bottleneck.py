@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding
 from steplens.advice.rule import Rule
-from steplens.advice.rules.pipeline.pressure import mindspore_operations, names_of, pressure, wait_evidence
+from steplens.advice.rules.tools.pressure import mindspore_operations, names_of, pressure, wait_evidence
 from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
 from steplens.analysis.data_loading.pipeline_verdict import keeps_up
 from steplens.trace.health import STEP_PHASES

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.steps.step_trace import step_trace
+from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.trace.trace import Trace
 
 

@@ -1,0 +1,1 @@
+"""What rules of several subjects share: rows of tasks, what slows a pipeline, units."""

@@ -1,0 +1,1 @@
+"""``steplens summary``: what it asks, and how the answers look."""
