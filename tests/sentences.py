@@ -14,7 +14,7 @@ SOURCE = Path(steplens.__file__).parent
 PLACES = (
     "collect",
     "cli",
-    "trace/checks",
+    "trace/building/checks",
     "trace/building/build.py",
     "trace/building/device_work.py",
     "trace/cache/secret.py",

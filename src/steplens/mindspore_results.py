@@ -28,7 +28,7 @@ from steplens import json_text, mindspore_results_host, parent, rundir
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.errors import InputError, SteplensError
 from steplens.readers.mindspore import mindspore_find
-from steplens.readers.mindspore.device_logs.legacy_files import MADE_FROM_LOGS
+from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.readers.steplens_run.run_directory import read_json

@@ -15,7 +15,7 @@ import pytest
 from steplens.analysis.cluster.cluster_steps import stored_parts
 from steplens.errors import InputError
 from steplens.readers.mindspore.device_logs import legacy_device, legacy_framework, legacy_hwts, legacy_step_trace
-from steplens.readers.mindspore.device_logs.legacy_files import find_logs, joined
+from steplens.readers.mindspore.legacy_files import find_logs, joined
 from steplens.readers.mindspore.results import mindspore_flat
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
@@ -269,7 +269,7 @@ def test_detection_knows_the_three_places(tmp_path: Path) -> None:
 
 
 def test_joined_reports_what_exceeds_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steplens.readers.mindspore.device_logs.legacy_files.SIZE_LIMIT_BYTES", 100)
+    monkeypatch.setattr("steplens.readers.mindspore.legacy_files.SIZE_LIMIT_BYTES", 100)
     sliced(tmp_path, TRAINING_TRACE, b"x" * 150, [60])
     health = HealthLog()
     data = joined(find_logs(tmp_path).of("training_trace", 3), health, "")

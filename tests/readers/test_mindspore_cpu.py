@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from steplens.errors import InputError
+from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.results import mindspore_flat
-from steplens.readers.mindspore.results.mindspore_kernels import ms_text_ns
 from steplens.readers.mindspore.windows.mindspore_cpu import read_launches, read_shapes
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION

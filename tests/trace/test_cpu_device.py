@@ -17,9 +17,9 @@ from steplens.analysis.steps.times import step_times
 from steplens.analysis.tools.overlap import merged
 from steplens.timeline.layout import build
 from steplens.trace.building.build import build_trace
+from steplens.trace.building.checks.order import duplicated_events
 from steplens.trace.building.cpu_device import cpu_tasks, tasks_of_calls
 from steplens.trace.building.devices import cpu_is_device
-from steplens.trace.checks.order import duplicated_events
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from steplens.analysis.steps.times import step_times
-from steplens.trace import checks, health
+from steplens.trace import health
+from steplens.trace.building import checks
 from steplens.trace.health import CONCLUSIONS, ERROR, INFO, SEVERITIES, WARNING, HealthFinding, HealthLog, finding, unsafe
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.trace import checks
+from steplens.trace.building import checks
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
+from steplens.trace.building.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.together import together
 from steplens.trace.trace import Trace

@@ -11,7 +11,7 @@ import polars as pl
 
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
-from steplens.trace.checks import parts_of_steps
+from steplens.trace.building.checks import parts_of_steps
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.together import together
 from steplens.trace.trace import Trace

@@ -16,7 +16,7 @@ from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, plain, share, size
 
 if TYPE_CHECKING:
-    from steplens.cli.summary.summary import Summary
+    from steplens.cli.summary.rows import Summary
 
 MAX_STEPS = 16
 MIN_BAR = 8

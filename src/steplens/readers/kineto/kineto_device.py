@@ -23,9 +23,9 @@ from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_lanes import short_numbers
 from steplens.readers.kineto.kineto_structs import LaunchArgs
 from steplens.readers.kineto.kineto_tables import absolute
+from steplens.trace.building.checks import launches_device_work
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
 from steplens.trace.building.devices import ACCELERATOR
-from steplens.trace.checks import launches_device_work
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER, NAME
 

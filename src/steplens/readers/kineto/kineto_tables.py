@@ -11,8 +11,8 @@ import polars as pl
 from steplens import json_decoder
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
+from steplens.trace.building.checks import unmatched_flows
 from steplens.trace.building.lookup import first_rows
-from steplens.trace.checks import unmatched_flows
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 

@@ -16,8 +16,8 @@ import polars as pl
 from steplens import json_text
 from steplens.errors import InputError
 from steplens.readers.kineto.kineto_meta import meta_frame
-from steplens.readers.mindspore.device_logs.legacy_aicpu import receive_rows
-from steplens.readers.mindspore.device_logs.legacy_files import read_up_to
+from steplens.readers.mindspore.legacy_aicpu import receive_rows
+from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, numbers, samples
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (

@@ -20,7 +20,7 @@ from steplens.readers.ascend.text import ascend_text
 from steplens.readers.contents import contents_of
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.device_logs import legacy_device
-from steplens.readers.mindspore.device_logs.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS, find_logs
+from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS, find_logs
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from steplens.analysis.cluster.arrivals import slow_rank
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.tables import columns, tables
-from steplens.trace.checks.ranks import recorded_ranks
+from steplens.trace.building.checks.ranks import recorded_ranks
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["communication"], responses=PROBLEMS)
 

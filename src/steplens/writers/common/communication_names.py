@@ -15,7 +15,9 @@ import polars as pl
 from steplens.analysis.cluster.communication import elapsed_times, group_hash, is_measured, operation_type
 from steplens.trace.schema import RECEIVE
 from steplens.writers.common.output import NPU, Output, device_kind, step_exists
-from steplens.writers.database.database_layout import NO_ID
+
+#: "there is none" of unsigned 32-bit columns
+NO_ID = 4294967295
 
 #: how an NPU's library writes the types
 _TYPES = {

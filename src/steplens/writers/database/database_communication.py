@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.trace.schema import KIND_COMMUNICATION
-from steplens.writers.common.communication_names import named_communication
+from steplens.writers.common.communication_names import NO_ID, named_communication
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.common.output import Output
 from steplens.writers.common.text import NOT_AVAILABLE, distinct_texts
 from steplens.writers.database.database_file import DatabaseFile
-from steplens.writers.database.database_layout import DATA_TYPES, ENUMS, NO_ID, NO_TYPE
+from steplens.writers.database.database_layout import DATA_TYPES, ENUMS, NO_TYPE
 
 _NO_NOTIFY = 9223372036854775807
 

@@ -10,6 +10,7 @@ import polars as pl
 from steplens.analysis.steps.work import computing_tasks
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS
 from steplens.trace.trace import Trace
+from steplens.writers.common.communication_names import NO_ID
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.common.metrics import metric_rows
 from steplens.writers.common.output import NPU, Output, device_kind, used_devices, with_own_types
@@ -21,7 +22,6 @@ from steplens.writers.database.database_layout import (
     MEMCPY_OPERATIONS,
     MSTX_MARKER,
     MSTX_RANGE,
-    NO_ID,
     NO_TYPE,
     OVERLAP_TYPES,
 )

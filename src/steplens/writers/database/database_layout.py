@@ -95,9 +95,6 @@ INDICES = {
     "CallchainIndex": ("PYTORCH_CALLCHAINS", "id"),
 }
 
-#: "there is none" of unsigned 32-bit columns
-NO_ID = 4294967295
-
 NO_TYPE = 65535
 NO_TYPE_NAME = "INVALID_TYPE"
 

@@ -24,9 +24,9 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.ascend.timeline.ascend_timeline_device import operation_name
+from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.kineto.kineto import meta_frame
 from steplens.readers.kineto.kineto_meta import rank_in_name
-from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
@@ -359,7 +359,7 @@ def _description(run_directory: Path, health: HealthLog) -> tuple[dict[str, Any]
         message = "profiler_info.json is missing, so the options of the run are unknown"
         health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
     if info.get("writer") == "steplens":
-        mindspore_windows.add_findings(info, health)
+        add_findings(info, health)
     values.pop(PARTIAL_STEPS, None)
     for key in _OF_INFO:
         if key in info:

@@ -12,9 +12,9 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.kineto.kineto_meta import meta_frame
-from steplens.readers.mindspore import minddata
-from steplens.readers.mindspore.device_logs import legacy_aicpu, legacy_framework, legacy_hwts, legacy_step_trace
-from steplens.readers.mindspore.device_logs.legacy_files import LegacyFiles, find_logs, joined
+from steplens.readers.mindspore import legacy_aicpu, minddata
+from steplens.readers.mindspore.device_logs import legacy_framework, legacy_hwts, legacy_step_trace
+from steplens.readers.mindspore.legacy_files import LegacyFiles, find_logs, joined
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers.mindspore.device_logs.legacy_files import LATEST_TICK, TICK_NS, read_up_to
+from steplens.readers.mindspore.legacy_files import LATEST_TICK, TICK_NS, read_up_to
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_TIMES, WARNING, HealthLog
 
 _RECORD = np.dtype(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.readers.mindspore.device_logs.legacy_files import LATEST_TICK, TICK_NS
+from steplens.readers.mindspore.legacy_files import LATEST_TICK, TICK_NS
 from steplens.trace.health import COMMUNICATION_TIMES, ERROR, STEP_PHASES, STEP_TIMES, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 

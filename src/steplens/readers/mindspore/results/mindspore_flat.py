@@ -13,6 +13,7 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.common.ascend_csv_file import read_table
+from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore import minddata, mindspore_host
 from steplens.readers.mindspore.device_logs.legacy_device import source_rows, step_tables
@@ -237,7 +238,7 @@ class _Reader:
                 self._add(name, frame)
         if self._info.get("writer") == "steplens":
             recorded: dict[str, list[pl.DataFrame]] = {}
-            mindspore_windows.add_findings(self._info, self._health)
+            add_findings(self._info, self._health)
             mindspore_windows.add_loop(self._info, self._rank, recorded, self._health)
             for name, frames in recorded.items():
                 self._add(name, pl.concat(frames))

@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.common.ascend_csv_file import read_table, required
+from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.device_logs import legacy_hwts
 from steplens.readers.mindspore.device_logs.legacy_device import core_kernels
 from steplens.readers.mindspore.device_logs.legacy_framework import kernel_columns
@@ -18,21 +19,7 @@ from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER
 
 #: what stands before the last part of the full name of an operator
 _PATH = r"^.*/"
-_DECIMAL = r"^(\d{1,14})(?:\.(\d*))?$"
 _LIMIT_NS = 1 << 61
-
-
-def ms_text_ns(values: pl.Series) -> pl.Series:
-    """Decimal text of ms as ns, digit by digit; null for what is no time.
-
-    A double near 1.5e8 ms resolves 30 ns, so such text never goes through one.
-    """
-    groups = values.str.strip_chars().str.extract_groups(_DECIMAL).struct.unnest()
-    whole, fraction = (groups[name] for name in groups.columns)
-    digits = fraction.fill_null("").str.pad_end(7, "0").str.slice(0, 7).cast(pl.Int64, strict=False)
-    ns = whole.cast(pl.Int64, strict=False) * 1_000_000 + (digits + 5) // 10
-    known: pl.Series = ns.set(~(ns < _LIMIT_NS), None)
-    return known
 
 
 def read_timeline_data(path: Path, rank: int, health: HealthLog, *, micro: bool = False) -> pl.DataFrame:

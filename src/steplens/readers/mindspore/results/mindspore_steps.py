@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.common.ascend_csv_file import TextTable, read_table, required
-from steplens.readers.mindspore.device_logs.legacy_files import LATEST_TICK, TICK_NS
+from steplens.readers.mindspore.legacy_files import LATEST_TICK, TICK_NS
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import COMMUNICATION_TIMES, ERROR, INFO, STEP_AVERAGES, STEP_TIMES, WARNING, HealthLog
 from steplens.trace.schema import NAME, SCHEMA

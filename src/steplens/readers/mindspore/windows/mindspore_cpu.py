@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.readers.common.ascend_csv_file import complete_rows, read_table, required
-from steplens.readers.mindspore.device_logs.legacy_files import read_up_to
-from steplens.readers.mindspore.results.mindspore_kernels import ms_text_ns
+from steplens.readers.common.milliseconds import ms_text_ns
+from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.trace.health import (
     ERROR,
     INFO,

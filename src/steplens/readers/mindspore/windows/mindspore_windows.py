@@ -17,6 +17,7 @@ import polars as pl
 
 from steplens import json_text
 from steplens.errors import InputError
+from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore import minddata
 from steplens.readers.mindspore.device_logs.legacy_device import source_rows
@@ -302,14 +303,6 @@ def recorded_findings(trace: Trace) -> list[dict[str, Any]]:
     return found.to_dicts()
 
 
-def add_findings(state: dict[str, Any], health: HealthLog) -> None:
-    """Add the findings that were written down while recording, or by the analysis of its windows."""
-    for finding in state.get("health", []) if isinstance(state.get("health"), list) else []:
-        if isinstance(finding, dict):
-            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
-            health.add(text["check"], text["severity"], _count(finding.get("count")), text["message"], text["unsafe"])
-
-
 def step_ranges(steps: pl.DataFrame) -> pl.DataFrame:
     """Steps as the calls ``ProfilerStep#<id>`` that every other source has for them, and by which timelines tell them."""
     return steps.select(
@@ -400,10 +393,6 @@ def _opened(span: tuple[int, int] | None) -> str:
 
 def _operators(state: dict[str, Any]) -> bool:
     return state.get("operators") is not False
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and 0 < value < _LATEST_NS else 1
 
 
 def _folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Path]]:

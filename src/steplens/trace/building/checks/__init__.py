@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from steplens.trace.checks import clock, flows, launches, options, order, ranks, steps
-from steplens.trace.checks.common import Tables
-from steplens.trace.checks.flows import unmatched_flows
-from steplens.trace.checks.launches import launches_device_work
-from steplens.trace.checks.order import overlapping_calls
-from steplens.trace.checks.steps import parts_of_steps
+from steplens.trace.building.checks import clock, flows, launches, options, order, ranks, steps
+from steplens.trace.building.checks.common import Tables
+from steplens.trace.building.checks.flows import unmatched_flows
+from steplens.trace.building.checks.launches import launches_device_work
+from steplens.trace.building.checks.order import overlapping_calls
+from steplens.trace.building.checks.steps import parts_of_steps
 from steplens.trace.health import HealthFinding, HealthLog
 from steplens.trace.trace import Trace
 

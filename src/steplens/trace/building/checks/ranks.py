@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from steplens import json_text
-from steplens.trace.checks.common import Tables, length
+from steplens.trace.building.checks.common import Tables, length
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
     INFO,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from steplens.trace.checks.common import Tables, device_tasks, launched_tasks, named
+from steplens.trace.building.checks.common import Tables, device_tasks, launched_tasks, named
 from steplens.trace.health import (
     ERROR,
     INFO,

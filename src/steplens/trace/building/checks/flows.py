@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from steplens.trace.checks.common import Tables, length, resolution
+from steplens.trace.building.checks.common import Tables, length, resolution
 from steplens.trace.health import FLOWS, HOST_AGAINST_DEVICE, WARNING, HealthFinding, finding
 
 _JITTER_NS = 1_000

@@ -10,8 +10,8 @@ from operator import or_
 import numpy as np
 import polars as pl
 
+from steplens.trace.building.checks.common import Tables, device_tasks, int64, length, resolution
 from steplens.trace.building.nesting import Int64Array, Nesting
-from steplens.trace.checks.common import Tables, device_tasks, int64, length, resolution
 from steplens.trace.health import (
     CALL_STACKS,
     COMMUNICATION_TIMES,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from steplens.trace.building.checks.common import Tables, device_tasks, length
 from steplens.trace.building.steps import step_of
-from steplens.trace.checks.common import Tables, device_tasks, length
 from steplens.trace.health import (
     KERNEL_CALLS,
     STEP_AVERAGES,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.readers.mindspore.device_logs.legacy_files import LATEST_TICK, LATEST_US, TICK_NS, text_records
+from steplens.readers.mindspore.legacy_files import LATEST_TICK, LATEST_US, TICK_NS, text_records
 from steplens.trace.health import KERNEL_CALLS, STEP_PHASES, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 

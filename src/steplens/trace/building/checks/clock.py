@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from steplens.trace.checks.common import Tables, device_tasks, int64, launched_tasks, length, named, resolution
+from steplens.trace.building.checks.common import Tables, device_tasks, int64, launched_tasks, length, named, resolution
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,

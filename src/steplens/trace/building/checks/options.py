@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steplens import json_text
-from steplens.trace.checks.common import Tables, device_tasks
+from steplens.trace.building.checks.common import Tables, device_tasks
 from steplens.trace.health import (
     CALL_STACKS,
     KERNEL_CALLS,

@@ -1,0 +1,48 @@
+"""What a summary shows, as rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Everything the summary shows, as rows.
+
+    Attributes:
+        path: what the user asked for.
+        verdict: what holds a step up: the fields of ``analysis.verdict.Verdict`` but its summary, and its ``sentence``.
+        step: the figures of a step (``analysis.steps.summary``): step_time_ns, quartiles_ns, host_ns, device_ns, why these
+            differ, of how many steps, of which (``of``), and every part of host and device.
+        phase_names: what the host called between its phases and while it waited for the device, in words.
+        steps, memory, health: rows of the frames of the same name of ``Run``.
+        operators: rows of ``Run.operators``, without the ranges of the steps, largest self time first; only the first ones.
+        operator_count: how many such rows there are.
+        self_ns: the self time of all of them and of the steps' ranges, of which shares are made.
+        recorded: what operators can be grouped by with this data.
+        results: folders of result files that are complete.
+        unfinished: run directories whose results are not complete.
+        advice: the first findings of ``advise`` that matter: id, level and one line of text.
+        accelerator: whether device tasks ran on something other than the CPU.
+        problem: why the picture is not whole, in one sentence; empty when it is.
+        pipeline: rows of ``pipeline_rows``, of a data pipeline that was recorded.
+    """
+
+    path: str
+    verdict: dict[str, Any]
+    step: dict[str, Any]
+    phase_names: list[dict[str, str]]
+    steps: list[dict[str, Any]]
+    operators: list[dict[str, Any]]
+    operator_count: int
+    self_ns: int
+    memory: list[dict[str, Any]]
+    health: list[dict[str, Any]]
+    recorded: list[str]
+    results: list[str]
+    unfinished: list[str]
+    advice: list[dict[str, str]]
+    accelerator: bool = False
+    problem: str = ""
+    pipeline: list[dict[str, Any]] = dataclasses.field(default_factory=list)
