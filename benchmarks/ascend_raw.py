@@ -37,7 +37,7 @@ READ = """
 import json, sys, time
 begin = time.perf_counter()
 from pathlib import Path
-from steplens.readers import ascend_raw
+from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.capture.framework import read_framework
 from steplens.readers.ascend.prof_directory import find_clock, find_prof
 from steplens.trace.building.build import build_trace

@@ -55,7 +55,7 @@ def test_training_does_not_wait_with_async_mode(train, look, tmp_path, monkeypat
 #: its analyses begin when somebody has read that it waits for them
 ASYNC = """
 import sys, torch, steplens
-from steplens.collect import handler
+from steplens.collect.handoff import handler
 command = handler.offline_command
 handler.offline_command = lambda *arguments: [sys.executable, "-c", sys.argv[1], *command(*arguments)]
 ready = steplens.tensorboard_trace_handler("out", async_mode=True)

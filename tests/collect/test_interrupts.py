@@ -324,7 +324,7 @@ def test_ctrl_c_in_the_middle_of_an_event_of_the_black_box(train, look, while_sa
 
 PROGRAM = """
 import signal, sys, torch, steplens
-from steplens.collect import saving
+from steplens.collect.pytorch import saving
 model = torch.nn.Linear(8, 2)
 handler = steplens.tensorboard_trace_handler("out", analyse_flag=False)
 plan = steplens.schedule(wait=0, warmup=0, active=1, repeat=0)
@@ -366,7 +366,7 @@ for _ in range(int(sys.argv[1])):
 def test_a_signal_that_comes_again_ends_a_program_without_a_handler(look, tmp_path):
     text = """
 import os, signal
-from steplens.collect import interrupts
+from steplens.collect.common import interrupts
 interrupts.PATIENCE_S = 0.0
 with interrupts.held():
     for _ in range(2):
