@@ -7,10 +7,18 @@ from typing import Any
 
 from steplens.advice import Finding, Saving
 from steplens.advice.facts import Facts
+from steplens.advice.table import RULES
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op
+
+_SUBJECTS = ("device", "operators", "communication")
+DEVICE_RULES = [
+    rule
+    for rule in RULES
+    if (rule.judge_run or rule.judge).__module__.startswith(tuple(f"steplens.advice.rules.{subject}." for subject in _SUBJECTS))
+]
 
 STEPS = range(4)
 STEP_US = 10_000

@@ -24,12 +24,11 @@ from steplens.advice.rules.operators import (
     uneven_blocks,
     vector_performance,
 )
-from steplens.advice.table import RULES
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
 
 from ..writers.builder import build
-from .device_steps import STEPS, US, accelerated, call, cuda, evidence, facts, ns, only, operation, saving, task
+from .device_steps import DEVICE_RULES, STEPS, US, accelerated, call, cuda, evidence, facts, ns, only, operation, saving, task
 
 CORES = {"device_info": [{"id": 0, "ai_core_num": 24, "aiv_num": 48, "aic_frequency": 1800}]}
 
@@ -305,10 +304,7 @@ def test_calls_for_device_memory(name: str) -> None:
     assert list(allocation_calls.judge(facts(tasks, [call("aclrtFreeze", 2000, 5000), call("cudaMallocator", 0, 5000)]))) == []
 
 
-FAMILY = [rule for rule in RULES if rule.judge.__module__.startswith("steplens.advice.rules.device")]
-
-
-@pytest.mark.parametrize("rule", FAMILY, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", DEVICE_RULES, ids=lambda rule: rule.name)
 def test_nothing_to_say(rule: Any) -> None:
     """An empty trace, one of steps alone, and one of steps that are fine."""
     fine = accelerated([task("MatMul", 0, 9990, state="static", blocks=24)], [call("launch", 0, 10)], meta=CORES)

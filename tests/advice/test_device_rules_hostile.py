@@ -11,15 +11,13 @@ import polars as pl
 import pytest
 
 from steplens.advice import advise
-from steplens.advice.table import RULES
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
 from ..writers.builder import build
-from .device_steps import STEPS, ns
+from .device_steps import DEVICE_RULES, STEPS, ns
 from .test_advice import run_of
 
-FAMILY = [rule for rule in RULES if (rule.judge_run or rule.judge).__module__.startswith("steplens.advice.rules.device")]
 TABLES = (
     "ops", "kernels", "kernel_metrics", "api", "communication", "communication_times", "communication_bandwidth",
     "counters", "gc",
@@ -98,6 +96,6 @@ def test_any_values(seed: int) -> None:
     }
     trace = build(meta=meta, steps=borders, source_tables=listed, **tables)
     assert isinstance(trace, Trace)
-    for finding in advise(run_of(trace), FAMILY).findings:
+    for finding in advise(run_of(trace), DEVICE_RULES).findings:
         assert finding.saving is None or 0 <= finding.saving.low_ns <= finding.saving.likely_ns <= finding.saving.high_ns
         assert not any(math.isnan(one.value) for one in finding.evidence), finding

@@ -19,20 +19,17 @@ from steplens.advice.rules.communication import byte_alignment
 from steplens.advice.rules.device import launch_bound
 from steplens.advice.rules.operators import outside_matrix_units, unbound_operators, units, vector_performance
 from steplens.advice.rules.training import device_waits_for_host
-from steplens.advice.table import RULES
 from steplens.trace.health import HOST_AGAINST_DEVICE, WARNING, finding, frame_of
 from steplens.trace.trace import Trace
 
 from ..clients import msprof
 from ..shared_data import shared
-from .device_steps import evidence, only
+from .device_steps import DEVICE_RULES, evidence, only
 from .test_advice import run_of
-
-FAMILY = [rule for rule in RULES if (rule.judge_run or rule.judge).__module__.startswith("steplens.advice.rules.device")]
 
 
 def said_of(path: Path) -> dict[str, Finding]:
-    return {finding.id: finding for finding in advise(steplens.open(path), FAMILY).findings}
+    return {finding.id: finding for finding in advise(steplens.open(path), DEVICE_RULES).findings}
 
 
 #: what every recording of the Ascend program shows: its environment, its optimizer, and what the host compiles
@@ -67,7 +64,7 @@ def test_doubt_about_clocks_silences_what_compares_them() -> None:
     trace = steplens.open(shared("ascend_pytorch", "db_level2")).trace()
     tables = {name: table for name in trace if (table := trace.table(name)) is not None}
     doubt = frame_of([finding("clocks", WARNING, 1, "clocks differ", HOST_AGAINST_DEVICE)])
-    advice = advise(run_of(Trace(Path("x"), {**tables, "health": doubt})), FAMILY)
+    advice = advise(run_of(Trace(Path("x"), {**tables, "health": doubt})), DEVICE_RULES)
     silent = {"operator_compilation", "blocking_launches", "allocation_calls", "suspected_collections"}
     assert {one.rule for one in advice.silenced} == silent
     assert {finding.rule for finding in advice.findings} >= {"byte_alignment", "vector_performance", "unbound_operators"}
@@ -184,7 +181,7 @@ def test_launches_of_a_recorded_a100() -> None:
     facts = Facts(run.trace())
     launching = only(launch_bound.judge(facts))
     assert launching.saving is not None and 0 < launching.saving.high_ns < facts.median("idle_ns")
-    found = {finding.rule: finding.saving for finding in advise(run, [*FAMILY, device_waits_for_host.RULE]).findings}
+    found = {finding.rule: finding.saving for finding in advise(run, [*DEVICE_RULES, device_waits_for_host.RULE]).findings}
     assert set(found) == {"launch_bound", "memory_bound_sequences", "device_waits_for_host"}
     alone, left = only(device_waits_for_host.judge(facts)).saving, found["device_waits_for_host"]
     assert alone is not None and left is not None
@@ -193,7 +190,7 @@ def test_launches_of_a_recorded_a100() -> None:
 
 def test_rules_of_ascend_say_nothing_of_gpus_and_cpus() -> None:
     for name in ("cuda_alexnet", "cpu_only_rank34", "cuda_rank_missing"):
-        advice = advise(steplens.open(shared("kineto", f"{name}.json.gz")), FAMILY)
+        advice = advise(steplens.open(shared("kineto", f"{name}.json.gz")), DEVICE_RULES)
         assert not [
             one for one in (*advice.findings, *advice.silenced) if one.rule in ("environment_variables", byte_alignment.RULE.name)
         ]

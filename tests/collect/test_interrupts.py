@@ -400,7 +400,7 @@ def test_signals_from_outside(look, tmp_path):
 
 NOT_PYTHONS = """
 import ctypes, faulthandler, os, signal, sys
-from steplens.collect import interrupts
+from steplens.collect.common import interrupts
 
 def action(number):
     kept = ctypes.create_string_buffer(1024)

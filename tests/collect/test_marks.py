@@ -316,7 +316,7 @@ def test_many_threads(recorder):
 IN_A_HANDLER = """
 import faulthandler, json, signal, sys
 from steplens import mstx
-from steplens.collect import marks
+from steplens.collect.marks import marks
 from steplens.collect.common.health import Health
 
 def on_signal(number, frame):
@@ -425,7 +425,7 @@ FORK = """
 import os
 import torch
 from steplens import _ExperimentalConfig, mstx, profile, tensorboard_trace_handler
-from steplens.collect import marks
+from steplens.collect.marks import marks
 config = _ExperimentalConfig(mstx=True)
 with profile(on_trace_ready=tensorboard_trace_handler("out", analyse_flag=False), experimental_config=config):
     mstx.mark("before")

@@ -580,7 +580,7 @@ NAMES = [
 PEAK = """
 import resource, sys
 from pathlib import Path
-from steplens.readers import kineto
+from steplens.readers.kineto import kineto
 trace = kineto.read(Path(sys.argv[1]))
 print(trace.kernels.height, sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 """
