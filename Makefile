@@ -53,6 +53,7 @@ test-without-captures: $(SETUP) pages
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -32,7 +32,8 @@ def test_extensions_are_loaded_and_broken_ones_are_named(caplog: pytest.LogCaptu
         assert load_extensions("steplens.test", int) == (1, 2)
     said = sorted(record.getMessage() for record in caplog.records)
     assert said == [
-        "steplens.test 'broken' of steplens-more is left out, for it cannot be loaded (SystemError: of its own); update or remove it",
+        "steplens.test 'broken' of steplens-more is left out, for it cannot be loaded (SystemError: of its own); "
+        "update or remove it",
         "steplens.test 'gone' of steplens-more is left out, for it cannot be loaded (ModuleNotFoundError: "
         "No module named 'steplens_nowhere'); update or remove it",
         "steplens.test 'wrong' of steplens-more is left out: steplens_more:wrong is no builtins.int; update or remove it",
