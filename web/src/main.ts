@@ -1,20 +1,21 @@
 /** Starts the pages: waits for the runs to be opened, and shows the page that the address names. */
 
-import "./style.css";
-import "./views.css";
+import "./styles/style.css";
+import "./styles/views.css";
 
-import { Refused, RunApi, session } from "./api";
-import { h, replace } from "./dom";
-import { missing, report } from "./embedded";
-import { failedBox, problemBox, progressBox } from "./notices";
-import { Context, type Page } from "./page";
+import { Refused, RunApi, session } from "./api/client";
+import type { RunState, Session } from "./api/types";
+import { Shell } from "./app/shell";
+import { type Route, parseRoute } from "./browser/route";
+import * as theme from "./browser/theme";
+import { enter } from "./browser/token";
 import { PAGES } from "./pages";
-import { type Route, parseRoute } from "./route";
-import { Shell } from "./shell";
-import * as theme from "./theme";
-import { enter } from "./token";
-import { t } from "./i18n";
-import type { RunState, Session } from "./types";
+import { report } from "./report/embedded";
+import { missing } from "./report/questions";
+import { h, replace } from "./ui/dom";
+import { failedBox, problemBox, progressBox } from "./ui/notices";
+import { Context, type Page } from "./ui/page";
+import { t } from "./words/i18n";
 
 /** a run that was read before is open within a second, another one takes longer */
 const POLL_MS = [100, 500] as const;

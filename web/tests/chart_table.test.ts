@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 
-import { chartTable } from "../src/chart_table";
+import { chartTable } from "../src/charts/chart_table";
 
 /** As much of a document as a table needs. */
 class Element {

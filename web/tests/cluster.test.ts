@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 
-import { layered } from "../src/graph_layout";
-import { heatClass } from "../src/heat_map";
-import { cuts, scopesAround } from "../src/strategy_graph";
+import { layered } from "../src/charts/graph_layout";
+import { heatClass } from "../src/pages/ranks/heat_map";
+import { cuts, scopesAround } from "../src/pages/strategy/strategy_graph";
 
 const edge = (source: string, destination: string): { source: string; destination: string } => ({ source, destination });
 

@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 
 import { describe, expect, test } from "vitest";
 
-import { PARTS, type Palette } from "../src/theme";
+import { PARTS, type Palette } from "../src/browser/theme";
 import { Colours, contrast } from "../src/timeline/colours";
 
-const css = readFileSync(new URL("../src/style.css", import.meta.url), "utf8");
+const css = readFileSync(new URL("../src/styles/style.css", import.meta.url), "utf8");
 
 /** The colours of a rule of the style sheet; what the dark theme does not name it takes from the light one. */
 function rule(selector: string): Record<string, string> {

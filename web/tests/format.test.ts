@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 
-import * as format from "../src/format";
-import { NOTHING } from "../src/format";
-import { condition } from "../src/table_filter";
-import { cellText } from "../src/table_row";
+import type { Column } from "../src/api/types";
+import { condition } from "../src/tables/table_filter";
+import { cellText } from "../src/tables/table_row";
 import { seriesName } from "../src/timeline/labels";
-import type { Column } from "../src/types";
+import * as format from "../src/words/format";
+import { NOTHING } from "../src/words/format";
 
 const plain = (text: string): string => text.replaceAll(" ", " ");
 

@@ -5,9 +5,10 @@ import { promisify } from "node:util";
 
 import { describe, expect, test } from "vitest";
 
-import { Embedded, keyOf } from "../src/embedded";
-import { SHAPES } from "../src/embedded_shapes";
-import type { TableQuery } from "../src/types";
+import type { TableQuery } from "../src/api/types";
+import { Embedded } from "../src/report/embedded";
+import { SHAPES } from "../src/report/embedded_shapes";
+import { keyOf } from "../src/report/questions";
 
 const here = import.meta.dirname;
 const own = resolve(here, "../../.venv/bin/python");

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 
-import { formatRoute, numberOf, parseRoute } from "../src/route";
-import { readState, writeState } from "../src/table_state";
+import { formatRoute, numberOf, parseRoute } from "../src/browser/route";
+import { readState, writeState } from "../src/tables/table_state";
 
 describe("the address", () => {
   test("keeps every parameter, whatever is in it", () => {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 
-import { pathOf, topOf } from "../src/flops_card";
-import { memoryMarks } from "../src/memory_marks";
-import { points } from "../src/pipeline/bucket_chart";
-import { boxes } from "../src/pipeline/flow";
-import { layout } from "../src/pipeline/graph";
-import type { FlopNode, MemoryOverview, Operation, Place } from "../src/types";
+import type { FlopNode, MemoryOverview, Operation, Place } from "../src/api/types";
+import { points } from "../src/charts/bucket_chart";
+import { boxes } from "../src/charts/pipeline_flow";
+import { memoryMarks } from "../src/pages/memory/memory_marks";
+import { pathOf, topOf } from "../src/pages/operators/flops_card";
+import { layout } from "../src/pages/pipeline/graph";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
   id, type: "Map", workers: 1, parent, children, queue_capacity: 8, mean_size: 4, usage: 0.5, empty_share: 0,

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 
 import { describe, expect, test } from "vitest";
 
-import { decode, itemAt } from "../src/timeline/tile";
+import { decode, itemAt } from "../src/api/tile";
 
 const here = import.meta.dirname;
 const own = resolve(here, "../../.venv/bin/python");

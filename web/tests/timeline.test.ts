@@ -1,12 +1,12 @@
 import { describe, expect, test, vi } from "vitest";
 
+import type { Tile } from "../src/api/tile";
+import type { Lane } from "../src/api/types";
+import { largest } from "../src/charts/share_chart";
 import { hash } from "../src/timeline/colours";
 import { bandAt, layout, visible } from "../src/timeline/layout";
 import { type Address, TileStore } from "../src/timeline/store";
-import type { Tile } from "../src/timeline/tile";
 import { TILE_PX, around, clamped, panned, powerOf, ticks, tileSpan, tilesOf, zoomed } from "../src/timeline/viewport";
-import { largest } from "../src/share_chart";
-import type { Lane } from "../src/types";
 
 const bounds = { start: 0, end: 1e9 };
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { visible, visibleIn } from "../src/visible";
+import { visible, visibleIn } from "../src/words/visible";
 
 test("characters that hide or turn text are shown by their number", () => {
   expect(visible("\u202egnp.exe\u2066")).toBe("⟨U+202E⟩gnp.exe⟨U+2066⟩");

@@ -1,6 +1,6 @@
 /** Colours of events: the same name has the same colour everywhere. */
 
-import type { Palette } from "../theme";
+import type { Palette } from "../browser/theme";
 
 const HUES = 24;
 /** what the boxes of each shade have as their contrast to the ground; the names on them still have 4.5 */

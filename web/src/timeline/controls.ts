@@ -1,10 +1,10 @@
 /** Boxes above the timeline: which ranks, lanes and curves are shown; the address keeps all of them. */
 
-import { type Child, h } from "../dom";
-import { t } from "../i18n";
-import type { Context } from "../page";
-import type { TraceState } from "../types";
-import { rankName } from "../ui";
+import type { TraceState } from "../api/types";
+import { type Child, h } from "../ui/dom";
+import type { Context } from "../ui/page";
+import { rankName } from "../ui/ui";
+import { t } from "../words/i18n";
 
 /** ranks that are shown at once at most */
 const MOST_RANKS = 8;

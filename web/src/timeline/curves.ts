@@ -1,7 +1,7 @@
 /** Curves and arrows of the visible window: asked for when it has come to rest, kept while it stays near. */
 
-import type { Context } from "../page";
-import type { Arrow, Curve, Series } from "../types";
+import type { Arrow, Curve, Series } from "../api/types";
+import type { Context } from "../ui/page";
 import { seriesKey } from "./layout";
 import type { Window } from "./viewport";
 

@@ -1,11 +1,11 @@
 /** Paints what is visible of the lanes: boxes, names, curves and arrows. */
 
-import * as format from "../format";
-import type { Arrow, Curve, End } from "../types";
-import { visible } from "../visible";
+import type { Tile, TileRow } from "../api/tile";
+import type { Arrow, Curve, End } from "../api/types";
+import * as format from "../words/format";
+import { visible } from "../words/visible";
 import type { Colours } from "./colours";
 import { type Band, type LaneBand, ROW_PX, type SeriesBand } from "./layout";
-import type { Tile, TileRow } from "./tile";
 import { type Window, ticks } from "./viewport";
 
 const LABEL_FROM_PX = 24;

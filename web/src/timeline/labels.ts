@@ -1,11 +1,11 @@
 /** The names of the lanes beside the canvas, with what opens a lane and what holds it at the top. */
 
-import { type Child, h, replace, svg } from "../dom";
-import * as format from "../format";
-import { named, t } from "../i18n";
-import type { Lane } from "../types";
-import { type Band, type LaneBand, laneKey } from "./layout";
+import type { Lane } from "../api/types";
+import { type Child, h, replace, svg } from "../ui/dom";
+import * as format from "../words/format";
+import { named, t } from "../words/i18n";
 import type { Lanes } from "./lanes";
+import { type Band, type LaneBand, laneKey } from "./layout";
 
 export interface LabelActions {
   toggle: (trace: number, lane: Lane) => void;

@@ -1,6 +1,6 @@
 /** Which lanes are shown, open, or held at the top, and where they lie because of it. */
 
-import type { Lane } from "../types";
+import type { Lane } from "../api/types";
 import type { Curves } from "./curves";
 import { type Band, type LaneBand, type Layout, type Track, bandAt, laneKey, layout, seriesKey, visible } from "./layout";
 

@@ -1,6 +1,6 @@
 /** Where the lanes and curves of the chosen ranks lie, from top to bottom. */
 
-import type { Lane, Series } from "../types";
+import type { Lane, Series } from "../api/types";
 
 export const ROW_PX = 18;
 export const HEAD_PX = 24;

@@ -1,9 +1,10 @@
 /** The two canvases of the timeline: painted from tiles that are asked for as they become visible. */
 
-import { h } from "../dom";
-import type { Context } from "../page";
-import { palette } from "../theme";
-import type { End, Lane } from "../types";
+import { itemAt, type Tile } from "../api/tile";
+import type { End, Lane } from "../api/types";
+import { palette } from "../browser/theme";
+import { h } from "../ui/dom";
+import type { Context } from "../ui/page";
 import { Colours } from "./colours";
 import type { Curves } from "./curves";
 import { Painter, type Scene, type Tally } from "./draw";
@@ -11,7 +12,6 @@ import type { Lanes } from "./lanes";
 import { type Band, BLOCK_LANES, type LaneBand, ROW_PX, type Track, shift } from "./layout";
 import { drawRuler } from "./ruler";
 import { type Address, TileStore } from "./store";
-import { itemAt, type Tile } from "./tile";
 import { type Window, powerOf, tileSpan, tilesOf } from "./viewport";
 
 export const BAR_PX = 20;

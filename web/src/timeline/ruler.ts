@@ -1,7 +1,7 @@
 /** Above the lanes: the whole run with its steps and the window in it, and the ruler of the window. */
 
-import * as format from "../format";
-import type { Palette } from "../theme";
+import type { Palette } from "../browser/theme";
+import * as format from "../words/format";
 import { FONT } from "./draw";
 import { type Window, ticks } from "./viewport";
 

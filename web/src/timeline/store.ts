@@ -1,8 +1,8 @@
 /** Tiles: kept while there is room, asked for when they become visible, given up when they no longer are. */
 
-import type { Tile } from "./tile";
-import { TILE_PX, tileSpan } from "./viewport";
+import type { Tile } from "../api/tile";
 import { BLOCK_LANES } from "./layout";
+import { TILE_PX, tileSpan } from "./viewport";
 
 export interface Address { trace: number; block: number; power: number; place: number }
 

@@ -1,11 +1,11 @@
 /** The timeline: what is visible of it, what is chosen, and how the user moves through it. */
 
-import { h, replace } from "../dom";
-import * as format from "../format";
-import { t } from "../i18n";
-import type { Context } from "../page";
-import { onChange } from "../theme";
-import type { Brief } from "../types";
+import type { Brief } from "../api/types";
+import { onChange } from "../browser/theme";
+import { h, replace } from "../ui/dom";
+import type { Context } from "../ui/page";
+import * as format from "../words/format";
+import { t } from "../words/i18n";
 import { Curves } from "./curves";
 import type { Tally } from "./draw";
 import { type Moved, listenTo } from "./gestures";

@@ -1,0 +1,170 @@
+/** What surrounds every page: the name of the run, the menu, the search box, language and colours. */
+
+import { RunApi } from "../api/client";
+import type { Hit, Session } from "../api/types";
+import { formatRoute } from "../browser/route";
+import { THEMES, type Theme, chosenTheme, setTheme } from "../browser/theme";
+import { PAGES } from "../pages";
+import { report } from "../report/embedded";
+import { h, replace } from "../ui/dom";
+import { reportBadge } from "../ui/report_note";
+import * as format from "../words/format";
+import { LANGUAGES, type Language, current, named, setLanguage, t } from "../words/i18n";
+import { Assistant } from "./assistant";
+import { Doubt } from "./doubt";
+
+const TYPING_MS = 200;
+
+export class Shell {
+  readonly main = h("main", { id: "main" });
+  private readonly header = h("header", { class: "top" });
+  private readonly menu = h("nav", { class: "menu" });
+  private readonly assistant = new Assistant();
+  private readonly doubt = new Doubt();
+  private readonly skip = h("a", { class: "skip", href: "#main" });
+
+  /** `again` shows the page anew, in another language. */
+  constructor(
+    root: HTMLElement,
+    private readonly again: () => void,
+  ) {
+    this.skip.addEventListener("click", (event) => {
+      event.preventDefault();
+      (this.main.querySelector("h1") ?? this.main).focus();
+    });
+    replace(root, this.skip, this.header, h("div", { class: "body" }, h("div", { class: "side" }, this.menu, h("aside", null, this.assistant.element)), this.main));
+  }
+
+  /** The frame of a page. */
+  frame(session: Session, run: number, page: string): void {
+    document.documentElement.lang = current();
+    this.skip.textContent = t("skip");
+    this.menu.setAttribute("aria-label", t("menu"));
+    this.main.dataset["page"] = page;
+    this.assistant.element.hidden = !session.runs[run]?.generation;
+    this.doubt.begin(keyOf(session, run));
+    replace(
+      this.menu,
+      h(
+        "ul",
+        null,
+        PAGES.filter((one) => (one.listed?.(session, run) ?? true) && !(one.live && report())).map((one) =>
+          h("li", null, h("a", { href: formatRoute(run, one.id), "aria-current": one.id === page ? "page" : null }, t(one.title))),
+        ),
+      ),
+    );
+    replace(
+      this.header,
+      h("a", { class: "brand", href: formatRoute(run, "overview") }, "steplens"),
+      this.runs(session, run, page),
+      reportBadge(run),
+      this.doubt.element,
+      searchBox(run),
+      this.picker(t("language"), LANGUAGES, current(), (value) => {
+        setLanguage(value as Language);
+        this.again();
+      }),
+      this.picker(t("theme"), Object.fromEntries(THEMES.map((one) => [one, t(`theme.${one}`)])), chosenTheme(), (value) => setTheme(value as Theme)),
+    );
+  }
+
+  /** Show the advice about a run, and whether it is damaged; after the page, whose answers come first. */
+  advise(session: Session, run: number): void {
+    if (!session.runs[run]?.generation) return;
+    const key = keyOf(session, run);
+    void this.doubt.show(run, key);
+    void this.assistant.show(run, key);
+  }
+
+  private runs(session: Session, run: number, page: string): HTMLElement {
+    const shown = session.runs[run];
+    if (session.runs.length < 2) return h("span", { class: "run-name", title: shown?.path }, shown?.name ?? "");
+    const list = h(
+      "select",
+      { "aria-label": t("run"), class: "run-name", onchange: () => (location.hash = formatRoute(Number(list.value), page)) },
+      session.runs.map((one) => h("option", { value: one.run, selected: one.run === run }, one.name)),
+    );
+    return list;
+  }
+
+  private picker(label: string, items: Readonly<Record<string, string>>, chosen: string, onPick: (value: string) => void): HTMLElement {
+    const list = h(
+      "select",
+      { "aria-label": label, title: label, onchange: () => onPick(list.value) },
+      Object.entries(items).map(([value, text]) => h("option", { value, selected: value === chosen }, text)),
+    );
+    return list;
+  }
+}
+
+/** Changes when what stands beside a page has to be asked for again. */
+const keyOf = (session: Session, run: number): string => `${run}/${session.runs[run]?.generation ?? 0}/${current()}`;
+
+/** One box that finds operators, modules, tasks, findings and tables. */
+function searchBox(run: number): HTMLElement {
+  const input = h("input", { type: "search", placeholder: t("search"), "aria-label": t("search"), autocomplete: "off" });
+  const list = h("div", { class: "hits", "aria-label": t("search.found") });
+  list.hidden = true;
+  let asking = new AbortController();
+  let timer = 0;
+  const hide = (): void => {
+    list.hidden = true;
+  };
+  const ask = async (): Promise<void> => {
+    asking.abort();
+    asking = new AbortController();
+    const text = input.value.trim();
+    if (!text) return hide();
+    try {
+      const { signal } = asking;
+      const found = await new RunApi(run, signal).search(text, signal);
+      if (signal.aborted) return;
+      const kinds = [...new Set(found.hits.map((one) => one.kind))];
+      replace(
+        list,
+        kinds.length ? null : h("p", null, t("search.nothing")),
+        kinds.map((kind) => {
+          const hits = found.hits.filter((one) => one.kind === kind);
+          return h(
+            "section",
+            null,
+            h("h3", null, `${kindName(kind)} (${format.count(found.matching[kind] ?? hits.length)})`),
+            h("ul", null, hits.slice(0, 6).map((one) => h("li", null, h("a", { href: target(run, one), onclick: hide }, format.shorten(one.title, 90)), one.count ? h("span", { class: "note" }, ` ${format.count(one.count)} × · ${format.time(one.total_ns)}`) : null))),
+          );
+        }),
+      );
+      list.hidden = false;
+    } catch {
+      hide();
+    }
+  };
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => void ask(), TYPING_MS);
+  });
+  const box = h("div", { class: "search", role: "search", "aria-label": t("search") }, input, list);
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    const links = [...list.querySelectorAll("a")];
+    const place = links.indexOf(document.activeElement as HTMLAnchorElement) + (event.key === "ArrowDown" ? 1 : -1);
+    (place < 0 ? input : links[Math.min(place, links.length - 1)])?.focus();
+    event.preventDefault();
+  });
+  box.addEventListener("focusout", (event) => {
+    if (!box.contains(event.relatedTarget as Node | null)) hide();
+  });
+  return box;
+}
+
+const kindName = (kind: string): string => (kind === "finding" ? t("page.advice") : kind === "table" ? t("page.tables") : named("table", kind));
+
+function target(run: number, hit: Hit): string {
+  if (hit.kind === "finding") return formatRoute(run, "advice", { finding: hit.name });
+  if (hit.kind === "table") return formatRoute(run, "tables", { table: hit.name });
+  const where = JSON.stringify([{ column: "name", one_of: [hit.name] }]);
+  if (hit.kind === "operators") return formatRoute(run, "operators", { "operators.where": where });
+  if (hit.kind === "modules") return formatRoute(run, "operators", { by: "module", "modules.where": where });
+  if (hit.kind === "kernels") return formatRoute(run, "kernels", { "kernels.where": where });
+  return formatRoute(run, "tables", { table: hit.kind, [`${hit.kind}.where`]: where });
+}

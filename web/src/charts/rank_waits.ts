@@ -1,0 +1,47 @@
+/** Which rank the others wait for, with the proof of it, and how long each waits. */
+
+import type { Communication } from "../api/types";
+import { h, type Child } from "../ui/dom";
+import type { Context } from "../ui/page";
+import * as format from "../words/format";
+import { t } from "../words/i18n";
+import { chart, nameAxis, tip, valueAxis } from "./chart";
+
+/** The rank that holds up the others; nothing where none stands out. */
+export function slowRank(context: Context, found: Communication): Child {
+  const one = found.slow_rank;
+  if (!one) return null;
+  return h(
+    "div",
+    { class: "callout" },
+    h("strong", null, t("communication.slow", { rank: one.rank })),
+    " ",
+    t("communication.slow.why", { time: format.time(one.hold_up_ns), steps: one.steps.length, of: one.of_steps }),
+    " ",
+    h("a", { href: context.to("tables", { table: "arrivals" }) }, t("communication.proof")),
+    " · ",
+    h("a", { href: context.to("marey", { step: one.steps[0] ?? null }) }, t("page.marey")),
+    " · ",
+    h("a", { href: context.to("advice") }, t("page.advice")),
+  );
+}
+
+/** Waiting and transfer of every rank. */
+export function waitsChart(context: Context, found: Communication): HTMLElement {
+  const parts = [["wait_ns", t("communication.waiting")], ["transfer_ns", t("communication.transfer")]] as const;
+  return chart(
+    {
+      label: t("communication.waits"),
+      height: 240,
+      option: (colours) => ({
+        grid: { left: 70, right: 12, top: 30, bottom: 24 },
+        legend: { top: 0, textStyle: { color: colours.text } },
+        xAxis: nameAxis(colours, found.waits.map((row) => t("rank.n", { number: String(row["rank"]) }))),
+        yAxis: valueAxis(colours, format.time),
+        tooltip: { trigger: "axis", axisPointer: { type: "shadow" }, formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) => tip(hovered[0]?.name ?? "", hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) }))) },
+        series: parts.map(([column, name], place) => ({ type: "bar", stack: "all", name, barMaxWidth: 48, color: colours.series[place], data: found.waits.map((row) => Number(row[column])) })),
+      }),
+    },
+    context.signal,
+  );
+}

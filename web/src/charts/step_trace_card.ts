@@ -1,0 +1,78 @@
+/** The step trace of a rank: the figure of one step or the average, the operators at its points, and curves over all steps. */
+
+import type { Row, Step, StepTrace } from "../api/types";
+import { h, replace, type Child } from "../ui/dom";
+import { problemBox } from "../ui/notices";
+import type { Context } from "../ui/page";
+import { card, grid, nothing, smallTable } from "../ui/ui";
+import * as format from "../words/format";
+import { named, t } from "../words/i18n";
+import { stepCurves } from "./step_charts";
+import { segmentTable, stepFigure } from "./step_figure";
+
+const PARTS = ["interval", "forward_backward", "tail"] as const;
+
+/** Cards of the step trace; `rows` is the table `step_trace`. */
+export async function stepTraceCards(context: Context, trace: number, step: number | null, rows: readonly Row[]): Promise<Child> {
+  const points = { forward_point: context.params["forward"] ?? null, backward_point: context.params["backward"] ?? null };
+  let found: StepTrace;
+  try {
+    found = await context.api.stepTrace(trace, { step, ...points });
+  } catch (error) {
+    if (context.signal.aborted) return null;
+    return card(t("steps.trace"), problemBox(error), { wide: true });
+  }
+  if (!found.rows.length) return card(t("steps.trace"), nothing(t("steps.trace.none"), t("steps.trace.none.why")), { wide: true });
+  const known = found.rows.some((row) => row.kind === "parts");
+  const of = found.step !== null ? `${t("step")} ${found.step}` : averageOf(found);
+  const steps = rows.map((row) => ({ ...row, duration_ns: Number(row["total_ns"] ?? 0), complete: true }) as unknown as Step);
+  return [
+    card(
+      `${t("steps.trace")}: ${of}`,
+      [
+        found.excluded.length && found.step === null ? h("p", { class: "note" }, t("steps.figure.excluded", { steps: found.excluded.join(", ") })) : null,
+        stepFigure(found, context.signal),
+        known ? null : h("p", { class: "callout" }, t("steps.trace.none.why")),
+        pointsForm(context, found),
+        h("details", null, h("summary", null, t("steps.figure.table")), segmentTable(found)),
+      ],
+      { wide: true, note: t("steps.trace.what") },
+    ),
+    known ? grid(PARTS.map((name) => card(named("part", name), [stepCurves(context, steps, [name], 200, named("part", name)), partFigures(found, `${name}_ns`)], { narrow: true }))) : null,
+  ];
+}
+
+/** Of which steps the figure is. */
+const averageOf = (found: StepTrace): string => t("steps.figure.average", { count: format.count(found.steps.length - found.excluded.length) });
+
+/** Which operators begin the forward pass and end the backward pass, and a form that names others. */
+function pointsForm(context: Context, found: StepTrace): HTMLElement {
+  const told = (names: readonly string[]): Child => (names.length ? names.map((one, place) => [place ? ", " : "", h("code", null, format.shorten(one, 160))]) : format.NOTHING);
+  const input = (label: string, value: string | null, hint: string | undefined): HTMLInputElement => h("input", { type: "search", "aria-label": label, placeholder: hint ?? "", value: value ?? "", autocomplete: "off", maxlength: 500 });
+  const forward = input(t("steps.forward_point"), found.forward_point, found.forward_names[0]);
+  const backward = input(t("steps.backward_point"), found.backward_point, found.backward_names[0]);
+  return h(
+    "form",
+    { class: "points", onsubmit: (event: Event) => (event.preventDefault(), context.visit({ forward: forward.value.trim() || null, backward: backward.value.trim() || null })) },
+    h("dl", { class: "pairs" }, h("dt", null, t("steps.forward_point")), h("dd", null, told(found.forward_names)), h("dt", null, t("steps.backward_point")), h("dd", null, told(found.backward_names))),
+    h("details", { open: Boolean(found.forward_point ?? found.backward_point) }, h("summary", null, t("steps.points.name")), h("p", { class: "note" }, t("steps.points.what")), h("div", { class: "controls" }, forward, backward, h("button", { type: "submit" }, t("steps.points.use")))),
+  );
+}
+
+function partFigures(found: StepTrace, part: string): Child {
+  const one = found.parts.find((row) => row.part === part);
+  if (!one) return null;
+  return smallTable(part, [t("steps.mean"), t("steps.median"), t("steps.p90"), t("steps.figure.share")], [[format.value(one.mean_ns, "ns"), format.value(one.median_ns, "ns"), format.value(one.p90_ns, "ns"), format.value(one.share, "ratio")]], [0, 1, 2, 3]);
+}
+
+/** The figure of the average step, for a page that shows it in passing. */
+export function averageFigure(context: Context, trace: number): HTMLElement {
+  const place = h("div", null, h("p", { class: "note" }, t("loading")));
+  context.api
+    .stepTrace(trace, {})
+    .then((found) => replace(place, found.rows.length ? [h("p", { class: "note sentence" }, averageOf(found), found.excluded.length ? ` · ${t("steps.figure.excluded", { steps: found.excluded.join(", ") })}` : ""), stepFigure(found, context.signal)] : nothing(t("steps.trace.none"))))
+    .catch((error: unknown) => {
+      if (!context.signal.aborted) replace(place, problemBox(error));
+    });
+  return place;
+}

@@ -1,0 +1,53 @@
+/** A running training: what it does, asking it for a capture, whether it has written more, and reading it again. */
+
+import { Refused } from "../../api/refused";
+import { stepBars } from "../../charts/step_charts";
+import { h, replace, type Child } from "../../ui/dom";
+import { problemBox } from "../../ui/notices";
+import { type Context, type Page, reopen } from "../../ui/page";
+import { card, figure, figures, nothing } from "../../ui/ui";
+import * as format from "../../words/format";
+import { t } from "../../words/i18n";
+import { capturesCard } from "./captures_card";
+
+const WATCH_MS = 2000;
+
+export const live: Page = {
+  id: "live",
+  title: "page.live",
+  // a training may be asked for its first capture before there is anything to show
+  unopened: true,
+  live: true,
+  async show(context) {
+    const said = h("p", { role: "status" });
+    const automatic = h("input", { type: "checkbox", checked: context.params["follow"] === "1", onchange: () => context.note({ follow: automatic.checked ? "1" : null }) });
+    const again = h("button", { type: "button", onclick: () => void reopen(context) }, t("live.again"));
+    const look = async (): Promise<void> => {
+      try {
+        const found = await context.api.live();
+        replace(said, found.changed ? t("live.changed", { files: format.count(found.files) }) : t("live.same", { files: format.count(found.files) }));
+        if (found.changed && automatic.checked) return void (await reopen(context));
+      } catch (error) {
+        if (context.signal.aborted) return;
+        replace(said, error instanceof Error ? error.message : String(error));
+      }
+      timer = window.setTimeout(() => void look(), WATCH_MS);
+    };
+    let timer = window.setTimeout(() => void look(), 0);
+    context.signal.addEventListener("abort", () => clearTimeout(timer));
+    return [
+      context.run.progress.problem && context.run.generation === 0 ? problemBox(new Refused(409, context.run.progress.problem)) : null,
+      capturesCard(context, () => void reopen(context)),
+      card(t("live.files"), [said, h("div", { class: "controls" }, again, h("label", { class: "choice" }, automatic, h("span", null, t("live.follow"))))], { wide: true, note: t("live.what") }),
+      context.run.generation > 0 ? await recorded(context) : null,
+    ];
+  },
+};
+
+async function recorded(context: Context): Promise<Child> {
+  const [ranks, steps] = await Promise.all([context.api.ranks(), context.api.steps(null)]);
+  return [
+    figures(figure(t("traces"), format.count(ranks.length)), figure(t("steps"), format.count(steps.steps.length)), figure(t("live.generation"), format.count(context.run.generation))),
+    card(t("steps.chart"), steps.steps.length ? stepBars(context, steps.steps, 260) : nothing(t("steps.none"), t("steps.none.why")), { wide: true }),
+  ];
+}

@@ -1,0 +1,103 @@
+/** Operators: the largest as a picture, all of them as a table; by name, input shape, call stack or module. */
+
+import type { Row } from "../../api/types";
+import { numberOf } from "../../browser/route";
+import { shareChart } from "../../charts/share_chart";
+import { instancesCard } from "../../tables/instances";
+import { table } from "../../tables/table";
+import { topicTables } from "../../tables/topic_tables";
+import { h } from "../../ui/dom";
+import type { Context, Page } from "../../ui/page";
+import { card, choice, has, nothing, rankChoice, tabs } from "../../ui/ui";
+import * as format from "../../words/format";
+import { type Key, named, t } from "../../words/i18n";
+import { flopsPlace } from "./flops_card";
+
+const VIEWS = {
+  name: { table: "operators", column: "name", extra: [] },
+  shape: { table: "operators_by_shape", column: "name", extra: ["input_shapes"] },
+  stack: { table: "operators_by_stack", column: "name", extra: ["stack"] },
+  module: { table: "modules", column: "name", extra: [] },
+  category: { table: "operators_by_category", column: "category", extra: [] },
+  line: { table: "operators_by_line", column: "line", extra: [] },
+} as const;
+const MORE = [
+  "bound_by_operator", "flops", "flops_by_shape", "flops_by_module", "flops_by_line", "flops_by_step", "shapes", "shapes_by_step",
+  "dynamic_shapes", "dynamic_shapes_by_kernel", "storms", "bound",
+];
+/** what MindSpore's profiler stores of operators without recording their calls */
+const HOST_AND_GPU = ["stored_gpu_op_type_info", "stored_gpu_op_detail_info", "stored_cpu_op_type_info", "stored_cpu_op_detail_info"];
+const STORED = [...HOST_AND_GPU, "core_types", "core_operators", "ai_cpu_types", "dynamic_shapes", "dynamic_shapes_by_kernel"];
+type View = keyof typeof VIEWS;
+
+const METRICS = ["self_ns", "total_ns", "device_self_ns", "device_total_ns"] as const;
+const STEP_PREFIX = "ProfilerStep";
+
+export const operators: Page = {
+  id: "operators",
+  title: "page.operators",
+  async show(context) {
+    const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    if (!has(ranks, "ops")) {
+      const rank = numberOf(context.params, "rank");
+      const stored = [flopsPlace(context, rank ?? 0), topicTables(context, t("operators.more"), listed, STORED, rank)];
+      return [h("div", { class: "controls" }, rankChoice(context, ranks, true)), nothing(t("operators.none"), t("operators.none.why")), stored];
+    }
+    const by = (Object.keys(VIEWS).find((one) => one === context.params["by"]) ?? "name") as View;
+    const view = VIEWS[by];
+    const trace = numberOf(context.params, "rank");
+    const metric = METRICS.find((one) => one === context.params["metric"]) ?? "self_ns";
+    const of = context.params["of"];
+    const found = await context.api.table(view.table, { trace, sort: [{ column: metric, descending: true }], limit: 1000 });
+    const at = (name: string): number => found.columns.findIndex((one) => one.name === name);
+    const slices = found.rows
+      .map((row) => ({ name: title(row[at(view.column)], view.extra.map((one) => row[at(one)])), value: Number(row[at(metric)] ?? 0), plain: String(row[at(view.column)] ?? "") }))
+      .filter((one) => !one.plain.startsWith(STEP_PREFIX));
+    const plain = new Map(slices.map((one) => [one.name, one.plain]));
+    return [
+      tabs(t("operators.by"), (Object.keys(VIEWS) as View[]).map((id) => ({ id, title: t(`operators.by.${id}` as Key), href: context.to("operators", { ...kept(context), by: id === "name" ? null : id }) })), by),
+      h(
+        "div",
+        { class: "controls" },
+        rankChoice(context, ranks, true),
+        choice(t("operators.metric"), METRICS.map((one) => [one, named("column", one)]), metric, (value) => context.visit({ metric: value })),
+      ),
+      card(t("operators.share"), slices.length ? shareChart(context, t("operators.share"), slices, view.column === "name" ? (name) => drill(context, plain.get(name) ?? name) : undefined) : nothing(by === "module" ? t("operators.no_modules") : t("operators.none")), { wide: true, note: found.matching > found.rows.length ? t("operators.largest", { count: format.count(found.rows.length) }) : null }),
+      instancesCard(context, listed, { source: "recorded_ops", trace, where: of === undefined ? [] : [{ column: "name", one_of: [of] }], title: t("instances.title", { name: of ?? "" }), away: context.to("operators", { ...context.params, of: null }) }),
+      card(
+        t("operators.table"),
+        table(context, {
+          name: view.table,
+          trace,
+          sort: [{ column: metric, descending: true }],
+          height: 560,
+          links: {
+            name: (row: Row) => context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }),
+            ...(by === "name" ? { calls: (row: Row) => context.to("operators", { ...kept(context), of: String(row["name"]) }) } : {}),
+          },
+        }),
+        { wide: true, note: by === "name" ? t("operators.links") : "name" === view.column ? t("operators.link") : null },
+      ),
+      flopsPlace(context, trace ?? 0),
+      topicTables(context, t("operators.more"), listed, [...MORE, ...HOST_AND_GPU], trace),
+    ];
+  },
+};
+
+/** The parameters that stay when the view changes: the rank and the metric. */
+function kept(context: Context): Record<string, string | undefined> {
+  return { rank: context.params["rank"], metric: context.params["metric"], chart: context.params["chart"] };
+}
+
+/** The shapes with which an operator was called. */
+function drillTo(context: Context, name: string, by: View): string {
+  return context.to("operators", { ...kept(context), by, [`${VIEWS[by].table}.where`]: JSON.stringify([{ column: "name", one_of: [name] }]) });
+}
+
+function drill(context: Context, name: string): void {
+  location.hash = drillTo(context, name, "shape");
+}
+
+function title(name: unknown, extra: readonly unknown[]): string {
+  return [name ?? "–", ...extra.filter((one) => one !== null && one !== "").map((one) => format.shorten(String(one), 60))].join("  ");
+}

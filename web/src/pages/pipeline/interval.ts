@@ -1,0 +1,69 @@
+/** The tab about the interval between steps: the way of a batch, and its queues and costs from batch to batch. */
+
+import type { BatchCurve, BatchCurves, Pipeline, Step } from "../../api/types";
+import { bucketChart, type Bucketed } from "../../charts/bucket_chart";
+import { flowChart, rangeNote } from "../../charts/pipeline_flow";
+import { stepCurves } from "../../charts/step_charts";
+import { h, type Child } from "../../ui/dom";
+import type { Context } from "../../ui/page";
+import { card, figure, figures, grid } from "../../ui/ui";
+import * as format from "../../words/format";
+import { named, t } from "../../words/i18n";
+
+const POINTS = 500;
+/** which chart tells about which box of the flow */
+const CHART_OF: Readonly<Record<string, string>> = { processing: "host", host: "host", transfer: "transfer", device: "device", get_next: "get_next", loop: "get_next" };
+
+/** Cards of the tab. */
+export async function intervalCards(context: Context, trace: number, found: Pipeline, steps: readonly Step[]): Promise<Child> {
+  const every = await Promise.all(found.places.map((one) => context.api.batches(trace, one.kind, POINTS)));
+  const waits = steps.some((one) => Number(one["data_wait_ns"] ?? 0) > 0);
+  const whole = steps.filter((one) => one.complete);
+  const wait = whole.reduce((sum, one) => sum + Number(one["data_wait_ns"] ?? 0), 0) / Math.max(whole.length, 1);
+  const cards = charts(context, every);
+  return [
+    whole.length ? figures(figure(t("pipeline.data_wait"), format.time(wait), t("per_step"), context.to("steps", { rank: trace }))) : null,
+    rangeNote(found.places, wait),
+    grid(
+      found.places.length ? card(t("pipeline.flow"), flowChart(found.places, (id) => highlight(cards, CHART_OF[id] ?? id)), { wide: true, note: t("pipeline.flow.what") }) : null,
+      waits ? card(t("pipeline.waits"), stepCurves(context, steps, ["data_wait"], 210, t("pipeline.waits")), { wide: true, more: context.to("steps", { rank: trace }) }) : null,
+      [...cards.values()],
+    ),
+  ];
+}
+
+function charts(context: Context, every: readonly BatchCurves[]): Map<string, HTMLElement> {
+  const of = (kind: string, names: readonly string[]): Bucketed[] =>
+    (every.find((one) => one.kind === kind)?.curves ?? []).filter((one) => names.includes(one.name)).map((one) => bucketed(one));
+  const host = every.some((one) => one.kind === "send") ? "send" : "iterate";
+  const pushed = named("value", "batch.push_ns");
+  const all = of(host, ["total_ns", "get_ns", "push_ns"]);
+  // a loop that hands nothing on only gets its batch
+  const costs = all.some((one) => one.name === pushed) ? all : of(host, ["total_ns"]);
+  const received = of("receive", ["wait_ns"]);
+  const wanted: [string, string, Bucketed[]][] = [
+    ["host", t("pipeline.flow.host_queue"), of(host, ["queue_size"])],
+    ["device", t("pipeline.flow.device_queue"), of("receive", ["queue_size"])],
+    ["transfer", t(host === "send" ? "pipeline.flow.transfer_cost" : "pipeline.flow.batch_cost"), costs],
+    ["get_next", t(received.length ? "pipeline.flow.get_next_cost" : "pipeline.flow.until_made"), received.length ? received : of(host, ["wait_ns"])],
+  ];
+  return new Map(
+    wanted
+      .filter(([, , curves]) => curves.length)
+      .map(([id, title, curves]) => {
+        const means = curves.map((one) => `${one.name}: ${t("mean")} ${format.value(one.mean, one.unit)}`).join(" · ");
+        const made = card(title, [bucketChart(context, title, t("pipeline.batch"), curves), h("p", { class: "note" }, means)]);
+        made.dataset["chart"] = id;
+        return [id, made];
+      }),
+  );
+}
+
+function bucketed(one: BatchCurve): Bucketed {
+  return { ...one, place: one.batch, name: named("value", `batch.${one.name}`, one.name), unit: one.name.endsWith("_ns") ? "ns" : "" };
+}
+
+function highlight(cards: ReadonlyMap<string, HTMLElement>, id: string): void {
+  for (const [name, one] of cards) one.classList.toggle("marked", name === id);
+  cards.get(id)?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+}

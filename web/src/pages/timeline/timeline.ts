@@ -1,0 +1,263 @@
+/** The timeline: lanes of threads and streams of one or more ranks, from the whole run down to single events. */
+
+import { address } from "../../api/client";
+import type { Brief, Timeline, TraceState } from "../../api/types";
+import { numberOf } from "../../browser/route";
+import { report } from "../../report/embedded";
+import { check, chosenTraces, drop, heldLanes, list, listed, rankBoxes } from "../../timeline/controls";
+import { seriesName } from "../../timeline/labels";
+import { type Track, seriesKey } from "../../timeline/layout";
+import { type Chosen, TimelineView } from "../../timeline/view";
+import type { Window } from "../../timeline/viewport";
+import { h, replace, type Child } from "../../ui/dom";
+import { fileLink } from "../../ui/file_link";
+import { problemBox } from "../../ui/notices";
+import type { Context, Page } from "../../ui/page";
+import { windowNote, windowOf } from "../../ui/report_note";
+import { choice, nothing, rankName } from "../../ui/ui";
+import * as format from "../../words/format";
+import { named, t } from "../../words/i18n";
+import { drawDraft, lookedAt } from "./draft";
+import { Panel } from "./panel";
+
+/** a draft may be painted for so long before all events are asked for */
+const DRAFT_MS = 500;
+
+export const timeline: Page = {
+  id: "timeline",
+  title: "page.timeline",
+  async show(context) {
+    const { draft } = context.run;
+    if (!draft) return wholePage(context);
+    // the timeline is still being laid out: that takes the processors, which are to paint its draft first
+    const leaving = new AbortController();
+    const signal = AbortSignal.any([leaving.signal, context.signal]);
+    let painted = (): void => undefined;
+    const seen = new Promise<void>((done) => {
+      painted = done;
+      setTimeout(done, DRAFT_MS);
+    });
+    const held = h("div", null);
+    // what cannot be drawn is shown once it is laid out
+    replace(held, await drawDraft(context, draft, signal, painted).catch(() => h("p", { class: "note", role: "status" }, t("loading"))));
+    const whole = seen.then(() => wholePage(context)).catch((error: unknown) => (context.signal.aborted ? null : problemBox(error)));
+    context.pending.push(
+      whole.then((one) => {
+        leaving.abort();
+        if (!context.signal.aborted) replace(held, one);
+      }),
+    );
+    return held;
+  },
+  draft: (context, draft, painted) => drawDraft(context, draft, context.signal, painted),
+};
+
+async function wholePage(context: Context): Promise<Child> {
+  const ranks = context.run.traces;
+  const traces = chosenTraces(context, ranks);
+  const found = await Promise.all(traces.map((trace) => context.api.timeline(trace)));
+  const events = found.reduce((sum, one) => sum + one.events, 0);
+  if (!events) return [rankBoxes(context, ranks, traces), nothing(t("timeline.none"), t("timeline.none.why"))];
+  const tracks: Track[] = found.map((one, place) => ({ trace: traces[place]!, name: rankName(ranks.find((rank) => rank.trace === traces[place])!, ranks), lanes: one.lanes, series: one.series }));
+  const filled = found.filter((one) => one.events);
+  const bounds = { start: Math.min(...filled.map((one) => one.start_ns)), end: Math.max(...filled.map((one) => one.end_ns)) };
+  const focus = lookedAt(context.run) ?? (await windowOf(context.run.run)) ?? bounds;
+  return new TimelinePage(context, ranks, traces, tracks, found[0]!.steps, bounds, focus, found.map((one) => one.unplaced)).element;
+}
+
+class TimelinePage {
+  readonly element: HTMLElement;
+  private readonly view: TimelineView;
+  private readonly panel: Panel;
+  private readonly said = h("span", { class: "note", role: "status" });
+  private readonly input: HTMLInputElement;
+  private readonly steps: readonly { id: number; start: number; end: number; text: string }[];
+  private current: { trace: number; brief: Brief } | null = null;
+  private searching = new AbortController();
+
+  constructor(
+    private readonly context: Context,
+    ranks: readonly TraceState[],
+    private readonly traces: readonly number[],
+    private readonly tracks: readonly Track[],
+    steps: Timeline["steps"],
+    bounds: Window,
+    focus: Window,
+    unplaced: readonly Record<string, number>[],
+  ) {
+    this.steps = steps.map((one) => ({ id: one.step, start: one.start_ns, end: one.end_ns, text: String(one.step) }));
+    this.panel = new Panel(context, { go: (trace, brief) => this.go(trace, brief), find: (text) => void this.find(text, true) });
+    const { params } = context;
+    const [start, end] = [numberOf(params, "start"), numberOf(params, "end")];
+    const window = start !== null && end !== null && end > start ? { start, end } : focus;
+    this.view = new TimelineView(context, tracks, bounds, this.steps, { window, held: heldLanes(params["pin"]) }, {
+      chosen: (one) => {
+        context.note({ event: one ? `${one.trace}.${one.event}` : null });
+        if (one) void this.panel.event(one.trace, one.event);
+        else this.panel.hint();
+      },
+      selected: (range, lanes) => {
+        if (range && lanes.length) void this.panel.selection(range, lanes);
+      },
+      held: (lanes) => context.note({ pin: lanes.map((one) => `${one.trace}.${one.lane}`).join(",") || null }),
+      moved: (window) => context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) }),
+    });
+    this.input = h("input", { type: "search", placeholder: t("timeline.find"), "aria-label": t("timeline.find"), value: params["find"] ?? "", autocomplete: "off" });
+    const lost = unplaced.reduce((sum, one) => sum + Object.values(one).reduce((all, count) => all + count, 0), 0);
+    this.element = h(
+      "div",
+      { class: "timeline-page" },
+      h(
+        "div",
+        { class: "controls" },
+        rankBoxes(context, ranks, traces),
+        this.stepChoice(),
+        h("form", { role: "search", "aria-label": t("timeline.find"), class: "filter", onsubmit: (event: Event) => this.submit(event) }, this.input, h("button", { type: "submit" }, t("timeline.next")), h("button", { type: "button", onclick: () => void this.next("previous") }, t("timeline.previous"))),
+        this.said,
+        this.sourceBoxes(),
+        this.seriesBoxes(),
+        this.arrowsBox(),
+        h("button", { type: "button", onclick: () => this.view.move(bounds) }, t("timeline.whole")),
+        h("button", { type: "button", onclick: () => this.selectWindow() }, t("timeline.statistics")),
+        this.downloads(),
+      ),
+      h("p", { class: "note keys" }, t("timeline.keys")),
+      windowNote(context.run.run),
+      new Set(ranks.filter((one) => traces.includes(one.trace)).map((one) => one.origin_ns)).size > 1 ? h("p", { class: "callout" }, t("timeline.clocks")) : null,
+      lost ? h("p", { class: "note" }, t("timeline.unplaced", { count: format.count(lost) })) : null,
+      this.view.element,
+      this.panel.element,
+    );
+    this.open();
+  }
+
+  /** Show what the address asks for. */
+  private open(): void {
+    const { params } = this.context;
+    const step = this.steps.find((one) => String(one.id) === params["step"]);
+    if (step && params["start"] === undefined) this.view.setStep(step);
+    else if (step) this.view.setStep(null);
+    if (params["flows"] === "1") this.view.setArrows(true);
+    for (const source of listed(this.context, "hide")) this.view.setSource(source, false);
+    for (const key of listed(this.context, "curves")) this.view.setSeries(key, true);
+    const chosen = /^(\d{1,9})\.(\d{1,10})$/.exec(params["event"] ?? "");
+    const kept = chosen && this.traces.includes(Number(chosen[1])) ? { trace: Number(chosen[1]), event: Number(chosen[2]) } : null;
+    if (kept) this.view.choose(kept);
+    if (params["find"]) void this.find(params["find"], false, kept);
+  }
+
+  private stepChoice(): Child {
+    if (!this.steps.length) return null;
+    return choice(t("step"), [["", t("steps.all")], ...this.steps.map((one): [string, string] => [String(one.id), `${t("step")} ${one.id}`])], this.context.params["step"] ?? "", (value) => {
+      this.context.note({ step: value || null });
+      this.view.setStep(this.steps.find((one) => String(one.id) === value) ?? null);
+    });
+  }
+
+  private sourceBoxes(): Child {
+    const sources = [...new Set(this.tracks.flatMap((one) => one.lanes.map((lane) => lane.source)))];
+    return drop(
+      t("timeline.lanes"),
+      sources.map((source) =>
+        check(named("lane", source, source), !listed(this.context, "hide").has(source), (shown) => {
+          list(this.context, "hide", source, !shown);
+          this.view.setSource(source, shown);
+        }),
+      ),
+    );
+  }
+
+  private seriesBoxes(): Child {
+    const all = this.tracks.flatMap((one) => one.series.map((series) => ({ key: seriesKey(one.trace, series), label: this.tracks.length > 1 ? `${one.name}: ${seriesName(series.label)}` : seriesName(series.label) })));
+    if (!all.length) return null;
+    return drop(
+      t("timeline.curves"),
+      all.map((one) =>
+        check(one.label, listed(this.context, "curves").has(one.key), (shown) => {
+          list(this.context, "curves", one.key, shown);
+          this.view.setSeries(one.key, shown);
+        }),
+      ),
+    );
+  }
+
+  private arrowsBox(): Child {
+    return check(t("timeline.arrows"), this.context.params["flows"] === "1", (shown) => {
+      this.context.note({ flows: shown ? "1" : null });
+      this.view.setArrows(shown);
+    });
+  }
+
+  /** The window as it is when the link is followed, for Perfetto: all shown ranks in one file, and each alone. */
+  private downloads(): Child {
+    if (report()) return null;
+    const link = (text: string, label: string, of: { trace: number } | { traces: string }): HTMLElement =>
+      fileLink(text, () => this.fileOf(of), { "aria-label": label, title: t("timeline.download.why") });
+    const download = t("timeline.download");
+    if (this.tracks.length === 1) return link(download, download, { trace: this.tracks[0]!.trace });
+    const together = `${download}: ${t("timeline.download.together", { count: this.tracks.length })}`;
+    return [
+      link(together, together, { traces: this.traces.join(",") }),
+      drop(t("timeline.download.single"), this.tracks.map((track) => link(track.name, `${download}: ${track.name}`, { trace: track.trace }))),
+    ];
+  }
+
+  private fileOf(of: { trace: number } | { traces: string }): string {
+    const { start, end } = this.view.window;
+    return address(`runs/${this.context.run.run}/download`, { ...of, to: "chrome", start_ns: Math.floor(start), end_ns: Math.ceil(end) });
+  }
+
+  private selectWindow(): void {
+    const lanes = this.tracks.flatMap((one) => one.lanes.map((lane) => ({ trace: one.trace, lane: lane.lane })));
+    void this.panel.selection(this.view.window, lanes);
+  }
+
+  private go(trace: number, brief: Brief): void {
+    this.current = { trace, brief };
+    this.view.choose({ trace, event: brief.event }, brief, true);
+  }
+
+  private submit(event: Event): void {
+    event.preventDefault();
+    const text = this.input.value.trim();
+    if (text && text === this.context.params["find"]) void this.next("next");
+    else void this.find(text, false);
+  }
+
+  /** Look for a name, mark it, list its longest events, and go to the first one; or stay at the one that the address names. */
+  private async find(text: string, whole: boolean, kept: Chosen | null = null): Promise<void> {
+    this.input.value = text;
+    this.context.note({ find: text || null });
+    this.view.setFind(text);
+    this.current = null;
+    replace(this.said);
+    if (!text) return;
+    if (kept) {
+      const brief = await this.context.api.event(kept.trace, kept.event).catch(() => null);
+      if (brief) this.current = { trace: kept.trace, brief };
+    }
+    await this.next("next", whole, this.current !== null);
+    const trace = this.traces[0]!;
+    if (!this.current || !kept) await this.panel.occurrences(trace, text, whole);
+  }
+
+  private async next(direction: "next" | "previous", whole = false, stay = false): Promise<void> {
+    const text = this.input.value.trim();
+    if (!text) return;
+    this.searching.abort();
+    this.searching = new AbortController();
+    const { signal } = this.searching;
+    try {
+      const from = this.current;
+      const trace = from?.trace ?? this.traces[0]!;
+      const found = await this.context.api.find(
+        { trace, text, whole, direction, ...(from ? { from_ns: from.brief.start_ns, from_event: from.brief.event } : direction === "previous" ? { from_ns: Math.ceil(this.view.window.end) } : {}) },
+        AbortSignal.any([signal, this.context.signal]),
+      );
+      replace(this.said, found.total ? t("timeline.hits", { count: format.count(found.total), lanes: format.count(Object.keys(found.lanes).length) }) : t("search.nothing"), found.total && !found.next ? ` ${t("timeline.no_more")}` : "");
+      if (found.next && !stay) this.go(trace, found.next);
+    } catch (error) {
+      if (!signal.aborted && !this.context.signal.aborted) replace(this.said, error instanceof Error ? error.message : String(error));
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/** What a table is made with, and its sort order and conditions, as the address keeps them. */
+
+import type { Condition, Order, Row, TableQuery } from "../api/types";
+
+export interface TableState {
+  sort: Order[];
+  where: Condition[];
+  /** whether all columns are shown */
+  all: boolean;
+}
+
+export interface TableOptions {
+  /** of the server */
+  name: string;
+  /** of this table on the page; its parameters in the address begin with it */
+  id?: string;
+  trace?: number | null;
+  /** shown first, in this order; the others when the user asks for all columns. All of them by default */
+  columns?: readonly string[];
+  sort?: TableState["sort"];
+  /** conditions that the user does not see */
+  where?: TableQuery["where"];
+  /** whether its card disappears when it has no rows */
+  optional?: boolean;
+  /** column -> address of what its cell leads to */
+  links?: Readonly<Record<string, (row: Row) => string | null>>;
+  height?: number;
+}
+
+/** The state of the table `id`; what an address has wrong counts as not said. */
+export function readState(params: Readonly<Record<string, string>>, id: string, sort: readonly Order[]): TableState {
+  const order = params[`${id}.sort`];
+  return {
+    sort: order ? [{ column: order.replace(/^-/, ""), descending: order.startsWith("-") }] : [...sort],
+    where: conditions(params[`${id}.where`]),
+    all: params[`${id}.all`] === "1",
+  };
+}
+
+/** The parameters that keep a state; null for what is as by default. */
+export function writeState(id: string, state: TableState): Record<string, string | null> {
+  const order = state.sort[0];
+  return {
+    [`${id}.sort`]: order ? (order.descending ? "-" : "") + order.column : null,
+    [`${id}.where`]: state.where.length ? JSON.stringify(state.where) : null,
+    [`${id}.all`]: state.all ? "1" : null,
+  };
+}
+
+function conditions(text: string | undefined): Condition[] {
+  if (!text) return [];
+  try {
+    const found: unknown = JSON.parse(text);
+    return Array.isArray(found) ? found.filter(isCondition) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isCondition(one: unknown): one is Condition {
+  return typeof one === "object" && one !== null && typeof (one as Condition).column === "string";
+}

@@ -1,0 +1,37 @@
+/** What is said instead of a page: how far the opening is, or what is wrong and what to do. */
+
+import { Refused } from "../api/refused";
+import type { RunState } from "../api/types";
+import { report } from "../report/embedded";
+import * as format from "../words/format";
+import { t } from "../words/i18n";
+import { type Child, h } from "./dom";
+
+export function problemBox(error: unknown): HTMLElement {
+  const { problem, where, remedy } = error instanceof Refused ? error.problem : { problem: error instanceof Error ? error.message : String(error), where: "", remedy: "" };
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("p", null, h("strong", null, problem)),
+    where ? h("p", null, `${t("where")}: `, h("code", null, where)) : null,
+    remedy ? h("p", null, remedy) : null,
+  );
+}
+
+/** Why a run could not be opened, and a button that tries again. */
+export function failedBox(run: RunState, again: () => void): Child {
+  const { problem } = run.progress;
+  const button = report() ? null : h("p", null, h("button", { type: "button", onclick: again }, t("live.again")));
+  return [h("h1", { tabindex: -1 }, t("opening.failed", { name: run.name })), problem ? problemBox(new Refused(409, problem)) : null, button];
+}
+
+export function progressBox(run: RunState): Child {
+  const { progress } = run;
+  const of = progress.total ? t("opening.of", { done: progress.done, total: progress.total }) : t("opening.looking");
+  return [
+    h("h1", null, t("opening", { name: run.name })),
+    h("progress", progress.total ? { max: progress.total, value: progress.done, "aria-label": of } : { "aria-label": of }),
+    h("p", null, of, ` · ${format.time(progress.seconds * 1e9)}`),
+    progress.what ? h("p", { class: "note" }, h("code", null, progress.what), progress.bytes ? ` (${format.bytes(progress.bytes)})` : "") : null,
+  ];
+}

@@ -1,0 +1,210 @@
+/** Parts that several pages are made of. */
+
+import type { Finding, Rank, TraceState } from "../api/types";
+import { numberOf } from "../browser/route";
+import { PARTS } from "../browser/theme";
+import * as format from "../words/format";
+import { type Key, named, t } from "../words/i18n";
+import { inLanguage } from "../words/i18n";
+import { type Child, h } from "./dom";
+import type { Context } from "./page";
+
+let numbered = 0;
+/** An id that no other element has. */
+export const newId = (stem: string): string => `${stem}-${++numbered}`;
+
+/** A titled part of a page; `more` is the address of its details; three `narrow` ones stand beside each other. */
+export function card(title: string, content: Child, options: { more?: string; wide?: boolean; narrow?: boolean; note?: Child } = {}): HTMLElement {
+  const id = newId("card");
+  return h(
+    "section",
+    { class: `card${options.wide ? " wide" : options.narrow ? " narrow" : ""}`, "aria-labelledby": id },
+    h(
+      "header",
+      null,
+      h("h2", { id }, title),
+      options.more ? h("a", { class: "more", href: options.more, "aria-label": `${t("details")}: ${title}` }, t("details"), " →") : null,
+    ),
+    options.note ? h("p", { class: "note" }, options.note) : null,
+    content,
+  );
+}
+
+export const grid = (...children: Child[]): HTMLElement => h("div", { class: "grid" }, ...children);
+
+/** What is said where there is nothing to show, and why. */
+export function nothing(what: string, why?: string): HTMLElement {
+  return h("div", { class: "nothing" }, h("p", null, what), why ? h("p", { class: "note" }, why) : null);
+}
+
+/** One figure with its name. */
+export function figure(name: string, value: Child, note?: Child, href?: string): HTMLElement {
+  const shown = href ? h("a", { href }, value) : value;
+  return h("div", { class: "figure" }, h("dt", null, name), h("dd", null, shown), note ? h("dd", { class: "note" }, note) : null);
+}
+
+export const figures = (...children: Child[]): HTMLElement => h("dl", { class: "figures" }, ...children);
+
+/** Links of which one is where the user is; a function gives the address as it is when the link is used. */
+export function tabs(label: string, items: readonly { id: string; title: string; href: string | (() => string) }[], current: string): HTMLElement {
+  return h(
+    "nav",
+    { class: "tabs", "aria-label": label },
+    items.map((one) => {
+      const { href } = one;
+      const link = h("a", { href: typeof href === "string" ? href : href(), "aria-current": one.id === current ? "page" : null }, one.title);
+      if (typeof href !== "string") aimed(link, href);
+      return link;
+    }),
+  );
+}
+
+/** Give a link its address anew whenever it is about to be used: filters and windows change while a page is shown. */
+export function aimed(link: HTMLAnchorElement, href: () => string): HTMLAnchorElement {
+  for (const event of ["pointerdown", "focus", "click"]) link.addEventListener(event, () => link.setAttribute("href", href()));
+  return link;
+}
+
+/** A list to choose one from. */
+export function choice(
+  label: string,
+  items: readonly (readonly [value: string, text: string])[],
+  current: string,
+  onPick: (value: string) => void,
+): HTMLElement {
+  const list = h(
+    "select",
+    { onchange: () => onPick(list.value) },
+    items.map(([value, text]) => h("option", { value, selected: value === current }, text)),
+  );
+  return h("label", { class: "choice" }, h("span", null, label), list);
+}
+
+/** What a rank is called. */
+export function rankName(rank: TraceState, ranks: readonly TraceState[]): string {
+  const told = rank.rank === null ? t("trace.n", { number: rank.trace }) : t("rank.n", { number: rank.rank });
+  const same = ranks.filter((one) => one.rank === rank.rank);
+  return same.length > 1 && rank.rank !== null ? `${told} (${t("trace.n", { number: rank.trace })})` : told;
+}
+
+/** A list of the ranks; nothing for a run with one. */
+export function rankChoice(context: Context, ranks: readonly TraceState[], everyone: boolean): HTMLElement | null {
+  if (ranks.length < 2) return null;
+  const items: [string, string][] = ranks.map((one) => [String(one.trace), rankName(one, ranks)]);
+  if (everyone) items.unshift(["", t("ranks.all")]);
+  const chosen = numberOf(context.params, "rank");
+  return choice(t("rank"), items, chosen === null ? (everyone ? "" : "0") : String(chosen), (value) =>
+    context.visit({ rank: value === "" ? null : value, step: null }),
+  );
+}
+
+/** The phases of the host, which add up to its duration. */
+export const HOST_PARTS = ["data_wait", "forward", "backward", "gradient_sync", "optimizer", "device_wait", "between", "python"] as const;
+
+/** The parts of the device period, which add up to it. */
+export const DEVICE_PARTS = ["computing", "exposed_communication", "exposed_copy", "idle"] as const;
+
+/** How long a part is; the synchronisation of gradients stands beside the rest of backward. Null where it was not recorded. */
+export function partOf(parts: Readonly<Record<string, unknown>>, name: string): number | null {
+  const value = parts[`${name}_ns`];
+  if (typeof value !== "number") return null;
+  return name === "backward" ? value - Number(parts["gradient_sync_ns"] ?? 0) : value;
+}
+
+const sumOf = (parts: Readonly<Record<string, unknown>>, names: readonly string[]): number => names.reduce((sum, name) => sum + (partOf(parts, name) ?? 0), 0);
+
+/** The bars of the host and of the device on one scale. */
+export function stepPartsBars(parts: Readonly<Record<string, unknown>>): HTMLElement[] {
+  const scale = Math.max(sumOf(parts, HOST_PARTS), sumOf(parts, DEVICE_PARTS));
+  return [partsBar(t("parts.host"), HOST_PARTS, parts, scale), partsBar(t("parts.device"), DEVICE_PARTS, parts, scale)];
+}
+
+/** A bar of the parts of a step, with a legend that says their lengths; a step of the length `widest` fills it. Shares are of the sum of the parts. */
+export function partsBar(title: string, names: readonly (typeof PARTS)[number][], parts: Readonly<Record<string, unknown>>, widest: number): HTMLElement {
+  if (names.every((name) => partOf(parts, name) === null)) return h("figure", { class: "parts" }, h("figcaption", null, title), h("p", { class: "note" }, t("parts.not_recorded")));
+  const shown = names.map((name) => ({ name, ns: partOf(parts, name) ?? 0 })).filter((one) => one.ns > 0);
+  const whole = Math.max(sumOf(parts, names), 1);
+  const scale = Math.max(widest, whole);
+  const said = (ns: number): string => `${format.time(ns)} (${format.share(ns / whole)})`;
+  return h(
+    "figure",
+    { class: "parts" },
+    h("figcaption", null, title),
+    h(
+      "div",
+      { class: "bar", "aria-hidden": "true" },
+      shown.map((one) =>
+        h("span", {
+          class: `part part-${one.name.replaceAll("_", "-")}`,
+          style: { width: `${(one.ns / scale) * 100}%` },
+          title: `${named("part", one.name)}: ${said(one.ns)}`,
+        }),
+      ),
+    ),
+    h(
+      "ul",
+      { class: "legend" },
+      shown.map((one) =>
+        h("li", null, h("span", { class: `swatch part-${one.name.replaceAll("_", "-")}` }), named("part", one.name), " ", h("b", null, said(one.ns))),
+      ),
+    ),
+  );
+}
+
+/** A finding of the advice in short. */
+export function findingLine(finding: Finding, href: string): HTMLElement {
+  const text = inLanguage(finding.texts);
+  return h(
+    "li",
+    { class: `finding level-${finding.level}` },
+    level(finding.level),
+    h("a", { href }, text?.title ?? finding.id),
+    finding.saving ? h("span", { class: "note" }, t("saves", { time: format.time(finding.saving.likely_ns), share: format.share(finding.share) })) : null,
+  );
+}
+
+export function level(name: string): HTMLElement {
+  const key = `level.${name}`;
+  const known: readonly string[] = ["level.high", "level.medium", "level.low", "level.error", "level.warning", "level.info"];
+  return h("span", { class: `badge badge-${name}` }, known.includes(key) ? t(key as Key) : name);
+}
+
+/** What a column of a small table is called, whether it holds figures, and the order of the rows by it. */
+export interface Head {
+  /** nothing heads a column of buttons or links */
+  title: Child;
+  numeric?: boolean;
+  order?: "ascending" | "descending" | null;
+}
+
+/** A small table of what is already here; for long ones see `table.ts`. */
+export function smallTable(caption: string, heads: readonly string[], rows: readonly (readonly Child[])[], numeric: readonly number[] = []): HTMLElement {
+  return headedTable(caption, heads.map((title, place) => ({ title, numeric: numeric.includes(place) })), rows);
+}
+
+/** The same with more to say about its columns. */
+export function headedTable(caption: string, heads: readonly Head[], rows: readonly (readonly Child[])[]): HTMLElement {
+  const look = (head: Head | undefined): string | null => (head?.numeric ? "number" : null);
+  return h(
+    "div",
+    { class: "scroll" },
+    h(
+      "table",
+      { class: "small" },
+      h("caption", { class: "hidden" }, caption),
+      h("thead", null, h("tr", null, heads.map((head) => (head.title ? h("th", { scope: "col", class: look(head), "aria-sort": head.order ?? null }, head.title) : h("td"))))),
+      h("tbody", null, rows.map((row) => h("tr", null, row.map((cell, place) => h("td", { class: look(heads[place]) }, cell))))),
+    ),
+  );
+}
+
+/** The device of a row; the one of the CPU has no number. */
+export function deviceOf(row: Readonly<Record<string, unknown>>): string {
+  const [kind, number] = [row["device_type"], row["device"]];
+  return typeof number === "number" && number >= 0 ? `${String(kind ?? "")} ${number}`.trim() : String(kind ?? "");
+}
+
+/** Whether the run has rows of a recorded table, on any rank or on one. */
+export function has(ranks: readonly Rank[], table: string, trace?: number): boolean {
+  return ranks.some((one) => (trace === undefined || one.trace === trace) && (one.tables[table] ?? 0) > 0);
+}
