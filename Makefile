@@ -16,7 +16,7 @@ MINDINSIGHT_SETUP := $(MINDINSIGHT)/.setup-done
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web pages web-test test test-fast test-without-captures bench lint clean
+.PHONY: help setup demo web web-types pages web-test test test-fast test-without-captures bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make web        build the pages of steplens view"
+	@echo "make web-types  the types of the pages anew, after a model of the server changed"
 	@echo "make bench      speed and overhead, measured beside the peers"
 	@echo "make setup      only the set-up: $(VENV) with steplens, PyTorch and the development tools, and the pages"
 
@@ -85,6 +86,10 @@ $(WEB_SETUP): web/package.json web/package-lock.json
 
 $(WEB): $(WEB_SETUP) web/index.html web/vite.config.ts web/tsconfig.json $(shell find web/src web/public -type f 2>/dev/null)
 	cd web && $(WITH_NODE) npm run build
+
+# What the server answers, as TypeScript; to be made anew and committed when a model of the server changes.
+web-types: $(SETUP) $(WEB_SETUP)
+	$(BIN)/python web/scripts/openapi.py | $(WITH_NODE) node web/scripts/types.js web/src/api/schema.d.ts
 
 web-test: $(WEB_SETUP)
 	cd web && $(WITH_NODE) npm test

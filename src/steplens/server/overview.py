@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import polars as pl
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, with_config
+from typing_extensions import NotRequired, TypedDict
 
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
@@ -16,6 +17,7 @@ from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.verdict import Verdict
 from steplens.server import advice
 from steplens.server.advice import FindingShown
+from steplens.server.http import documented
 from steplens.server.http.errors import path_text
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs, encoded
 from steplens.server.runs import Library, Shown
@@ -119,6 +121,26 @@ class Rank(BaseModel):
     peak_bytes: int | None
 
 
+@with_config(documented.MORE_COLUMNS)
+class Step(TypedDict):
+    """A step with its parts, ns by the name of the part."""
+
+    trace: NotRequired[int]
+    rank: NotRequired[int]
+    step: int | None
+    start_ns: int
+    duration_ns: int
+    complete: bool
+
+
+class TypeTime(TypedDict):
+    """Device time of one type of task."""
+
+    type: str | None
+    count: int
+    total_ns: int
+
+
 class Spread(BaseModel):
     """How the lengths of the steps spread; see ``analysis.steps.step_distribution``. Outliers are rows of the table ``steps``."""
 
@@ -141,7 +163,7 @@ class Steps(BaseModel):
     Rows of ``analysis.steps.times.step_times``, moments from the origin.
     """
 
-    steps: list[dict[str, Any]]
+    steps: Annotated[list[dict[str, Any]], documented.as_type(list[Step])]
     spread: Spread
 
 
@@ -174,7 +196,7 @@ class Overview(BaseModel):
     step_ns: float | None
     parts: dict[str, float]
     operators: list[dict[str, Any]]
-    types: list[dict[str, Any]]
+    types: Annotated[list[dict[str, Any]], documented.as_type(list[TypeTime])]
     memory: list[dict[str, Any]]
     pipeline: list[dict[str, Any]]
     advice: list[FindingShown]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.step_trace.step_figure import Row, step_figure
 from steplens.analysis.step_trace.step_trace import points_of
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, TraceNumber
 from steplens.server.tables import columns
@@ -29,7 +30,7 @@ class SegmentShown(BaseModel):
     steps: int
 
 
-class RowShown(BaseModel):
+class FigureRow(BaseModel):
     """Segments that follow each other.
 
     Attributes:
@@ -39,7 +40,7 @@ class RowShown(BaseModel):
         left_out: how many shorter ones are not among them.
     """
 
-    kind: str
+    kind: Annotated[str, documented.as_type(Literal["total", "parts", "collectives"])]
     stream: int | None
     segments: list[SegmentShown]
     left_out: int
@@ -75,7 +76,7 @@ class StepTrace(BaseModel):
     step: int | None
     steps: list[int]
     excluded: list[int]
-    rows: list[RowShown]
+    rows: list[FigureRow]
     parts: list[PartShown]
     forward_names: list[str]
     backward_names: list[str]
@@ -111,8 +112,8 @@ def step_trace_figure(
     )
 
 
-def _row(row: Row) -> RowShown:
+def _row(row: Row) -> FigureRow:
     longest = sorted(row.segments, key=lambda one: -one.duration_ns)[:_MOST]
     segments = sorted(longest, key=lambda one: one.start_ns)
     shown = [SegmentShown(name=one.name, start_ns=one.start_ns, duration_ns=one.duration_ns, steps=one.steps) for one in segments]
-    return RowShown(kind=row.kind, stream=row.stream, segments=shown, left_out=len(row.segments) - len(shown))
+    return FigureRow(kind=row.kind, stream=row.stream, segments=shown, left_out=len(row.segments) - len(shown))

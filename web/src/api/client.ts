@@ -3,7 +3,6 @@
 import { withToken } from "../browser/token";
 import { report } from "../report/embedded";
 import type { Query } from "../report/questions";
-import type * as C from "./cluster_types";
 import { Refused } from "./refused";
 import { type Tile, decode } from "./tile";
 import type * as T from "./types";
@@ -43,56 +42,62 @@ export class RunApi {
     readonly signal: AbortSignal,
   ) {}
 
-  private get<A>(path: string, query: Query = {}, signal = this.signal): Promise<A> {
-    return ask<A>(`runs/${this.run}/${path}`, query, { signal });
+  /** What an address answers; of `query` what the address has a place for stands there. */
+  private get<P extends T.RunPath>(path: P, query: T.Asked<P>, signal = this.signal): Promise<T.Answer<P>> {
+    const rest = { ...query } as Record<string, Query[string]>;
+    const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => {
+      const value = String(rest[name]);
+      delete rest[name];
+      return value;
+    });
+    return ask(`runs/${this.run}/${filled}`, rest, { signal });
   }
 
-  overview = (): Promise<T.Overview> => this.get("overview");
-  ranks = (): Promise<T.Rank[]> => this.get("ranks");
-  steps = (trace: number | null): Promise<T.Steps> => this.get("steps", { trace });
-  health = (): Promise<T.HealthFinding[]> => this.get("health");
-  advice = (): Promise<T.Advice> => this.get("advice");
-  tables = (): Promise<T.TableShown[]> => this.get("tables");
-  pipeline = (trace: number): Promise<T.Pipeline> => this.get("pipeline", { trace });
-  stepTrace = (trace: number, query: Query): Promise<T.StepTrace> => this.get("step-trace", { trace, ...query });
-  flops = (trace: number): Promise<T.Flops> => this.get("flops", { trace });
-  shapes = (trace: number, level: string): Promise<T.ShapeTypes> => this.get("shapes", { trace, level });
-  shapeSeries = (trace: number, level: string, types: readonly string[]): Promise<T.ShapeSeries[]> => this.get("shapes/series", { trace, level, types });
-  shapeRuns = (trace: number, level: string, types: readonly string[], name: string): Promise<T.ShapeRuns> => this.get("shapes/runs", { trace, level, types, name });
-  operation = (trace: number, op: number): Promise<T.OperationShown> => this.get("pipeline/operation", { trace, op });
-  batches = (trace: number, kind: string, points: number): Promise<T.BatchCurves> => this.get("pipeline/batches", { trace, kind, points });
-  processors = (trace: number, query: Query): Promise<T.Processors> => this.get("pipeline/processors", { trace, ...query });
-  memory = (trace: number): Promise<T.MemoryOverview> => this.get("memory", { trace });
-  plannedGraphs = (trace: number): Promise<T.PlannedGraph[]> => this.get("memory/graphs", { trace });
-  plannedCurve = (trace: number, graph: number, points: number): Promise<T.PlannedCurve> => this.get(`memory/graphs/${graph}`, { trace, points });
-  plannedTensors = (trace: number, graph: number, node: number): Promise<T.NodeTensors> => this.get(`memory/graphs/${graph}/tensors`, { trace, node });
-  captures = (): Promise<T.Captures> => this.get("captures");
-  adviceOf = (trace: number | null): Promise<T.Advice> => this.get("advice", { trace });
-  queue = (trace: number, op: number, points: number): Promise<T.QueueCurve> => this.get("pipeline/queue", { trace, op, points });
-  communication = (): Promise<T.Communication> => this.get("communication");
-  communicationCosts = (query: Query): Promise<C.Costs> => this.get("communication/costs", query);
-  communicationLinks = (query: Query): Promise<C.RankLinks> => this.get("communication/links", query);
-  communicationOperations = (query: Query): Promise<C.CommunicationOperations> => this.get("communication/operations", query);
-  operationLinks = (query: Query): Promise<C.OperationLink[]> => this.get("communication/operation_links", query);
-  clusterSteps = (query: Query): Promise<C.ClusterSteps> => this.get("cluster/steps", query);
-  heat = (): Promise<C.Heat[]> => this.get("cluster/heat");
-  rankSteps = (): Promise<C.RankSteps> => this.get("marey/steps");
-  joinedOperators = (query: Query): Promise<C.Joined> => this.get("marey/operators", query);
-  strategy = (): Promise<C.Stages> => this.get("strategy");
-  strategyGraph = (query: Query): Promise<C.StrategyGraph> => this.get("strategy/graph", query);
-  strategyOperator = (query: Query): Promise<C.StrategyOperator> => this.get("strategy/operator", query);
-  strategyFind = (query: Query): Promise<C.StrategyHits> => this.get("strategy/find", query);
-  alive = (trace: number, time_ns: number): Promise<T.Alive> => this.get("memory/alive", { trace, time_ns });
-  search = (text: string, signal: AbortSignal): Promise<T.Hits> => this.get("search", { text }, signal);
-  live = (): Promise<T.Live> => this.get("live");
-  timeline = (trace: number): Promise<T.Timeline> => this.get("timeline", { trace });
-  event = (trace: number, event: number): Promise<T.EventShown> => this.get(`timeline/events/${event}`, { trace });
-  selection = (query: Query): Promise<T.Selection> => this.get("timeline/selection", query);
-  find = (query: Query, signal = this.signal): Promise<T.Found> => this.get("timeline/search", query, signal);
-  occurrences = (query: Query): Promise<T.Occurrences> => this.get("timeline/occurrences", query);
-  flows = (query: Query, signal: AbortSignal): Promise<T.Arrows> => this.get("timeline/flows", query, signal);
-  series = (series: number, query: Query, signal = this.signal): Promise<T.Curve> =>
-    this.get(`timeline/series/${series}`, query, signal);
+  overview = () => this.get("overview", {});
+  ranks = () => this.get("ranks", {});
+  steps = (trace: number | null) => this.get("steps", { trace });
+  health = () => this.get("health", {});
+  advice = () => this.get("advice", {});
+  tables = () => this.get("tables", {});
+  pipeline = (trace: number) => this.get("pipeline", { trace });
+  stepTrace = (trace: number, query: Omit<T.Asked<"step-trace">, "trace">) => this.get("step-trace", { trace, ...query });
+  flops = (trace: number) => this.get("flops", { trace });
+  shapes = (trace: number, level: T.ShapeLevel) => this.get("shapes", { trace, level });
+  shapeSeries = (trace: number, level: T.ShapeLevel, types: string[]) => this.get("shapes/series", { trace, level, types });
+  shapeRuns = (trace: number, level: T.ShapeLevel, types: string[], name: string) => this.get("shapes/runs", { trace, level, types, name });
+  operation = (trace: number, op: number) => this.get("pipeline/operation", { trace, op });
+  batches = (trace: number, kind: T.Place["kind"], points: number) => this.get("pipeline/batches", { trace, kind, points });
+  processors = (trace: number, query: Omit<T.Asked<"pipeline/processors">, "trace">) => this.get("pipeline/processors", { trace, ...query });
+  memory = (trace: number) => this.get("memory", { trace });
+  plannedGraphs = (trace: number) => this.get("memory/graphs", { trace });
+  plannedCurve = (trace: number, graph: number, points: number) => this.get("memory/graphs/{graph}", { trace, graph, points });
+  plannedTensors = (trace: number, graph: number, node: number) => this.get("memory/graphs/{graph}/tensors", { trace, graph, node });
+  captures = () => this.get("captures", {});
+  adviceOf = (trace: number | null) => this.get("advice", { trace });
+  queue = (trace: number, op: number, points: number) => this.get("pipeline/queue", { trace, op, points });
+  communication = () => this.get("communication", {});
+  communicationCosts = (query: T.Asked<"communication/costs">) => this.get("communication/costs", query);
+  communicationLinks = (query: T.Asked<"communication/links">) => this.get("communication/links", query);
+  communicationOperations = (query: T.Asked<"communication/operations">) => this.get("communication/operations", query);
+  operationLinks = (query: T.Asked<"communication/operation_links">) => this.get("communication/operation_links", query);
+  clusterSteps = (query: T.Asked<"cluster/steps">) => this.get("cluster/steps", query);
+  heat = () => this.get("cluster/heat", {});
+  rankSteps = () => this.get("marey/steps", {});
+  joinedOperators = (query: T.Asked<"marey/operators">) => this.get("marey/operators", query);
+  strategy = () => this.get("strategy", {});
+  strategyGraph = (query: T.Asked<"strategy/graph">) => this.get("strategy/graph", query);
+  strategyOperator = (query: T.Asked<"strategy/operator">) => this.get("strategy/operator", query);
+  strategyFind = (query: T.Asked<"strategy/find">) => this.get("strategy/find", query);
+  alive = (trace: number, time_ns: number) => this.get("memory/alive", { trace, time_ns });
+  search = (text: string, signal: AbortSignal) => this.get("search", { text }, signal);
+  live = () => this.get("live", {});
+  timeline = (trace: number) => this.get("timeline", { trace });
+  event = (trace: number, event: number) => this.get("timeline/events/{event}", { trace, event });
+  selection = (query: T.Asked<"timeline/selection">) => this.get("timeline/selection", query);
+  find = (query: T.Asked<"timeline/search">, signal = this.signal) => this.get("timeline/search", query, signal);
+  occurrences = (query: T.Asked<"timeline/occurrences">) => this.get("timeline/occurrences", query);
+  flows = (query: T.Asked<"timeline/flows">, signal: AbortSignal) => this.get("timeline/flows", query, signal);
+  series = (query: T.Asked<"timeline/series/{series}">, signal = this.signal) => this.get("timeline/series/{series}", query, signal);
 
   async tile(query: Query, signal: AbortSignal): Promise<Tile> {
     const held = report();

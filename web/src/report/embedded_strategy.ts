@@ -1,6 +1,6 @@
 /** The parallel strategy of a report: graphs with the scopes that are open, single operators, and a search, as the server answers. */
 
-import type { StrategyEdge, StrategyGraph, StrategyHits, StrategyNode, StrategyOperator } from "../api/cluster_types";
+import type { StrategyEdge, StrategyGraph, StrategyHits, StrategyNode, StrategyOperator } from "../api/types";
 import { Refused } from "../api/refused";
 import type { Query } from "./questions";
 

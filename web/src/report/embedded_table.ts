@@ -40,11 +40,11 @@ function placeOf(columns: readonly Column[], name: string): number {
 
 function satisfies(value: unknown, column: Column, one: Condition): boolean {
   const none = value === null || value === undefined;
-  if (one.missing !== undefined && one.missing !== none) return false;
-  if (one.contains !== undefined && (none || !textOf(value).toLowerCase().includes(one.contains.toLowerCase()))) return false;
-  if (one.one_of !== undefined && (none || !one.one_of.some((wanted) => (column.type === "text" ? String(wanted) === value : wanted === value)))) return false;
-  if (one.at_least !== undefined && (none || compared(value, column.type === "integer" ? Math.ceil(one.at_least) : one.at_least) < 0)) return false;
-  if (one.at_most !== undefined && (none || compared(value, column.type === "integer" ? Math.floor(one.at_most) : one.at_most) > 0)) return false;
+  if (one.missing != null && one.missing !== none) return false;
+  if (one.contains != null && (none || !textOf(value).toLowerCase().includes(one.contains.toLowerCase()))) return false;
+  if (one.one_of != null && (none || !one.one_of.some((wanted) => (column.type === "text" ? String(wanted) === value : wanted === value)))) return false;
+  if (one.at_least != null && (none || compared(value, column.type === "integer" ? Math.ceil(one.at_least) : one.at_least) < 0)) return false;
+  if (one.at_most != null && (none || compared(value, column.type === "integer" ? Math.floor(one.at_most) : one.at_most) > 0)) return false;
   return true;
 }
 

@@ -60,11 +60,11 @@ export function condition(column: Column, how: string, text: string): Condition 
 function describe(one: Condition, columns: readonly Column[]): string {
   const unit = columns.find((column) => column.name === one.column)?.unit ?? "";
   const parts = [
-    one.contains === undefined ? null : `∋ ${one.contains}`,
-    one.one_of === undefined ? null : `= ${one.one_of.map((value) => format.value(value, unit)).join(", ")}`,
-    one.at_least === undefined ? null : `≥ ${format.value(one.at_least, unit)}`,
-    one.at_most === undefined ? null : `≤ ${format.value(one.at_most, unit)}`,
-    one.missing === undefined ? null : one.missing ? "= –" : "≠ –",
+    one.contains == null ? null : `∋ ${one.contains}`,
+    one.one_of == null ? null : `= ${one.one_of.map((value) => format.value(value, unit)).join(", ")}`,
+    one.at_least == null ? null : `≥ ${format.value(one.at_least, unit)}`,
+    one.at_most == null ? null : `≤ ${format.value(one.at_most, unit)}`,
+    one.missing == null ? null : one.missing ? "= –" : "≠ –",
   ];
   return `${named("column", one.column)} ${parts.filter(Boolean).join(", ")}`;
 }

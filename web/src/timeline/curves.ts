@@ -54,7 +54,7 @@ export class Curves {
     if (!covers || size > span * 4) {
       const points = Math.min(Math.ceil((width * (asked.end - asked.start)) / span), MOST_POINTS);
       this.later(`series ${key}`, found, `${asked.start}-${asked.end}-${points}`, async () => {
-        found.value = await this.context.api.series(series.series, { trace, start_ns: asked.start, end_ns: asked.end, points: Math.max(points, 1) });
+        found.value = await this.context.api.series({ series: series.series, trace, start_ns: asked.start, end_ns: asked.end, points: Math.max(points, 1) });
         found.window = asked;
       });
     }

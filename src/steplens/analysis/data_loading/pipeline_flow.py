@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
 from steplens.analysis.data_loading.data_pipeline import queue_summary
 from steplens.trace.trace import Trace
 
+PlaceKind = Literal["iterate", "send", "receive"]
 #: the places that a batch passes, in order
-PLACES = ("iterate", "send", "receive")
+PLACES: tuple[PlaceKind, ...] = ("iterate", "send", "receive")
 BATCHES: dict[str, pl.DataType] = {
     "batch": pl.Int64(),
     "queue_size": pl.Int64(),
@@ -38,7 +40,7 @@ class Place:
         costs: "get_ns", "push_ns", "total_ns", "wait_ns" -> mean over the batches that have it, ns; only what was recorded.
     """
 
-    kind: str
+    kind: PlaceKind
     batches: int
     empty: int
     not_empty: int

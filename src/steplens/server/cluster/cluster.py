@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import polars as pl
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, with_config
+from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
 from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
@@ -56,6 +58,17 @@ class Job(BaseModel):
     missing: list[int]
 
 
+@with_config(documented.MORE_COLUMNS)
+class RankParts(TypedDict):
+    """The parts of a step of one rank, ns by the name of the part."""
+
+    rank: int
+    trace: int | None
+    stage: int
+    steps: int
+    stored: bool
+
+
 class ClusterSteps(BaseModel):
     """The parts of a step of every rank.
 
@@ -76,11 +89,21 @@ class ClusterSteps(BaseModel):
     steps: list[int]
     parts: list[str]
     stacked: list[str]
-    rows: list[dict[str, Any]]
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[RankParts])]
     matching: int
     communication_rate: float | None
     between_stages_rate: float | None
     within_stage_rates: dict[int, float]
+
+
+class HeatRank(TypedDict):
+    """One rank of a metric."""
+
+    rank: int
+    trace: int | None
+    stage: int
+    value: float
+    share: float | None
 
 
 class Heat(BaseModel):
@@ -96,7 +119,7 @@ class Heat(BaseModel):
     metric: str
     unit: str
     of: str
-    ranks: list[dict[str, Any]]
+    ranks: Annotated[list[dict[str, Any]], documented.as_type(list[HeatRank])]
 
 
 @router.get("/steps")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
 from steplens.server.cluster.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.tables import columns
@@ -22,6 +24,18 @@ _End = Annotated[int | None, Query(ge=0, le=1 << 31)]
 _SORTED = ("source", "destination", "transport", "time_ns", "bytes", "bytes_per_s")
 #: so many operations of a step at most
 _MOST = 2000
+
+
+class Cost(TypedDict):
+    """What communication cost one rank."""
+
+    rank: int
+    stage: int
+    transfer_ns: float
+    wait_ns: float
+    communication_share: float | None
+    steps: int
+    measured_by: Literal["library", "arrival"]
 
 
 class Costs(BaseModel):
@@ -37,8 +51,21 @@ class Costs(BaseModel):
 
     job: Job
     steps: list[int]
-    rows: list[dict[str, Any]]
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[Cost])]
     no_data: list[int]
+
+
+class RankLink(TypedDict):
+    """What lies between two ranks."""
+
+    source: int
+    destination: int
+    transport: str
+    time_ns: float
+    bytes: float | None
+    bytes_per_s: float | None
+    source_stage: int
+    destination_stage: int
 
 
 class Links(BaseModel):
@@ -53,19 +80,42 @@ class Links(BaseModel):
         transports: kinds of link, before filters.
     """
 
-    kind: str
-    rows: list[dict[str, Any]]
+    kind: Annotated[str, documented.as_type(Literal["link", "wait", ""])]
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[RankLink])]
     matching: int
     sources: list[int]
     destinations: list[int]
     transports: list[str]
 
 
+class CommunicationOperation(TypedDict):
+    """What one operation cost a rank."""
+
+    operation: str
+    calls: int
+    transfer_ns: float
+    wait_ns: float
+    bytes: float | None
+    bytes_per_s: float | None
+
+
 class Operations(BaseModel):
     """The operations of a rank: operation, calls, transfer_ns, wait_ns, bytes, bytes_per_s, the longest first; and how many."""
 
-    rows: list[dict[str, Any]]
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[CommunicationOperation])]
     matching: int
+
+
+class OperationLink(TypedDict):
+    """A link that an operation moved data over."""
+
+    operation: str
+    source: int
+    destination: int
+    transport: str
+    time_ns: float
+    bytes: float
+    bytes_per_s: float | None
 
 
 @router.get("/costs")
@@ -133,7 +183,7 @@ def links_of_operation(
     rank: RankNumber = 0,
     operation: Annotated[str | None, Query(max_length=1024, description="name; all operations without it")] = None,
     step: StepNumber = None,
-) -> list[dict[str, Any]]:
+) -> Annotated[list[dict[str, Any]], documented.as_type(list[OperationLink])]:
     """The links that an operation of a rank moved data over; rows of ``analysis.cluster.rank_communication.operation_links``."""
     trace_of_rank(chosen, rank)
     return columns.records(operation_links(chosen.run.traces, rank, operation, step).head(_MOST))

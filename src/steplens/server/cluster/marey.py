@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
 from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
@@ -23,6 +25,59 @@ _STEP = Annotated[int, Query(ge=0, le=1 << 62, description="number of the step")
 _FAR = 1 << 62
 
 
+class JoinedRank(TypedDict):
+    """When a rank ran a step, and how its clock was set."""
+
+    rank: int
+    trace: int
+    stage: int
+    start_ns: int
+    end_ns: int
+    aligned_by: str
+
+
+class RankStep(JoinedRank):
+    """One step of a rank."""
+
+    step: int
+
+
+class JoinedOperator(TypedDict):
+    """An operator on the ranks that ran it."""
+
+    name: str
+    number: int
+    kind: str
+    ranks: list[int]
+    start_ns: list[int]
+    end_ns: list[int]
+
+
+class Band(TypedDict):
+    """How far the ranks of a stage lie apart at an operator."""
+
+    stage: int
+    name: str
+    number: int
+    kind: str
+    ranks: int
+    start_min_ns: float
+    start_mean_ns: float
+    start_max_ns: float
+    end_min_ns: float
+    end_mean_ns: float
+    end_max_ns: float
+
+
+class Load(TypedDict):
+    """Memory and arithmetic of a rank in one bucket."""
+
+    rank: int
+    bucket: int
+    allocated_bytes: int | None
+    flops: int | None
+
+
 class RankSteps(BaseModel):
     """When every rank ran every step.
 
@@ -33,7 +88,7 @@ class RankSteps(BaseModel):
     """
 
     job: Job
-    rows: list[dict[str, Any]]
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[RankStep])]
     left_out: int
 
 
@@ -55,12 +110,12 @@ class Joined(BaseModel):
 
     step: int
     end_ns: int
-    ranks: list[dict[str, Any]]
+    ranks: Annotated[list[dict[str, Any]], documented.as_type(list[JoinedRank])]
     matching_ranks: int
-    operators: list[dict[str, Any]]
-    bands: list[dict[str, Any]]
+    operators: Annotated[list[dict[str, Any]], documented.as_type(list[JoinedOperator])]
+    bands: Annotated[list[dict[str, Any]], documented.as_type(list[Band])]
     matching: int
-    loads: list[dict[str, Any]]
+    loads: Annotated[list[dict[str, Any]], documented.as_type(list[Load])]
     buckets: int
 
 

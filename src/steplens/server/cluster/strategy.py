@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from steplens import json_text
 from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
@@ -20,6 +22,30 @@ router = APIRouter(prefix="/api/runs/{run}/strategy", tags=["strategy"], respons
 
 Stage = Annotated[int, Query(ge=1, le=1 << 31, description="pipeline stage, from 1")]
 _MOST_TRANSFERS = 1000
+
+
+class StageRow(TypedDict):
+    """What a pipeline stage consists of."""
+
+    stage: int
+    ranks: list[int]
+    recorded: int
+    operators: int
+    with_strategy: int
+    redistributions: int
+    gradient_aggregations: int
+    sends: int
+    receives: int
+
+
+class StageTransfer(TypedDict):
+    """What one stage sends to another."""
+
+    source: int
+    destination: int
+    tag: str
+    send: str
+    receive: str
 
 
 class Stages(BaseModel):
@@ -32,19 +58,50 @@ class Stages(BaseModel):
     """
 
     parallel_type: str
-    stages: list[dict[str, Any]]
-    transfers: list[dict[str, Any]]
+    stages: Annotated[list[dict[str, Any]], documented.as_type(list[StageRow])]
+    transfers: Annotated[list[dict[str, Any]], documented.as_type(list[StageTransfer])]
 
 
-class Graph(BaseModel):
+class StrategyNode(TypedDict):
+    """A closed scope or an operator."""
+
+    id: str
+    kind: Literal["scope", "operator"]
+    name: str
+    scope: str
+    type: str
+    role: str
+    strategy: str
+    operators: int
+    redistributions: int
+    gradient_aggregations: int
+    with_strategy: int
+
+
+class StrategyEdge(TypedDict):
+    """Connections between two nodes."""
+
+    source: str
+    destination: str
+    count: int
+
+
+class StrategyGraph(BaseModel):
     """The graph of a stage with closed scopes; see ``analysis.cluster.strategy.Drawn``."""
 
-    nodes: list[dict[str, Any]]
-    edges: list[dict[str, Any]]
+    nodes: Annotated[list[dict[str, Any]], documented.as_type(list[StrategyNode])]
+    edges: Annotated[list[dict[str, Any]], documented.as_type(list[StrategyEdge])]
     left_out: int
 
 
-class Operator(BaseModel):
+class OperatorEnd(TypedDict):
+    """An operator that another one is connected to."""
+
+    node: str
+    name: str
+
+
+class StrategyOperator(BaseModel):
     """One operator.
 
     Attributes:
@@ -68,17 +125,17 @@ class Operator(BaseModel):
     type: str
     scope: str
     role: str
-    strategy: list[Any] | None
+    strategy: Annotated[list[Any] | None, documented.as_type(list[list[int]] | None)]
     groups: list[str]
     ranks: list[int]
     output_type: str
     output_shape: str
-    inputs: list[dict[str, Any]]
-    outputs: list[dict[str, Any]]
+    inputs: Annotated[list[dict[str, Any]], documented.as_type(list[OperatorEnd])]
+    outputs: Annotated[list[dict[str, Any]], documented.as_type(list[OperatorEnd])]
     attributes: dict[str, str]
 
 
-class Hit(BaseModel):
+class StrategyHit(BaseModel):
     """An operator that was found: id, name, type, scope."""
 
     node: str
@@ -87,10 +144,10 @@ class Hit(BaseModel):
     scope: str
 
 
-class Hits(BaseModel):
+class StrategyHits(BaseModel):
     """Operators whose name or type holds the text, and how many there are."""
 
-    hits: list[Hit]
+    hits: list[StrategyHit]
     matching: int
 
 
@@ -114,14 +171,16 @@ def strategy_graph(
     stage: Stage = 1,
     expanded: Annotated[list[str] | None, Query(max_length=200, description="paths of scopes to open")] = None,
     most: Annotated[int, Query(ge=1, le=1000)] = 300,
-) -> Graph:
+) -> StrategyGraph:
     """The merged graph of a stage; a closed scope stands for its operators."""
     found = drawn(_operators(runs, chosen, stage), expanded or (), most)
-    return Graph(nodes=columns.records(found.nodes), edges=columns.records(found.edges), left_out=found.left_out)
+    return StrategyGraph(nodes=columns.records(found.nodes), edges=columns.records(found.edges), left_out=found.left_out)
 
 
 @router.get("/operator")
-def strategy_operator(chosen: Chosen, runs: Runs, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1) -> Operator:
+def strategy_operator(
+    chosen: Chosen, runs: Runs, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1
+) -> StrategyOperator:
     """Everything about one operator."""
     every = _operators(runs, chosen, stage)
     found = every.filter(pl.col("node") == node)
@@ -129,7 +188,7 @@ def strategy_operator(chosen: Chosen, runs: Runs, node: Annotated[str, Query(max
         raise Refusal(404, f"stage {stage} has no operator {node[:64]!r}", "node", "GET ./strategy/graph lists them")
     row = found.row(0, named=True)
     ends = every.select("node", "name")
-    return Operator(
+    return StrategyOperator(
         **{
             name: row[name]
             for name in ("node", "name", "type", "scope", "role", "groups", "ranks", "output_type", "output_shape")
@@ -148,12 +207,12 @@ def strategy_find(
     text: Annotated[str, Query(min_length=1, max_length=256)],
     stage: Stage = 1,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> Hits:
+) -> StrategyHits:
     """Operators of a stage whose name or type holds a text, in either case of letters."""
     wanted = text.lower()
     named = pl.any_horizontal(pl.col(name).str.to_lowercase().str.contains(wanted, literal=True) for name in ("name", "type"))
     hits = _operators(runs, chosen, stage).filter(named).select("node", "name", "type", "scope")
-    return Hits(hits=[Hit(**row) for row in hits.head(limit).to_dicts()], matching=hits.height)
+    return StrategyHits(hits=[StrategyHit(**row) for row in hits.head(limit).to_dicts()], matching=hits.height)
 
 
 def _operators(runs: Library, chosen: Shown, stage: int) -> pl.DataFrame:

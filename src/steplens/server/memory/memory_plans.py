@@ -20,7 +20,7 @@ router = APIRouter(prefix="/api/runs/{run}/memory/graphs", tags=["memory"], resp
 GraphNumber = Annotated[int, Path(ge=0, le=1 << 53, description="one of GET /api/runs/{run}/memory/graphs")]
 
 
-class Graph(BaseModel):
+class PlannedGraph(BaseModel):
     """One planned graph; see ``analysis.memory.memory_graphs.memory_graphs``."""
 
     graph: int
@@ -68,11 +68,11 @@ class NodeTensors(BaseModel):
 
 
 @router.get("")
-def planned_graphs(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> list[Graph]:
+def planned_graphs(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> list[PlannedGraph]:
     """Every graph whose memory was planned."""
     tables = chosen.trace(trace)
     found = runs.frame(chosen, ("memory_graphs", trace), lambda: memory_graphs(tables))
-    return [Graph(**row) for row in columns.records(found)]
+    return [PlannedGraph(**row) for row in columns.records(found)]
 
 
 @router.get("/{graph}")

@@ -7,15 +7,31 @@ from typing import Annotated, Any
 import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.pipeline_flow import Place, flow
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Points, TraceNumber
 from steplens.server.memory import curves
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+
+
+class Operation(TypedDict):
+    """An operation of the pipeline."""
+
+    id: int
+    type: str | None
+    workers: int | None
+    parent: int | None
+    children: list[int] | None
+    queue_capacity: int | None
+    mean_size: float | None
+    usage: float | None
+    empty_share: float | None
 
 
 class Pipeline(BaseModel):
@@ -28,7 +44,7 @@ class Pipeline(BaseModel):
         places: what a batch passes between the pipeline, the host and the device, as far as it was recorded, in order.
     """
 
-    operations: list[dict[str, Any]]
+    operations: Annotated[list[dict[str, Any]], documented.as_type(list[Operation])]
     bottlenecks: list[int]
     places: list[Place]
 

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from steplens.advice import Finding
 from steplens.advice.rules.tools.bottleneck import kind_of
 from steplens.analysis.data_loading.data_pipeline import operations
-from steplens.analysis.data_loading.pipeline_flow import BATCHES, batches
+from steplens.analysis.data_loading.pipeline_flow import BATCHES, PlaceKind, batches
 from steplens.analysis.data_loading.pipeline_queues import operation_name, pipeline_operation
 from steplens.server import advice
 from steplens.server.advice import FindingShown
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
 from steplens.server.memory import curves
@@ -24,7 +25,7 @@ router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], respons
 
 #: how long an operation waits for the advice about it
 _PATIENCE_S = 1.0
-Kind = Annotated[Literal["iterate", "send", "receive"], Query(description="the place that the batches pass")]
+Kind = Annotated[PlaceKind, Query(description="the place that the batches pass")]
 
 
 class BatchCurve(BaseModel):
@@ -89,7 +90,7 @@ class OperationShown(BaseModel):
     interval_ms: float | None
     parent: Neighbour | None
     children: list[Neighbour]
-    remedy: str
+    remedy: Annotated[str, documented.as_type(Literal["source", "generator", "map", "batch", "other"])]
     findings: list[FindingShown]
 
 

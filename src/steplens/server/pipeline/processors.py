@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle
+from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
 from steplens.server.memory import curves
@@ -37,7 +38,7 @@ class ProcessorCurve(BaseModel):
         last: of each bucket.
     """
 
-    scope: str
+    scope: Annotated[str, documented.as_type(Literal["host", "process", "op"])]
     op: int | None
     type: str | None
     name: str

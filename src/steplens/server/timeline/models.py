@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
+
+from steplens.server.http import documented
 
 
 class LaneShown(BaseModel):
@@ -26,7 +28,7 @@ class LaneShown(BaseModel):
     lane: int
     source: str
     table: str
-    group: str
+    group: Annotated[str, documented.as_type(Literal["program", "host", "device"])]
     label: str
     key: dict[str, Any]
     depths: int
@@ -76,7 +78,7 @@ class TimelineShown(BaseModel):
     steps: list[StepShown]
 
 
-class RowShown(BaseModel):
+class TileRow(BaseModel):
     """One row of a tile: its lane and depth, its first item, and how many items it has."""
 
     lane: int
@@ -93,7 +95,7 @@ class TileShown(BaseModel):
     bucket_ns: int
     items: int
     events: int
-    rows: list[RowShown]
+    rows: list[TileRow]
     names: dict[str, str]
     columns: dict[str, list[float]]
 

@@ -1,6 +1,6 @@
 /** The links between ranks as a graph: the larger a rank, the more of its communication moves data; the wider a line, the longer it takes. */
 
-import type { Cost, RankLink } from "../../api/cluster_types";
+import type { Cost, RankLink } from "../../api/types";
 import { h, svg, type Child } from "../../ui/dom";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";

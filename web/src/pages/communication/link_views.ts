@@ -1,6 +1,6 @@
 /** What communication costs: each rank with its operations and links, the matrix of ranks, and the links one by one. */
 
-import type { Cost, Costs, OperationLink, RankLink, RankLinks } from "../../api/cluster_types";
+import type { Cost, Costs, OperationLink, RankLink, RankLinks } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { clusterStage, clusterStep, openDialog, pager, sortedTable, tint, type SortedColumn } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";

@@ -1,6 +1,6 @@
 /** The ranks over time: their steps, the operators of one step joined across ranks, and memory or arithmetic over it. */
 
-import type { Band, Joined, JoinedOperator, RankSteps } from "../../api/cluster_types";
+import type { Band, Joined, JoinedOperator, RankSteps } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { fitted } from "../../charts/fitted";
 import { clusterStage, pager } from "../../ui/cluster_controls";

@@ -1,6 +1,6 @@
 /** Operators joined across ranks: one row per rank, a ribbon per operator. Where ribbons slant, the ranks are apart. */
 
-import type { Band, Joined, JoinedOperator, Load, RankStep } from "../../api/cluster_types";
+import type { Band, Joined, JoinedOperator, Load, RankStep } from "../../api/types";
 import { roundTicks, textScale } from "../../charts/fitted";
 import { svg, type Child } from "../../ui/dom";
 import * as format from "../../words/format";

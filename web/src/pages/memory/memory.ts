@@ -64,7 +64,7 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
   if (place === undefined) return card(t("memory.curve"), nothing(t("memory.no_curve")), { wide: true });
   const span = { trace, start_ns: timeline.start_ns, end_ns: timeline.end_ns + 1, points: POINTS };
   const series = all.get(place)!;
-  const curves = await Promise.all(series.map((one) => context.api.series(one.series, span)));
+  const curves = await Promise.all(series.map((one) => context.api.series({ series: one.series, ...span })));
   const alive = h("div", { "aria-live": "polite" });
   const show = async (at: number): Promise<void> => {
     context.note({ at: Math.round(at) });

@@ -1,6 +1,6 @@
 /** Heat maps: one square per rank, coloured by a figure as a share of what it could be at most. */
 
-import type { Heat, HeatRank } from "../../api/cluster_types";
+import type { Heat, HeatRank } from "../../api/types";
 import { tint } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";

@@ -1,6 +1,6 @@
 /** The parts of a step of every rank as the kind of parallelism tells them: a stacked bar, and a table to sort and page. */
 
-import type { ClusterSteps, RankParts } from "../../api/cluster_types";
+import type { ClusterSteps, RankParts } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
 import { clusterStage, clusterStep, pager, sortedTable, type SortedColumn } from "../../ui/cluster_controls";

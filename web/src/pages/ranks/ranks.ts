@@ -1,7 +1,6 @@
 /** The ranks beside each other: where each comes from, what it holds, and how its steps went. */
 
-import type { Stages } from "../../api/cluster_types";
-import type { Communication, Rank } from "../../api/types";
+import type { Communication, Rank, Stages } from "../../api/types";
 import type { PARTS } from "../../browser/theme";
 import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
 import { slowRank, waitsChart } from "../../charts/rank_waits";

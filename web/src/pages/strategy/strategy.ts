@@ -1,6 +1,6 @@
 /** The parallel strategy: the pipeline's stages, the graph of one, and everything about one of its operators. */
 
-import type { StrategyGraph, StrategyNode, StrategyOperator, Stages } from "../../api/cluster_types";
+import type { StrategyGraph, StrategyNode, StrategyOperator, Stages } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
