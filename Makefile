@@ -16,14 +16,14 @@ MINDINSIGHT_SETUP := $(MINDINSIGHT)/.setup-done
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web web-types pages web-test test test-fast test-without-captures bench lint clean
+.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-without-captures bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
 	@echo "make test       every test"
 	@echo "make test-fast  the tests that take no more than a few seconds each"
 	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
-	@echo "make lint       ruff, mypy --strict, import-linter"
+	@echo "make lint       ruff, mypy --strict, import-linter; of the pages tsc, eslint, prettier"
 	@echo "make web        build the pages of steplens view"
 	@echo "make web-types  the types of the pages anew, after a model of the server changed"
 	@echo "make bench      speed and overhead, measured beside the peers"
@@ -57,6 +57,8 @@ lint: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if $(MAKE) --no-print-directory $(WEB_SETUP); then $(MAKE) --no-print-directory web-lint; else \
+		echo "The pages are left out of the lint: there is no Node.js (the reason is above)." >&2; test "$(CI)" != true; fi
 
 WEB := src/steplens/server/static/index.html
 WEB_SETUP := web/node_modules/.setup-done
@@ -90,6 +92,9 @@ $(WEB): $(WEB_SETUP) web/index.html web/vite.config.ts web/tsconfig.json $(shell
 # What the server answers, as TypeScript; to be made anew and committed when a model of the server changes.
 web-types: $(SETUP) $(WEB_SETUP)
 	$(BIN)/python web/scripts/openapi.py | $(WITH_NODE) node web/scripts/types.js web/src/api/schema.d.ts
+
+web-lint: $(WEB_SETUP)
+	cd web && $(WITH_NODE) npm run --silent lint
 
 web-test: $(WEB_SETUP)
 	cd web && $(WITH_NODE) npm test

@@ -86,7 +86,11 @@ class App {
       return;
     }
     if (run.progress.state !== "ready" && run.generation === 0 && !(page.unopened && run.progress.state === "failed")) {
-      if (run.progress.problem) replace(this.shell.main, failedBox(run, () => void this.reopen(route.run)));
+      if (run.progress.problem)
+        replace(
+          this.shell.main,
+          failedBox(run, () => void this.reopen(route.run)),
+        );
       else void this.wait(found, run, page);
       return;
     }
@@ -117,14 +121,22 @@ class App {
   private async fill(found: Session, route: Route, id: string, scroll: number, focus: boolean): Promise<void> {
     const page = PAGES.find((one) => one.id === id)!;
     const { signal } = this.leaving;
-    const context = new Context(id, found.runs[route.run]!, found, route.params, new RunApi(route.run, signal), signal, (hash, kind) => {
-      if (signal.aborted) return;
-      if (kind === "visit") return void (location.hash = hash);
-      // what a page remembers late must not bring back a page that is being left
-      if (location.hash !== this.address) return;
-      history.replaceState(null, "", hash);
-      this.address = location.hash;
-    });
+    const context = new Context(
+      id,
+      found.runs[route.run]!,
+      found,
+      route.params,
+      new RunApi(route.run, signal),
+      signal,
+      (hash, kind) => {
+        if (signal.aborted) return;
+        if (kind === "visit") return void (location.hash = hash);
+        // what a page remembers late must not bring back a page that is being left
+        if (location.hash !== this.address) return;
+        history.replaceState(null, "", hash);
+        this.address = location.hash;
+      },
+    );
     const heading = h("h1", { tabindex: -1 }, t(page.title));
     const waiting = window.setTimeout(() => {
       if (!signal.aborted) replace(this.shell.main, heading, h("p", { class: "note", role: "status" }, t("loading")));
@@ -163,7 +175,12 @@ class App {
 }
 
 /** a draft that is no longer of use is no reason to show a page again */
-const outline = (run: RunState): unknown => [run.generation, run.progress.state === "failed", run.progress.problem, run.generation === 0 && run.draft];
+const outline = (run: RunState): unknown => [
+  run.generation,
+  run.progress.state === "failed",
+  run.progress.problem,
+  run.generation === 0 && run.draft,
+];
 
 enter();
 theme.start();

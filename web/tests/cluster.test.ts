@@ -13,7 +13,7 @@ function longest(node: string, edges: readonly { source: string; destination: st
 
 /** Numbers that look random and are the same every time. */
 function* numbers(seed: number): Generator<number> {
-  for (let value = seed; ; ) yield (value = (value * 1103515245 + 12345) % 2147483648) / 2147483648;
+  for (let value = seed; ;) yield (value = (value * 1103515245 + 12345) % 2147483648) / 2147483648;
 }
 
 describe("the layered layout", () => {
@@ -22,7 +22,12 @@ describe("the layered layout", () => {
       const random = numbers(seed);
       const next = (): number => random.next().value as number;
       const nodes = Array.from({ length: 2 + Math.floor(next() * 12) }, (_, place) => `n${place}`);
-      const edges = nodes.flatMap((one, place) => nodes.slice(place + 1).filter(() => next() < 0.3).map((other) => edge(one, other)));
+      const edges = nodes.flatMap((one, place) =>
+        nodes
+          .slice(place + 1)
+          .filter(() => next() < 0.3)
+          .map((other) => edge(one, other)),
+      );
       const places = layered(nodes, edges);
       for (const node of nodes) expect(places.get(node)!.layer).toBe(longest(node, edges));
       const seen = new Set([...places.values()].map((one) => `${one.layer}/${one.order}`));

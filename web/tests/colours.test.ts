@@ -21,7 +21,12 @@ const GROUNDS = ["page", "surface", "hover", "mark"];
 const paletteOf = (name: "light" | "dark"): Palette => {
   const read = (colour: string): string => themes[name][colour]!;
   return {
-    dark: name === "dark", text: read("text"), faint: read("faint"), line: read("line"), surface: read("surface"), accent: read("accent"),
+    dark: name === "dark",
+    text: read("text"),
+    faint: read("faint"),
+    line: read("line"),
+    surface: read("surface"),
+    accent: read("accent"),
     series: Array.from({ length: 20 }, (_, place) => read(`series-${place}`)),
     parts: Object.fromEntries(PARTS.map((part) => [part, read(`part-${part.replaceAll("_", "-")}`)])),
   };
@@ -34,10 +39,27 @@ function difference(one: string, other: string): number {
 }
 
 function oklab(colour: string): number[] {
-  const rgb = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-  const times = (rows: number[][], by: number[]): number[] => rows.map((row) => row.reduce((sum, factor, place) => sum + factor * by[place]!, 0));
-  const cones = times([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]], rgb).map(Math.cbrt);
-  return times([[0.2104542553, 0.793617785, -0.0040720468], [1.9779984951, -2.428592205, 0.4505937099], [0.0259040371, 0.7827717662, -0.808675766]], cones);
+  const rgb = [1, 3, 5]
+    .map((at) => parseInt(colour.slice(at, at + 2), 16) / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const times = (rows: number[][], by: number[]): number[] =>
+    rows.map((row) => row.reduce((sum, factor, place) => sum + factor * by[place]!, 0));
+  const cones = times(
+    [
+      [0.4122214708, 0.5363325363, 0.0514459929],
+      [0.2119034982, 0.6806995451, 0.1073969566],
+      [0.0883024619, 0.2817188376, 0.6299787005],
+    ],
+    rgb,
+  ).map(Math.cbrt);
+  return times(
+    [
+      [0.2104542553, 0.793617785, -0.0040720468],
+      [1.9779984951, -2.428592205, 0.4505937099],
+      [0.0259040371, 0.7827717662, -0.808675766],
+    ],
+    cones,
+  );
 }
 
 test("contrast is that of WCAG", () => {
@@ -52,15 +74,21 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
   const palette = paletteOf(name);
 
   test("text stands out from every ground", () => {
-    for (const text of ["text", "faint", "accent", "good"]) for (const ground of ["page", "surface"]) expect(contrast(colours[text]!, colours[ground]!), `${text} on ${ground}`).toBeGreaterThanOrEqual(4.5);
+    for (const text of ["text", "faint", "accent", "good"])
+      for (const ground of ["page", "surface"])
+        expect(contrast(colours[text]!, colours[ground]!), `${text} on ${ground}`).toBeGreaterThanOrEqual(4.5);
     for (const ground of GROUNDS) expect(contrast(colours["text"]!, colours[ground]!), ground).toBeGreaterThanOrEqual(4.5);
-    for (const level of ["bad", "warn"]) expect(contrast(colours[level]!, colours[`${level}-ground`]!), level).toBeGreaterThanOrEqual(4.5);
+    for (const level of ["bad", "warn"])
+      expect(contrast(colours[level]!, colours[`${level}-ground`]!), level).toBeGreaterThanOrEqual(4.5);
     expect(contrast(colours["on-accent"]!, colours["accent"]!)).toBeGreaterThanOrEqual(4.5);
   });
 
   test("what charts draw stands out from the surface, and no two series look alike", () => {
-    for (const [part, colour] of Object.entries(palette.parts)) expect(contrast(colour, palette.surface), part).toBeGreaterThanOrEqual(3);
-    palette.series.forEach((colour, place) => expect(contrast(colour, palette.surface), `series ${place}`).toBeGreaterThanOrEqual(3));
+    for (const [part, colour] of Object.entries(palette.parts))
+      expect(contrast(colour, palette.surface), part).toBeGreaterThanOrEqual(3);
+    palette.series.forEach((colour, place) =>
+      expect(contrast(colour, palette.surface), `series ${place}`).toBeGreaterThanOrEqual(3),
+    );
     expect(contrast(colours["edge"]!, palette.surface)).toBeGreaterThanOrEqual(3);
     expect(new Set(palette.series).size).toBe(palette.series.length);
   });
@@ -68,7 +96,8 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
   test("no two parts of a step look alike", () => {
     const parts = Object.entries(palette.parts);
     parts.forEach(([one, colour], place) => {
-      for (const [other, beside] of parts.slice(place + 1)) expect(difference(colour, beside), `${one}, ${other}`).toBeGreaterThanOrEqual(0.07);
+      for (const [other, beside] of parts.slice(place + 1))
+        expect(difference(colour, beside), `${one}, ${other}`).toBeGreaterThanOrEqual(0.07);
     });
   });
 

@@ -11,12 +11,26 @@ const plain = (text: string): string => text.replaceAll(" ", " ");
 
 describe("figures", () => {
   test.each([
-    [0, "0 ns"], [1, "1 ns"], [999, "999 ns"], [1000, "1 µs"], [1234, "1.234 µs"], [999_960, "1 ms"],
-    [1_234_567, "1.235 ms"], [66_390_000, "66.39 ms"], [1e9, "1 s"], [3.6e12, "3,600 s"], [-2_500_000, "-2.5 ms"],
+    [0, "0 ns"],
+    [1, "1 ns"],
+    [999, "999 ns"],
+    [1000, "1 µs"],
+    [1234, "1.234 µs"],
+    [999_960, "1 ms"],
+    [1_234_567, "1.235 ms"],
+    [66_390_000, "66.39 ms"],
+    [1e9, "1 s"],
+    [3.6e12, "3,600 s"],
+    [-2_500_000, "-2.5 ms"],
   ])("%d ns is %s", (ns, text) => expect(plain(format.time(ns))).toBe(text));
 
-  test.each([[0, "0 B"], [1023, "1,023 B"], [1024, "1 KiB"], [2 ** 20 * 8.9, "8.9 MiB"], [2 ** 30, "1 GiB"]])("%d bytes are %s", (value, text) =>
-    expect(plain(format.bytes(value))).toBe(text));
+  test.each([
+    [0, "0 B"],
+    [1023, "1,023 B"],
+    [1024, "1 KiB"],
+    [2 ** 20 * 8.9, "8.9 MiB"],
+    [2 ** 30, "1 GiB"],
+  ])("%d bytes are %s", (value, text) => expect(plain(format.bytes(value))).toBe(text));
 
   test("units of the server", () => {
     expect(plain(format.value(1.5, "ms"))).toBe("1.5 ms");
@@ -43,17 +57,37 @@ describe("figures", () => {
 
 describe("typed values", () => {
   test.each([
-    ["1.5 ms", "ns", 1.5e6], ["200us", "ns", 2e5], ["200 µs", "ns", 2e5], ["3", "ns", 3], ["2 MiB", "bytes", 2 ** 21],
-    ["1.5s", "ms", 1500], ["5 %", "ratio", 0.05], ["5%", "percent", 5], ["-3", "", -3], ["120 ms", "moment", 1.2e8],
+    ["1.5 ms", "ns", 1.5e6],
+    ["200us", "ns", 2e5],
+    ["200 µs", "ns", 2e5],
+    ["3", "ns", 3],
+    ["2 MiB", "bytes", 2 ** 21],
+    ["1.5s", "ms", 1500],
+    ["5 %", "ratio", 0.05],
+    ["5%", "percent", 5],
+    ["-3", "", -3],
+    ["120 ms", "moment", 1.2e8],
   ])("%s of %s", (text, unit, value) => expect(format.typed(text, unit)).toBeCloseTo(value, 9));
 
-  test.each([["ms", "ns"], ["1 parsec", "ns"], ["5 %", "ns"], ["1,5", "ns"], ["1 ms", "bytes_"], ["", ""]])("%j is no %s", (text, unit) =>
-    expect(format.typed(text, unit)).toBeNaN());
+  test.each([
+    ["ms", "ns"],
+    ["1 parsec", "ns"],
+    ["5 %", "ns"],
+    ["1,5", "ns"],
+    ["1 ms", "bytes_"],
+    ["", ""],
+  ])("%j is no %s", (text, unit) => expect(format.typed(text, unit)).toBeNaN());
 
   test("become conditions", () => {
-    expect(condition({ name: "self_ns", type: "integer", unit: "ns" }, "at_least", "1 ms")).toEqual({ column: "self_ns", at_least: 1e6 });
+    expect(condition({ name: "self_ns", type: "integer", unit: "ns" }, "at_least", "1 ms")).toEqual({
+      column: "self_ns",
+      at_least: 1e6,
+    });
     expect(condition({ name: "self_ns", type: "integer", unit: "ns" }, "at_most", "x")).toBeNull();
-    expect(condition({ name: "name", type: "text", unit: "" }, "contains", " conv ")).toEqual({ column: "name", contains: "conv" });
+    expect(condition({ name: "name", type: "text", unit: "" }, "contains", " conv ")).toEqual({
+      column: "name",
+      contains: "conv",
+    });
   });
 });
 

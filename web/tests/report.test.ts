@@ -14,11 +14,28 @@ const here = import.meta.dirname;
 const own = resolve(here, "../../.venv/bin/python");
 const python = process.env["STEPLENS_PYTHON"] ?? (existsSync(own) ? own : "python3");
 // not the one that blocks: Vitest hears nothing of this file then, and waits a minute for an answer, no longer
-const { stdout: output } = await promisify(execFile)(python, [resolve(here, "report_of_server.py")], { encoding: "utf8", maxBuffer: 1 << 30 });
+const { stdout: output } = await promisify(execFile)(python, [resolve(here, "report_of_server.py")], {
+  encoding: "utf8",
+  maxBuffer: 1 << 30,
+});
 
-interface Case { path: string; query: Record<string, string | number | boolean>; body: TableQuery | null; answer: Record<string, unknown> }
-interface TileCase { query: Record<string, number>; answer: { events: number; columns: Record<string, number[]> } }
-const { parts, cases, tiles, events, bounds } = JSON.parse(output) as { parts: Record<string, string>; cases: Case[]; tiles: TileCase[]; events: number; bounds: [number, number] };
+interface Case {
+  path: string;
+  query: Record<string, string | number | boolean>;
+  body: TableQuery | null;
+  answer: Record<string, unknown>;
+}
+interface TileCase {
+  query: Record<string, number>;
+  answer: { events: number; columns: Record<string, number[]> };
+}
+const { parts, cases, tiles, events, bounds } = JSON.parse(output) as {
+  parts: Record<string, string>;
+  cases: Case[];
+  tiles: TileCase[];
+  events: number;
+  bounds: [number, number];
+};
 const report = new Embedded((name) => parts[name] ?? null);
 
 describe("a report whose window is the whole run", () => {
@@ -51,7 +68,8 @@ describe("a report whose window is the whole run", () => {
       const tile = await report.tile(0, { ...query, pixels: 1e9 });
       const single = new Set([...tile.event].filter((_, place) => tile.count[place] === 1));
       answer.columns["event"]!.forEach((event, place) => {
-        const inside = answer.columns["end_ns"]![place]! > query["start_ns"]! && answer.columns["start_ns"]![place]! < query["end_ns"]!;
+        const inside =
+          answer.columns["end_ns"]![place]! > query["start_ns"]! && answer.columns["start_ns"]![place]! < query["end_ns"]!;
         if (answer.columns["count"]![place] === 1 && inside) expect(single).toContain(event);
       });
     }
@@ -60,14 +78,24 @@ describe("a report whose window is the whole run", () => {
 
 test("what is not there is refused with a remedy", async () => {
   await expect(report.answer("runs/0/no/such", {})).rejects.toMatchObject({ status: 404 });
-  await expect(report.answer("runs/0/tables/operators", {}, { where: [{ column: "nothing" }] })).rejects.toMatchObject({ status: 422 });
+  await expect(report.answer("runs/0/tables/operators", {}, { where: [{ column: "nothing" }] })).rejects.toMatchObject({
+    status: 422,
+  });
   await expect(report.answer("runs/9/overview", {})).rejects.toMatchObject({ status: 404 });
 });
 
 test("of very many runs of operators it has the extremes, and tells how many there are", () => {
   const count = 10_000;
   const places = Array.from({ length: count }, (_, at) => at);
-  const runs = { step: places, type: places.map(() => 0), duration_ns: places.map((at) => (at * 7919) % 1000), name: places.map(() => 0), name_texts: ["Add"], shapes: places.map(() => 0), shapes_texts: [null] };
+  const runs = {
+    step: places,
+    type: places.map(() => 0),
+    duration_ns: places.map((at) => (at * 7919) % 1000),
+    name: places.map(() => 0),
+    name_texts: ["Add"],
+    shapes: places.map(() => 0),
+    shapes_texts: [null],
+  };
   const held = { steps: [], types: [{ type: "Add", total: 5 * count, average_ns: [], count: [], shapes: [] }], runs };
   const found = SHAPES.runs(held, { types: ["Add"], points: 10 });
   expect(found.total).toBe(5 * count);

@@ -5,7 +5,17 @@ import { describe, expect, test } from "vitest";
 
 const source = resolve(import.meta.dirname, "../src");
 /** each imports from itself and from what stands before it; those in one line may use each other */
-const ORDER = [["browser"], ["words"], ["api", "report"], ["ui"], ["timeline"], ["charts", "tables"], ["pages"], ["app"], ["main.ts"]];
+const ORDER = [
+  ["browser"],
+  ["words"],
+  ["api", "report"],
+  ["ui"],
+  ["timeline"],
+  ["charts", "tables"],
+  ["pages"],
+  ["app"],
+  ["main.ts"],
+];
 const MOST_FILES = 15;
 
 const entries = readdirSync(source, { recursive: true, encoding: "utf8" });
@@ -14,7 +24,9 @@ const imported = new Map(files.map((file) => [file, importsOf(file)]));
 
 /** The modules that a module imports, types included. */
 function importsOf(file: string): string[] {
-  const paths = [...readFileSync(join(source, file), "utf8").matchAll(/(?:from |import |import\()"(\.[^"]+)"/g)].map((match) => match[1]!);
+  const paths = [...readFileSync(join(source, file), "utf8").matchAll(/(?:from |import |import\()"(\.[^"]+)"/g)].map(
+    (match) => match[1]!,
+  );
   return paths.flatMap((path) => {
     const target = relative(source, resolve(source, dirname(file), path));
     return [`${target}.ts`, `${target}/index.ts`].filter((name) => files.includes(name));
@@ -33,8 +45,16 @@ describe("the rooms of the pages", () => {
   test("import only from below, and a page never from another page", () => {
     const against = [...imported].flatMap(([file, targets]) =>
       targets
-        .filter((target) => layerOf(target) > layerOf(file) || (file.startsWith("pages/") && file !== "pages/index.ts" && target.startsWith("pages/") && pageOf(target) !== pageOf(file)))
-        .map((target) => `${file} imports ${target}`));
+        .filter(
+          (target) =>
+            layerOf(target) > layerOf(file)
+            || (file.startsWith("pages/")
+              && file !== "pages/index.ts"
+              && target.startsWith("pages/")
+              && pageOf(target) !== pageOf(file)),
+        )
+        .map((target) => `${file} imports ${target}`),
+    );
     expect(against).toEqual([]);
   });
 
@@ -52,7 +72,8 @@ describe("the rooms of the pages", () => {
 
   test(`hold ${MOST_FILES} files at most`, () => {
     const rooms = entries.filter((name) => statSync(join(source, name)).isDirectory());
-    const filesIn = (room: string): number => readdirSync(join(source, room), { withFileTypes: true }).filter((entry) => entry.isFile()).length;
+    const filesIn = (room: string): number =>
+      readdirSync(join(source, room), { withFileTypes: true }).filter((entry) => entry.isFile()).length;
     expect(rooms.filter((room) => filesIn(room) > MOST_FILES)).toEqual([]);
   });
 });

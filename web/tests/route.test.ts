@@ -29,7 +29,11 @@ describe("the state of a table", () => {
     const state = { sort: [{ column: "self_ns", descending: true }], where: [{ column: "name", contains: "-x" }], all: true };
     const written = writeState("operators", state) as Record<string, string>;
     expect(readState(written, "operators", [])).toEqual(state);
-    expect(readState(written, "kernels", [{ column: "a", descending: false }])).toEqual({ sort: [{ column: "a", descending: false }], where: [], all: false });
+    expect(readState(written, "kernels", [{ column: "a", descending: false }])).toEqual({
+      sort: [{ column: "a", descending: false }],
+      where: [],
+      all: false,
+    });
   });
 
   test.each(["{", "null", "3", '"x"', '[1, null, {"contains": "x"}]'])("ignores the conditions %j", (text) => {

@@ -8,14 +8,35 @@ import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { layout } from "../src/pages/pipeline/graph";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
-  id, type: "Map", workers: 1, parent, children, queue_capacity: 8, mean_size: 4, usage: 0.5, empty_share: 0,
+  id,
+  type: "Map",
+  workers: 1,
+  parent,
+  children,
+  queue_capacity: 8,
+  mean_size: 4,
+  usage: 0.5,
+  empty_share: 0,
 });
 const place = (kind: Place["kind"], empty: number, batches: number): Place => ({
-  kind, batches, empty, not_empty: batches - empty, full: null, capacity: null, mean_size: 1, costs: { wait_ns: 5 },
+  kind,
+  batches,
+  empty,
+  not_empty: batches - empty,
+  full: null,
+  capacity: null,
+  mean_size: 1,
+  costs: { wait_ns: 5 },
 });
 
 describe("the graph of a data pipeline", () => {
-  const tree = [operation(0, null, [1, 4]), operation(1, 0, [2, 3]), operation(4, 0, []), operation(2, 1, []), operation(3, 1, [])];
+  const tree = [
+    operation(0, null, [1, 4]),
+    operation(1, 0, [2, 3]),
+    operation(4, 0, []),
+    operation(2, 1, []),
+    operation(3, 1, []),
+  ];
 
   test("lets data flow to the right, and no two operations overlap", () => {
     const { placed, width, height } = layout(tree);
@@ -50,7 +71,8 @@ describe("the way of a batch", () => {
   });
 
   test("tells a loop's whole wait for a batch and what it consists of, as the steps count it", () => {
-    const of = (costs: Record<string, number>, more: Partial<Place> = {}): string[] => boxes([{ ...place("iterate", 0, 9), capacity: 4, costs, ...more }]).at(-1)!.lines;
+    const of = (costs: Record<string, number>, more: Partial<Place> = {}): string[] =>
+      boxes([{ ...place("iterate", 0, 9), capacity: 4, costs, ...more }]).at(-1)!.lines;
     const [whole, ...parts] = of({ get_ns: 24e6, total_ns: 24e6, wait_ns: 66_910 });
     expect(whole).toContain("24 ms");
     expect(parts.join(" ")).toMatch(/66\.91 .s until .* 23\.93 ms to receive/);
@@ -72,11 +94,24 @@ describe("the way of a batch", () => {
 
 test("buckets keep both extremes and end with their last value", () => {
   const curve = { name: "", unit: "", mean: null, place: [0, 10], min: [1, 4], max: [9, 4], last: [3, 4] };
-  expect(points(curve)).toEqual([[0, 9], [0, 1], [0, 3], [10, 4]]);
+  expect(points(curve)).toEqual([
+    [0, 9],
+    [0, 1],
+    [0, 3],
+    [10, 4],
+  ]);
 });
 
 test("a scope is told with everything around it", () => {
-  const node = (id: number, parent: number | null, name: string): FlopNode => ({ id, parent, depth: id, name, flops: 1, percent: 1, operators: 1 });
+  const node = (id: number, parent: number | null, name: string): FlopNode => ({
+    id,
+    parent,
+    depth: id,
+    name,
+    flops: 1,
+    percent: 1,
+    operators: 1,
+  });
   const nodes = [node(0, null, "Total"), node(1, 0, "net"), node(2, 1, "conv")];
   expect(pathOf(nodes, nodes[2]!)).toBe("net / conv");
   expect(pathOf(nodes, nodes[0]!)).toBe("Total");
@@ -86,8 +121,24 @@ test("a scope is told with everything around it", () => {
 });
 
 describe("marks on the curve of memory", () => {
-  const device = (number: number) => ({ device_type: "CUDA", device: number, capacity_bytes: 10 + number, static_bytes: 1, peak_bytes: 5, peak_ns: 150, peak_step: 2, allocations: 1, releases: 1 });
-  const step = (id: number) => ({ step: id, start_ns: id * 100 - 100, forward_ns: id * 100 - 90, backward_ns: id * 100 - 20, end_ns: id * 100 });
+  const device = (number: number) => ({
+    device_type: "CUDA",
+    device: number,
+    capacity_bytes: 10 + number,
+    static_bytes: 1,
+    peak_bytes: 5,
+    peak_ns: 150,
+    peak_step: 2,
+    allocations: 1,
+    releases: 1,
+  });
+  const step = (id: number) => ({
+    step: id,
+    start_ns: id * 100 - 100,
+    forward_ns: id * 100 - 90,
+    backward_ns: id * 100 - 20,
+    end_ns: id * 100,
+  });
   const found: MemoryOverview = { devices: [device(0), device(1)], steps: [step(1), step(2)] };
 
   test("are those of the device and of the step at the moment", () => {

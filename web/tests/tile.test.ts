@@ -11,15 +11,24 @@ const here = import.meta.dirname;
 const own = resolve(here, "../../.venv/bin/python");
 const python = process.env["STEPLENS_PYTHON"] ?? (existsSync(own) ? own : "python3");
 // not the one that blocks: Vitest hears nothing of this file then, and waits a minute for an answer, no longer
-const { stdout: output } = await promisify(execFile)(python, [resolve(here, "tile_of_server.py")], { encoding: "utf8", maxBuffer: 1 << 28 });
+const { stdout: output } = await promisify(execFile)(python, [resolve(here, "tile_of_server.py")], {
+  encoding: "utf8",
+  maxBuffer: 1 << 28,
+});
 const { document, bytes } = JSON.parse(output) as { document: Record<string, never>; bytes: string };
 const buffer = Uint8Array.from(Buffer.from(bytes, "base64")).buffer;
 
 describe("a tile that the server encoded", () => {
   const tile = decode(buffer);
   const told = document as unknown as {
-    start_ns: number; end_ns: number; bucket_ns: number; items: number; events: number;
-    rows: { lane: number; depth: number; first: number; count: number }[]; names: Record<string, string>; columns: Record<string, number[]>;
+    start_ns: number;
+    end_ns: number;
+    bucket_ns: number;
+    items: number;
+    events: number;
+    rows: { lane: number; depth: number; first: number; count: number }[];
+    names: Record<string, string>;
+    columns: Record<string, number[]>;
   };
 
   test("has the columns of its JSON form", () => {
@@ -32,7 +41,13 @@ describe("a tile that the server encoded", () => {
   });
 
   test("has its header, rows and names", () => {
-    expect([tile.start_ns, tile.end_ns, tile.bucket_ns, tile.items, tile.events]).toEqual([told.start_ns, told.end_ns, told.bucket_ns, told.items, told.events]);
+    expect([tile.start_ns, tile.end_ns, tile.bucket_ns, tile.items, tile.events]).toEqual([
+      told.start_ns,
+      told.end_ns,
+      told.bucket_ns,
+      told.items,
+      told.events,
+    ]);
     expect(tile.rows).toEqual(told.rows);
     expect(Object.fromEntries(tile.names)).toEqual(told.names);
     expect([...tile.names.values()]).toContain("卷积 <b>");

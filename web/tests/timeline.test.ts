@@ -55,10 +55,29 @@ test("ticks are round and apart", () => {
 });
 
 describe("the layout", () => {
-  const lane = (number: number, depths: number): Lane => ({ lane: number, source: "operators", table: "ops", group: "host", label: `thread ${number}`, key: {}, depths, events: 1, start_ns: 0, end_ns: 1 });
-  const tracks = [{ trace: 0, name: "Rank 0", lanes: [lane(0, 3), lane(1, 40)], series: [] }, { trace: 1, name: "Rank 1", lanes: [lane(0, 1)], series: [] }];
+  const lane = (number: number, depths: number): Lane => ({
+    lane: number,
+    source: "operators",
+    table: "ops",
+    group: "host",
+    label: `thread ${number}`,
+    key: {},
+    depths,
+    events: 1,
+    start_ns: 0,
+    end_ns: 1,
+  });
+  const tracks = [
+    { trace: 0, name: "Rank 0", lanes: [lane(0, 3), lane(1, 40)], series: [] },
+    { trace: 1, name: "Rank 1", lanes: [lane(0, 1)], series: [] },
+  ];
 
-  const choices = { isOpen: (_: number, one: Lane) => one.depths < 10, isHidden: () => false, isHeld: () => false, isShown: () => false };
+  const choices = {
+    isOpen: (_: number, one: Lane) => one.depths < 10,
+    isHidden: () => false,
+    isHeld: () => false,
+    isShown: () => false,
+  };
 
   test("puts bands below each other without gaps", () => {
     const made = layout(tracks, choices);
@@ -76,7 +95,13 @@ describe("the layout", () => {
   test("holds lanes at the top while the others scroll away below them", () => {
     const made = layout(tracks, { ...choices, isHeld: (trace: number, one: Lane) => trace === 1 || one.lane === 1 });
     const { bands, held } = made;
-    expect(bands.map((band) => (band.kind === "lane" ? `${band.trace}.${band.lane.lane}${band.of}` : band.kind))).toEqual(["0.1Rank 0", "1.0Rank 1", "head", "0.0", "head"]);
+    expect(bands.map((band) => (band.kind === "lane" ? `${band.trace}.${band.lane.lane}${band.of}` : band.kind))).toEqual([
+      "0.1Rank 0",
+      "1.0Rank 1",
+      "head",
+      "0.0",
+      "head",
+    ]);
     expect(bands.map((band) => band.held)).toEqual([true, true, false, false, false]);
     expect(held).toBe(bands[2]!.top);
     bands.forEach((band, place) => expect(band.top).toBe(place ? bands[place - 1]!.top + bands[place - 1]!.height : 0));
@@ -89,8 +114,25 @@ describe("the layout", () => {
 
 describe("the store of tiles", () => {
   const address = (place: number): Address => ({ trace: 0, block: 0, power: 4, place });
-  const none = { start: new Float64Array(0), end: new Float64Array(0), busy: new Float64Array(0), event: new Uint32Array(0), name: new Uint32Array(0), count: new Uint32Array(0) };
-  const empty = (): Tile => ({ start_ns: 0, end_ns: 1, bucket_ns: 1, items: 0, events: 0, rows: [], byLane: new Map(), names: new Map(), ...none });
+  const none = {
+    start: new Float64Array(0),
+    end: new Float64Array(0),
+    busy: new Float64Array(0),
+    event: new Uint32Array(0),
+    name: new Uint32Array(0),
+    count: new Uint32Array(0),
+  };
+  const empty = (): Tile => ({
+    start_ns: 0,
+    end_ns: 1,
+    bucket_ns: 1,
+    items: 0,
+    events: 0,
+    rows: [],
+    byLane: new Map(),
+    names: new Map(),
+    ...none,
+  });
 
   test("gives up what is no longer visible, asks for nothing twice, and falls back to coarser tiles", async () => {
     const aborted: number[] = [];

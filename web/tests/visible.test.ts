@@ -14,6 +14,32 @@ test("no name of a chart is the prototype of objects", () => {
 
 test("data of charts keeps everything but its texts", () => {
   const formatter = (): string => "\u202e";
-  const option = { series: [{ name: "\u202e", data: [[1, 2], [3, 4]], formatter }], colour: null, on: true };
-  expect(visibleIn(option)).toEqual({ series: [{ name: "⟨U+202E⟩", data: [[1, 2], [3, 4]], formatter }], colour: null, on: true });
+  const option = {
+    series: [
+      {
+        name: "\u202e",
+        data: [
+          [1, 2],
+          [3, 4],
+        ],
+        formatter,
+      },
+    ],
+    colour: null,
+    on: true,
+  };
+  expect(visibleIn(option)).toEqual({
+    series: [
+      {
+        name: "⟨U+202E⟩",
+        data: [
+          [1, 2],
+          [3, 4],
+        ],
+        formatter,
+      },
+    ],
+    colour: null,
+    on: true,
+  });
 });

@@ -25,7 +25,8 @@ describe("the catalogues", () => {
 
   test("have no words that no page says", () => {
     // names of the server's tables, columns and parts are looked up by what the server says
-    const looked_up = /^(table\.[a-z_]+|column\.|part\.|lane\.|value\.|level\.|theme\.|chart\.|shapes\.level\.|flops\.(treemap|sankey)$|pipeline\.(view|remedy)\.|processors\.(host|process)$|operators\.by\.|report\.(what|why)\.|kernels\.by\.|memory\.(allocated|reserved|active)$|table\.(contains|at_))/;
+    const looked_up =
+      /^(table\.[a-z_]+|column\.|part\.|lane\.|value\.|level\.|theme\.|chart\.|shapes\.level\.|flops\.(treemap|sankey)$|pipeline\.(view|remedy)\.|processors\.(host|process)$|operators\.by\.|report\.(what|why)\.|kernels\.by\.|memory\.(allocated|reserved|active)$|table\.(contains|at_))/;
     // "rest.one" is what "rest" says of a single one
     const said = (key: string): boolean => code.includes(`"${key}"`);
     const unused = Object.keys(en).filter((key) => !looked_up.test(key) && !said(key) && !said(key.replace(/\.one$/, "")));
@@ -33,8 +34,12 @@ describe("the catalogues", () => {
   });
 
   test("have a heading for every check of the data and a word for every conclusion that the documentation lists", () => {
-    const rows = readFileSync(resolve(source, "../../docs/health.md"), "utf8").split("\n").filter((line) => line.startsWith("| "));
-    const checks = rows.flatMap((line) => [...line.split("|")[1]!.matchAll(/`([a-z_]+)`/g)].map((one) => `value.check.${one[1]}`));
+    const rows = readFileSync(resolve(source, "../../docs/health.md"), "utf8")
+      .split("\n")
+      .filter((line) => line.startsWith("| "));
+    const checks = rows.flatMap((line) =>
+      [...line.split("|")[1]!.matchAll(/`([a-z_]+)`/g)].map((one) => `value.check.${one[1]}`),
+    );
     const first = rows.findIndex((line) => line.startsWith("| conclusion "));
     const conclusions = rows.slice(first + 1).map((line) => `value.unsafe.${line.split("|")[1]!.trim()}`);
     expect(checks.length).toBeGreaterThan(100);
@@ -43,7 +48,9 @@ describe("the catalogues", () => {
   });
 
   test("are told in Chinese characters", () => {
-    const same = Object.entries(en).filter(([key, text]) => (zh as Record<string, string>)[key] === text && /[a-z]{4}/.test(text));
+    const same = Object.entries(en).filter(
+      ([key, text]) => (zh as Record<string, string>)[key] === text && /[a-z]{4}/.test(text),
+    );
     expect(same.map(([key]) => key)).toEqual(["rank.n", "lane.python"]);
   });
 });

@@ -31,7 +31,9 @@ async function request(path: string, query: Query, init: RequestInit): Promise<R
 async function ask<A>(path: string, query: Query, init: RequestInit, body?: T.TableQuery): Promise<A> {
   const held = report();
   if (held) return (await held.answer(path, query, body)) as A;
-  const sent = body ? { ...init, method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : init;
+  const sent = body
+    ? { ...init, method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }
+    : init;
   return (await (await request(path, query, sent)).json()) as A;
 }
 
@@ -64,14 +66,17 @@ export class RunApi {
   flops = (trace: number) => this.get("flops", { trace });
   shapes = (trace: number, level: T.ShapeLevel) => this.get("shapes", { trace, level });
   shapeSeries = (trace: number, level: T.ShapeLevel, types: string[]) => this.get("shapes/series", { trace, level, types });
-  shapeRuns = (trace: number, level: T.ShapeLevel, types: string[], name: string) => this.get("shapes/runs", { trace, level, types, name });
+  shapeRuns = (trace: number, level: T.ShapeLevel, types: string[], name: string) =>
+    this.get("shapes/runs", { trace, level, types, name });
   operation = (trace: number, op: number) => this.get("pipeline/operation", { trace, op });
   batches = (trace: number, kind: T.Place["kind"], points: number) => this.get("pipeline/batches", { trace, kind, points });
-  processors = (trace: number, query: Omit<T.Asked<"pipeline/processors">, "trace">) => this.get("pipeline/processors", { trace, ...query });
+  processors = (trace: number, query: Omit<T.Asked<"pipeline/processors">, "trace">) =>
+    this.get("pipeline/processors", { trace, ...query });
   memory = (trace: number) => this.get("memory", { trace });
   plannedGraphs = (trace: number) => this.get("memory/graphs", { trace });
   plannedCurve = (trace: number, graph: number, points: number) => this.get("memory/graphs/{graph}", { trace, graph, points });
-  plannedTensors = (trace: number, graph: number, node: number) => this.get("memory/graphs/{graph}/tensors", { trace, graph, node });
+  plannedTensors = (trace: number, graph: number, node: number) =>
+    this.get("memory/graphs/{graph}/tensors", { trace, graph, node });
   captures = () => this.get("captures", {});
   adviceOf = (trace: number | null) => this.get("advice", { trace });
   queue = (trace: number, op: number, points: number) => this.get("pipeline/queue", { trace, op, points });
@@ -97,7 +102,8 @@ export class RunApi {
   find = (query: T.Asked<"timeline/search">, signal = this.signal) => this.get("timeline/search", query, signal);
   occurrences = (query: T.Asked<"timeline/occurrences">) => this.get("timeline/occurrences", query);
   flows = (query: T.Asked<"timeline/flows">, signal: AbortSignal) => this.get("timeline/flows", query, signal);
-  series = (query: T.Asked<"timeline/series/{series}">, signal = this.signal) => this.get("timeline/series/{series}", query, signal);
+  series = (query: T.Asked<"timeline/series/{series}">, signal = this.signal) =>
+    this.get("timeline/series/{series}", query, signal);
 
   async tile(query: Query, signal: AbortSignal): Promise<Tile> {
     const held = report();
@@ -116,7 +122,12 @@ export class RunApi {
   }
 
   async capture(wanted: T.CaptureWanted): Promise<{ request: string }> {
-    const init = { method: "POST", body: JSON.stringify(wanted), headers: { "Content-Type": "application/json" }, signal: this.signal };
+    const init = {
+      method: "POST",
+      body: JSON.stringify(wanted),
+      headers: { "Content-Type": "application/json" },
+      signal: this.signal,
+    };
     return (await (await request(`runs/${this.run}/captures`, {}, init)).json()) as { request: string };
   }
 
@@ -127,7 +138,11 @@ export class RunApi {
 
 /** Where the file of an address can be had without the token: once, and soon. */
 export async function fileAddress(of: string): Promise<string> {
-  const sent = { method: "POST", body: JSON.stringify({ address: of.replace(/^\./, "") }), headers: { "Content-Type": "application/json" } };
+  const sent = {
+    method: "POST",
+    body: JSON.stringify({ address: of.replace(/^\./, "") }),
+    headers: { "Content-Type": "application/json" },
+  };
   const { address: found } = (await (await request("tickets", {}, sent)).json()) as T.Ticket;
   return `.${found}`;
 }

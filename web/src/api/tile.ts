@@ -1,6 +1,11 @@
 /** A tile in its binary form (docs/view.md): a JSON header, then one little-endian column after the other. */
 
-export interface TileRow { lane: number; depth: number; first: number; count: number }
+export interface TileRow {
+  lane: number;
+  depth: number;
+  first: number;
+  count: number;
+}
 
 export interface Tile {
   start_ns: number;
@@ -24,8 +29,13 @@ export interface Tile {
 }
 
 interface Header {
-  start_ns: number; end_ns: number; bucket_ns: number; items: number; events: number;
-  rows: TileRow[]; names: Record<string, string>;
+  start_ns: number;
+  end_ns: number;
+  bucket_ns: number;
+  items: number;
+  events: number;
+  rows: TileRow[];
+  names: Record<string, string>;
   columns: { name: string; type: string; offset: number }[];
 }
 

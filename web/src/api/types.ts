@@ -52,10 +52,13 @@ export type StrategyNode = S.StrategyGraph["nodes"][number];
 export type StrategyEdge = S.StrategyGraph["edges"][number];
 
 /** Addresses of a run that can be asked, without what all of them begin with. */
-export type RunPath = { [P in keyof S.paths]: P extends `/api/runs/{run}/${infer Rest}` ? (S.paths[P] extends { get: object } ? Rest : never) : never }[keyof S.paths];
+export type RunPath = {
+  [P in keyof S.paths]: P extends `/api/runs/{run}/${infer Rest}` ? (S.paths[P] extends { get: object } ? Rest : never) : never;
+}[keyof S.paths];
 type Get<P extends RunPath> = Extract<S.paths[`/api/runs/{run}/${P}`], { get: object }>["get"];
 type Loose<Q> = [Q] extends [never] ? object : { [N in keyof Q]: Q[N] | undefined };
 /** What an address may be asked: its parameters and what fills the places in it. */
-export type Asked<P extends RunPath> = Loose<NonNullable<Get<P>["parameters"]["query"]>> & Omit<Get<P>["parameters"]["path"], "run">;
+export type Asked<P extends RunPath> = Loose<NonNullable<Get<P>["parameters"]["query"]>>
+  & Omit<Get<P>["parameters"]["path"], "run">;
 /** What an address answers. */
 export type Answer<P extends RunPath> = Get<P>["responses"][200]["content"] extends { "application/json": infer A } ? A : never;

@@ -50,7 +50,10 @@ export class Assistant {
   }
 
   private rankList(ranks: readonly TraceState[], api: RunApi, run: number, list: HTMLElement): HTMLElement {
-    const items: [string, string][] = [["", t("ranks.all")], ...ranks.map((one): [string, string] => [String(one.trace), rankName(one, ranks)])];
+    const items: [string, string][] = [
+      ["", t("ranks.all")],
+      ...ranks.map((one): [string, string] => [String(one.trace), rankName(one, ranks)]),
+    ];
     return choice(t("rank"), items, "", (value) => {
       this.trace = value === "" ? null : Number(value);
       void this.fill(api, run, list).catch(() => replace(list, h("p", { class: "note" }, t("assistant.none"))));
@@ -65,8 +68,24 @@ export class Assistant {
     const top = found.findings.slice(0, MOST);
     replace(
       list,
-      top.length ? h("ul", null, top.map((one) => findingLine(one, formatRoute(run, "advice", { rank: trace, finding: one.id })))) : h("p", { class: "note" }, t(found.step_ns > 0 ? "advice.none" : "advice.none.steps")),
-      found.findings.length > MOST ? h("p", null, h("a", { href: formatRoute(run, "advice", { rank: trace }) }, t("rest", { count: format.count(found.findings.length - MOST) }))) : null,
+      top.length
+        ? h(
+            "ul",
+            null,
+            top.map((one) => findingLine(one, formatRoute(run, "advice", { rank: trace, finding: one.id }))),
+          )
+        : h("p", { class: "note" }, t(found.step_ns > 0 ? "advice.none" : "advice.none.steps")),
+      found.findings.length > MOST
+        ? h(
+            "p",
+            null,
+            h(
+              "a",
+              { href: formatRoute(run, "advice", { rank: trace }) },
+              t("rest", { count: format.count(found.findings.length - MOST) }),
+            ),
+          )
+        : null,
     );
   }
 }

@@ -32,7 +32,12 @@ export class Shell {
       event.preventDefault();
       (this.main.querySelector("h1") ?? this.main).focus();
     });
-    replace(root, this.skip, this.header, h("div", { class: "body" }, h("div", { class: "side" }, this.menu, h("aside", null, this.assistant.element)), this.main));
+    replace(
+      root,
+      this.skip,
+      this.header,
+      h("div", { class: "body" }, h("div", { class: "side" }, this.menu, h("aside", null, this.assistant.element)), this.main),
+    );
   }
 
   /** The frame of a page. */
@@ -49,7 +54,11 @@ export class Shell {
         "ul",
         null,
         PAGES.filter((one) => (one.listed?.(session, run) ?? true) && !(one.live && report())).map((one) =>
-          h("li", null, h("a", { href: formatRoute(run, one.id), "aria-current": one.id === page ? "page" : null }, t(one.title))),
+          h(
+            "li",
+            null,
+            h("a", { href: formatRoute(run, one.id), "aria-current": one.id === page ? "page" : null }, t(one.title)),
+          ),
         ),
       ),
     );
@@ -64,7 +73,9 @@ export class Shell {
         setLanguage(value as Language);
         this.again();
       }),
-      this.picker(t("theme"), Object.fromEntries(THEMES.map((one) => [one, t(`theme.${one}`)])), chosenTheme(), (value) => setTheme(value as Theme)),
+      this.picker(t("theme"), Object.fromEntries(THEMES.map((one) => [one, t(`theme.${one}`)])), chosenTheme(), (value) =>
+        setTheme(value as Theme),
+      ),
     );
   }
 
@@ -87,7 +98,12 @@ export class Shell {
     return list;
   }
 
-  private picker(label: string, items: Readonly<Record<string, string>>, chosen: string, onPick: (value: string) => void): HTMLElement {
+  private picker(
+    label: string,
+    items: Readonly<Record<string, string>>,
+    chosen: string,
+    onPick: (value: string) => void,
+  ): HTMLElement {
     const list = h(
       "select",
       { "aria-label": label, title: label, onchange: () => onPick(list.value) },
@@ -129,7 +145,22 @@ function searchBox(run: number): HTMLElement {
             "section",
             null,
             h("h3", null, `${kindName(kind)} (${format.count(found.matching[kind] ?? hits.length)})`),
-            h("ul", null, hits.slice(0, 6).map((one) => h("li", null, h("a", { href: target(run, one), onclick: hide }, format.shorten(one.title, 90)), one.count ? h("span", { class: "note" }, ` ${format.count(one.count)} × · ${format.time(one.total_ns)}`) : null))),
+            h(
+              "ul",
+              null,
+              hits
+                .slice(0, 6)
+                .map((one) =>
+                  h(
+                    "li",
+                    null,
+                    h("a", { href: target(run, one), onclick: hide }, format.shorten(one.title, 90)),
+                    one.count
+                      ? h("span", { class: "note" }, ` ${format.count(one.count)} × · ${format.time(one.total_ns)}`)
+                      : null,
+                  ),
+                ),
+            ),
           );
         }),
       );
@@ -157,7 +188,8 @@ function searchBox(run: number): HTMLElement {
   return box;
 }
 
-const kindName = (kind: string): string => (kind === "finding" ? t("page.advice") : kind === "table" ? t("page.tables") : named("table", kind));
+const kindName = (kind: string): string =>
+  kind === "finding" ? t("page.advice") : kind === "table" ? t("page.tables") : named("table", kind);
 
 function target(run: number, hit: Hit): string {
   if (hit.kind === "finding") return formatRoute(run, "advice", { finding: hit.name });

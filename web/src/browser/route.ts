@@ -20,7 +20,11 @@ export function parseRoute(hash: string): Route {
 }
 
 /** The hash of a route; parameters without a value are left out. */
-export function formatRoute(run: number, page: string, params: Readonly<Record<string, string | number | null | undefined>> = {}): string {
+export function formatRoute(
+  run: number,
+  page: string,
+  params: Readonly<Record<string, string | number | null | undefined>> = {},
+): string {
   const query = new URLSearchParams();
   for (const name of Object.keys(params).sort()) {
     const value = params[name];

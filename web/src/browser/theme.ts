@@ -56,8 +56,19 @@ export interface Palette {
 const SERIES = 20;
 
 export const PARTS = [
-  "data_wait", "forward", "backward", "gradient_sync", "optimizer", "device_wait", "between", "python",
-  "computing", "exposed_communication", "overlapped_communication", "exposed_copy", "idle",
+  "data_wait",
+  "forward",
+  "backward",
+  "gradient_sync",
+  "optimizer",
+  "device_wait",
+  "between",
+  "python",
+  "computing",
+  "exposed_communication",
+  "overlapped_communication",
+  "exposed_copy",
+  "idle",
 ] as const;
 
 export function palette(): Palette {

@@ -32,9 +32,20 @@ const heightScale = (): number => (innerWidth >= 2200 ? 1.35 : 1);
 
 /** A chart that follows the width of its place and the theme until the signal is given. */
 export function chart(spec: ChartSpec, signal: AbortSignal): HTMLElement {
-  const place = h("div", { class: "chart", role: "img", "aria-label": spec.label, style: { height: `${Math.round(spec.height * heightScale())}px` } });
+  const place = h("div", {
+    class: "chart",
+    role: "img",
+    "aria-label": spec.label,
+    style: { height: `${Math.round(spec.height * heightScale())}px` },
+  });
   const words = h("div");
-  const frame: HTMLElement = h("div", { class: "chart-frame" }, place, words, fullScreen(spec.label, () => frame));
+  const frame: HTMLElement = h(
+    "div",
+    { class: "chart-frame" },
+    place,
+    words,
+    fullScreen(spec.label, () => frame),
+  );
   let shown: EChartsType | null = null;
   const draw = (): void => {
     if (!library) {
@@ -66,7 +77,21 @@ export function chart(spec: ChartSpec, signal: AbortSignal): HTMLElement {
 function fullScreen(label: string, of: () => HTMLElement): HTMLElement | null {
   if (!document.fullscreenEnabled) return null;
   const toggle = (): void => void (document.fullscreenElement ? document.exitFullscreen() : of().requestFullscreen());
-  return h("button", { type: "button", class: "full-screen", title: t("chart.full_screen"), "aria-label": `${t("chart.full_screen")}: ${label}`, onclick: toggle }, svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, svg("path", { d: "M1 6V1h5M10 1h5v5M15 10v5h-5M6 15H1v-5", fill: "none", stroke: "currentColor", "stroke-width": 1.6 })));
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "full-screen",
+      title: t("chart.full_screen"),
+      "aria-label": `${t("chart.full_screen")}: ${label}`,
+      onclick: toggle,
+    },
+    svg(
+      "svg",
+      { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" },
+      svg("path", { d: "M1 6V1h5M10 1h5v5M15 10v5h-5M6 15H1v-5", fill: "none", stroke: "currentColor", "stroke-width": 1.6 }),
+    ),
+  );
 }
 
 function create(library: typeof import("./echarts"), place: HTMLElement, spec: ChartSpec): EChartsType {
@@ -89,16 +114,39 @@ function themed(option: EChartsCoreOption): EChartsCoreOption {
   // a canvas does not inherit the font of the page
   const { fontFamily, fontSize } = getComputedStyle(document.body);
   const style = { color: colours.text, fontFamily, fontSize: parseFloat(fontSize) * 0.86 };
-  const { tooltip, legend, ...rest } = visibleIn(option) as { tooltip?: object; legend?: { orient?: string; textStyle?: object }; series?: { type?: string }[] };
+  const { tooltip, legend, ...rest } = visibleIn(option) as {
+    tooltip?: object;
+    legend?: { orient?: string; textStyle?: object };
+    series?: { type?: string }[];
+  };
   // the title above a single curve has its name already
   const alone = rest.series?.length === 1 && rest.series[0]?.type === "line";
-  const keys = { itemWidth: 14, itemHeight: 10, itemGap: legend?.orient === "vertical" ? 6 : 8, ...(legend?.orient === "vertical" ? {} : { width: `${LEGEND_PERCENT}%` }) };
+  const keys = {
+    itemWidth: 14,
+    itemHeight: 10,
+    itemGap: legend?.orient === "vertical" ? 6 : 8,
+    ...(legend?.orient === "vertical" ? {} : { width: `${LEGEND_PERCENT}%` }),
+  };
   return {
     animation: false,
     color: [...colours.series],
     textStyle: style,
     ...rest,
-    ...(legend && !alone ? { legend: { type: "scroll", top: 0, ...keys, inactiveColor: colours.faint, pageTextStyle: style, pageIconColor: colours.accent, pageIconInactiveColor: colours.line, ...legend, textStyle: { ...style, ...legend.textStyle } } } : {}),
+    ...(legend && !alone
+      ? {
+          legend: {
+            type: "scroll",
+            top: 0,
+            ...keys,
+            inactiveColor: colours.faint,
+            pageTextStyle: style,
+            pageIconColor: colours.accent,
+            pageIconInactiveColor: colours.line,
+            ...legend,
+            textStyle: { ...style, ...legend.textStyle },
+          },
+        }
+      : {}),
     // a formatter gives an element: what it says is text
     tooltip: {
       confine: true,
@@ -111,7 +159,10 @@ function themed(option: EChartsCoreOption): EChartsCoreOption {
 }
 
 /** Nothing is nothing in every unit. */
-const orZero = (formatter: (value: number) => string) => (value: number): string => (value === 0 ? "0" : formatter(value));
+const orZero =
+  (formatter: (value: number) => string) =>
+  (value: number): string =>
+    value === 0 ? "0" : formatter(value);
 
 /** An axis of values. */
 export function valueAxis(colours: Palette, formatter: (value: number) => string, more: object = {}): object {
@@ -143,7 +194,10 @@ export function nameAxis(colours: Palette, data: readonly (string | number)[], m
 }
 
 /** The content of a tooltip: a heading and lines of colour, name and figure. */
-export function tip(heading: string, lines: readonly { colour?: string | undefined; name: string; value: string }[]): HTMLElement {
+export function tip(
+  heading: string,
+  lines: readonly { colour?: string | undefined; name: string; value: string }[],
+): HTMLElement {
   return h(
     "div",
     { class: "tip" },

@@ -10,8 +10,16 @@ const MOST_ROWS = 100;
 
 type Say = (value: number) => string;
 type Point = number | null | readonly number[] | { name?: string; value?: number | readonly number[] | null };
-interface Axis { type?: string; data?: readonly unknown[]; axisLabel?: { formatter?: unknown } }
-interface Series { type?: string; name?: string; data?: readonly Point[] }
+interface Axis {
+  type?: string;
+  data?: readonly unknown[];
+  axisLabel?: { formatter?: unknown };
+}
+interface Series {
+  type?: string;
+  name?: string;
+  data?: readonly Point[];
+}
 
 /**
  * A table that is only read aloud; null where the series are no lists of figures.
@@ -26,18 +34,26 @@ export function chartTable(label: string, option: EChartsCoreOption, say: Say): 
   if (!lists.length) return null;
   const names = across?.type === "category" ? across.data : up?.type === "category" ? up.data : undefined;
   const values = across?.type === "category" ? up : across;
-  if (names) return made(label, ["", ...lists.map((one) => one.name ?? label)], names.map((name, place) => [String(name), ...lists.map((one) => said(figureOf(one.data![place]), values, say))]));
+  if (names)
+    return made(
+      label,
+      ["", ...lists.map((one) => one.name ?? label)],
+      names.map((name, place) => [String(name), ...lists.map((one) => said(figureOf(one.data![place]), values, say))]),
+    );
   const rows = lists.flatMap((one) =>
     one.data!.map((point) => {
       const pair = pairOf(point);
-      return pair ? [one.name ?? "", said(pair[0] ?? null, across, say), said(pair[1] ?? null, up, say)] : [nameOf(point) || (one.name ?? ""), said(figureOf(point), undefined, say)];
+      return pair
+        ? [one.name ?? "", said(pair[0] ?? null, across, say), said(pair[1] ?? null, up, say)]
+        : [nameOf(point) || (one.name ?? ""), said(figureOf(point), undefined, say)];
     }),
   );
   return made(label, [], rows);
 }
 
 function made(label: string, heads: readonly string[], rows: readonly (readonly string[])[]): HTMLElement {
-  const cells = (row: readonly string[]): Child => row.map((text, place) => (place ? h("td", null, text) : h("th", { scope: "row" }, text || label)));
+  const cells = (row: readonly string[]): Child =>
+    row.map((text, place) => (place ? h("td", null, text) : h("th", { scope: "row" }, text || label)));
   return h(
     "div",
     { class: "hidden" },
@@ -45,8 +61,22 @@ function made(label: string, heads: readonly string[], rows: readonly (readonly 
       "table",
       null,
       h("caption", null, label),
-      heads.length ? h("thead", null, h("tr", null, heads.map((head, place) => (place ? h("th", { scope: "col" }, head) : h("td"))))) : null,
-      h("tbody", null, rows.slice(0, MOST_ROWS).map((row) => h("tr", null, cells(row)))),
+      heads.length
+        ? h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              heads.map((head, place) => (place ? h("th", { scope: "col" }, head) : h("td"))),
+            ),
+          )
+        : null,
+      h(
+        "tbody",
+        null,
+        rows.slice(0, MOST_ROWS).map((row) => h("tr", null, cells(row))),
+      ),
     ),
     rows.length > MOST_ROWS ? h("p", null, t("rest", { count: format.count(rows.length - MOST_ROWS) })) : null,
   );

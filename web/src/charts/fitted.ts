@@ -27,4 +27,5 @@ export function fitted(draw: (width: number) => Child, least: number, signal: Ab
 export const textScale = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize) / ROOT_PX;
 
 /** Round places between two times, so many pixels or more from each other. */
-export const roundTicks = (start: number, end: number, pixels: number, apart = 90): { step: number; at: number[] } => ticks({ start, end }, pixels, apart);
+export const roundTicks = (start: number, end: number, pixels: number, apart = 90): { step: number; at: number[] } =>
+  ticks({ start, end }, pixels, apart);

@@ -18,7 +18,10 @@ const SWEEPS = 6;
  *
  * Takes time in proportion to nodes and edges (times the sweeps and the logarithm of a layer).
  */
-export function layered(nodes: readonly string[], edges: readonly { source: string; destination: string }[]): Map<string, Placed> {
+export function layered(
+  nodes: readonly string[],
+  edges: readonly { source: string; destination: string }[],
+): Map<string, Placed> {
   const known = new Set(nodes);
   const real = edges.filter((one) => known.has(one.source) && known.has(one.destination) && one.source !== one.destination);
   const forward = withoutCycles(nodes, real);
@@ -35,7 +38,9 @@ export function layered(nodes: readonly string[], edges: readonly { source: stri
     const turns = rows.map((_, place) => (down ? place : rows.length - 1 - place));
     for (const turn of turns) {
       const row = rows[turn]!;
-      const centre = new Map(row.map((node) => [node, mean((sides.get(node) ?? []).map((other) => order.get(other)!)) ?? order.get(node)!]));
+      const centre = new Map(
+        row.map((node) => [node, mean((sides.get(node) ?? []).map((other) => order.get(other)!)) ?? order.get(node)!]),
+      );
       row.sort((one, other) => centre.get(one)! - centre.get(other)! || order.get(one)! - order.get(other)!);
       number(row);
     }
@@ -45,7 +50,10 @@ export function layered(nodes: readonly string[], edges: readonly { source: stri
 
 type Edge = readonly [source: string, destination: string];
 
-function withoutCycles(nodes: readonly string[], edges: readonly { source: string; destination: string }[]): { source: string; destination: string }[] {
+function withoutCycles(
+  nodes: readonly string[],
+  edges: readonly { source: string; destination: string }[],
+): { source: string; destination: string }[] {
   const next = neighbours(edges, "source", "destination");
   const state = new Map<string, "open" | "done">();
   const back = new Set<string>();
@@ -67,10 +75,16 @@ function withoutCycles(nodes: readonly string[], edges: readonly { source: strin
       }
     }
   }
-  return edges.map((one) => (back.has(key([one.source, one.destination])) ? { source: one.destination, destination: one.source } : one));
+  return edges.map((one) =>
+    back.has(key([one.source, one.destination])) ? { source: one.destination, destination: one.source } : one,
+  );
 }
 
-function neighbours(edges: readonly { source: string; destination: string }[], from: "source" | "destination", to: "source" | "destination"): Map<string, string[]> {
+function neighbours(
+  edges: readonly { source: string; destination: string }[],
+  from: "source" | "destination",
+  to: "source" | "destination",
+): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const one of edges) {
     const list = found.get(one[from]);
@@ -80,7 +94,11 @@ function neighbours(edges: readonly { source: string; destination: string }[], f
   return found;
 }
 
-function longestPaths(nodes: readonly string[], next: ReadonlyMap<string, readonly string[]>, before: ReadonlyMap<string, readonly string[]>): Map<string, number> {
+function longestPaths(
+  nodes: readonly string[],
+  next: ReadonlyMap<string, readonly string[]>,
+  before: ReadonlyMap<string, readonly string[]>,
+): Map<string, number> {
   const layers = new Map<string, number>(nodes.map((node) => [node, 0]));
   const waiting = new Map(nodes.map((node) => [node, before.get(node)?.length ?? 0]));
   const ready = nodes.filter((node) => waiting.get(node) === 0);
@@ -96,4 +114,5 @@ function longestPaths(nodes: readonly string[], next: ReadonlyMap<string, readon
   return layers;
 }
 
-const mean = (values: readonly number[]): number | null => (values.length ? values.reduce((sum, one) => sum + one, 0) / values.length : null);
+const mean = (values: readonly number[]): number | null =>
+  values.length ? values.reduce((sum, one) => sum + one, 0) / values.length : null;

@@ -5,7 +5,13 @@ import { h, type Child } from "../ui/dom";
 import * as format from "../words/format";
 import { t } from "../words/i18n";
 
-interface Box { id: string; title: string; lines: string[]; kind: "work" | "queue"; state?: "empty" | "good" }
+interface Box {
+  id: string;
+  title: string;
+  lines: string[];
+  kind: "work" | "queue";
+  state?: "empty" | "good";
+}
 
 /** Share of the batches from which on an empty queue is said to hold up the training. */
 const MOST_EMPTY = 0.3;
@@ -18,17 +24,37 @@ export function boxes(places: readonly Place[]): Box[] {
   const of = (kind: Place["kind"]): Place | undefined => places.find((one) => one.kind === kind);
   const [iterated, sent, received] = [of("iterate"), of("send"), of("receive")];
   const host = sent ?? iterated;
-  const cost = (place: Place | undefined, name: string, key: "pipeline.flow.get" | "pipeline.flow.push" | "pipeline.flow.wait"): string[] => {
+  const cost = (
+    place: Place | undefined,
+    name: string,
+    key: "pipeline.flow.get" | "pipeline.flow.push" | "pipeline.flow.wait",
+  ): string[] => {
     const mean = place?.costs[name];
     return mean === undefined ? [] : [t(key, { time: format.time(mean) })];
   };
   const found: Box[] = [{ id: "processing", title: t("pipeline.flow.processing"), kind: "work", lines: [] }];
-  if (host) found.push(byItself(host) ? { id: "host", title: t("pipeline.flow.host_queue"), lines: [t("pipeline.no_queue")], kind: "queue" } : queue("host", t("pipeline.flow.host_queue"), host));
-  if (sent || received) found.push({ id: "transfer", title: t("pipeline.flow.transfer"), kind: "work", lines: [...cost(sent, "get_ns", "pipeline.flow.get"), ...cost(sent, "push_ns", "pipeline.flow.push")] });
+  if (host)
+    found.push(
+      byItself(host)
+        ? { id: "host", title: t("pipeline.flow.host_queue"), lines: [t("pipeline.no_queue")], kind: "queue" }
+        : queue("host", t("pipeline.flow.host_queue"), host),
+    );
+  if (sent || received)
+    found.push({
+      id: "transfer",
+      title: t("pipeline.flow.transfer"),
+      kind: "work",
+      lines: [...cost(sent, "get_ns", "pipeline.flow.get"), ...cost(sent, "push_ns", "pipeline.flow.push")],
+    });
   if (received) found.push(queue("device", t("pipeline.flow.device_queue"), received));
   found.push(
     received
-      ? { id: "get_next", title: t("pipeline.flow.get_next"), kind: "work", lines: cost(received, "wait_ns", "pipeline.flow.wait") }
+      ? {
+          id: "get_next",
+          title: t("pipeline.flow.get_next"),
+          kind: "work",
+          lines: cost(received, "wait_ns", "pipeline.flow.wait"),
+        }
       : { id: "loop", title: t("pipeline.flow.loop"), kind: "work", lines: iterated ? loopLines(iterated) : [] },
   );
   return found;
@@ -41,7 +67,11 @@ function loopLines(place: Place): string[] {
   const whole = t("pipeline.flow.whole", { time: format.time(total) });
   if (wait === undefined) return [whole];
   if (byItself(place)) return [whole, t("pipeline.flow.itself")];
-  return [whole, t("pipeline.flow.until_made.of", { time: format.time(wait) }), t("pipeline.flow.receive", { time: format.time(Math.max(total - wait, 0)) })];
+  return [
+    whole,
+    t("pipeline.flow.until_made.of", { time: format.time(wait) }),
+    t("pipeline.flow.receive", { time: format.time(Math.max(total - wait, 0)) }),
+  ];
 }
 
 /** Why a step waits longer than until its batch is there: PyTorch's range lasts until next() returns. Nothing where both agree. */
@@ -59,10 +89,18 @@ function byItself(place: Place): boolean {
 
 function queue(id: string, title: string, place: Place): Box {
   const lines = place.batches
-    ? [t("pipeline.empty", { empty: format.count(place.empty), batches: format.count(place.batches) }), t("pipeline.not_empty", { count: format.count(place.not_empty), batches: format.count(place.batches) })]
+    ? [
+        t("pipeline.empty", { empty: format.count(place.empty), batches: format.count(place.batches) }),
+        t("pipeline.not_empty", { count: format.count(place.not_empty), batches: format.count(place.batches) }),
+      ]
     : [t("pipeline.flow.no_sizes")];
   if (place.full !== null) lines.push(t("pipeline.full", { full: format.count(place.full) }));
-  if (place.mean_size !== null) lines.push(place.capacity === null ? t("pipeline.flow.mean", { mean: format.plain(place.mean_size) }) : t("pipeline.flow.mean_of", { mean: format.plain(place.mean_size), capacity: format.count(place.capacity) }));
+  if (place.mean_size !== null)
+    lines.push(
+      place.capacity === null
+        ? t("pipeline.flow.mean", { mean: format.plain(place.mean_size) })
+        : t("pipeline.flow.mean_of", { mean: format.plain(place.mean_size), capacity: format.count(place.capacity) }),
+    );
   return { id, title, lines, kind: "queue", state: place.batches && place.empty > MOST_EMPTY * place.batches ? "empty" : "good" };
 }
 
@@ -74,7 +112,13 @@ export function flowChart(places: readonly Place[], onPick?: (id: string) => voi
     boxes(places).map((one) => {
       const content: Child = [h("strong", null, one.title), one.lines.map((line) => h("span", null, line))];
       const kind = `flow-box flow-${one.kind}${one.state ? ` flow-${one.state}` : ""}`;
-      return h("li", null, onPick ? h("button", { type: "button", class: kind, "data-box": one.id, onclick: () => onPick(one.id) }, content) : h("div", { class: kind, "data-box": one.id }, content));
+      return h(
+        "li",
+        null,
+        onPick
+          ? h("button", { type: "button", class: kind, "data-box": one.id, onclick: () => onPick(one.id) }, content)
+          : h("div", { class: kind, "data-box": one.id }, content),
+      );
     }),
   );
 }

@@ -28,7 +28,10 @@ export function slowRank(context: Context, found: Communication): Child {
 
 /** Waiting and transfer of every rank. */
 export function waitsChart(context: Context, found: Communication): HTMLElement {
-  const parts = [["wait_ns", t("communication.waiting")], ["transfer_ns", t("communication.transfer")]] as const;
+  const parts = [
+    ["wait_ns", t("communication.waiting")],
+    ["transfer_ns", t("communication.transfer")],
+  ] as const;
   return chart(
     {
       label: t("communication.waits"),
@@ -36,10 +39,28 @@ export function waitsChart(context: Context, found: Communication): HTMLElement 
       option: (colours) => ({
         grid: { left: 70, right: 12, top: 30, bottom: 24 },
         legend: { top: 0, textStyle: { color: colours.text } },
-        xAxis: nameAxis(colours, found.waits.map((row) => t("rank.n", { number: String(row["rank"]) }))),
+        xAxis: nameAxis(
+          colours,
+          found.waits.map((row) => t("rank.n", { number: String(row["rank"]) })),
+        ),
         yAxis: valueAxis(colours, format.time),
-        tooltip: { trigger: "axis", axisPointer: { type: "shadow" }, formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) => tip(hovered[0]?.name ?? "", hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) }))) },
-        series: parts.map(([column, name], place) => ({ type: "bar", stack: "all", name, barMaxWidth: 48, color: colours.series[place], data: found.waits.map((row) => Number(row[column])) })),
+        tooltip: {
+          trigger: "axis",
+          axisPointer: { type: "shadow" },
+          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
+            tip(
+              hovered[0]?.name ?? "",
+              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
+            ),
+        },
+        series: parts.map(([column, name], place) => ({
+          type: "bar",
+          stack: "all",
+          name,
+          barMaxWidth: 48,
+          color: colours.series[place],
+          data: found.waits.map((row) => Number(row[column])),
+        })),
       }),
     },
     context.signal,

@@ -3,7 +3,14 @@
 import { h } from "../ui/dom";
 import * as format from "../words/format";
 
-export interface ShareBar { name: string; value: number; share: number; note?: string; href?: string; unit?: string }
+export interface ShareBar {
+  name: string;
+  value: number;
+  share: number;
+  note?: string;
+  href?: string;
+  unit?: string;
+}
 
 /** `share` is in percent; bars are relative to the largest. */
 export function shareBars(bars: readonly ShareBar[]): HTMLElement {
@@ -15,8 +22,16 @@ export function shareBars(bars: readonly ShareBar[]): HTMLElement {
       h(
         "li",
         null,
-        h("span", { class: "share-name", title: format.shorten(one.name, 2000) }, one.href ? h("a", { href: one.href }, format.shorten(one.name, 200)) : format.shorten(one.name, 200)),
-        h("span", { class: "share-bar", "aria-hidden": "true" }, h("span", { style: { width: `${Math.max((one.share / most) * 100, 0)}%` } })),
+        h(
+          "span",
+          { class: "share-name", title: format.shorten(one.name, 2000) },
+          one.href ? h("a", { href: one.href }, format.shorten(one.name, 200)) : format.shorten(one.name, 200),
+        ),
+        h(
+          "span",
+          { class: "share-bar", "aria-hidden": "true" },
+          h("span", { style: { width: `${Math.max((one.share / most) * 100, 0)}%` } }),
+        ),
         h("span", { class: "share-value" }, format.value(one.value, one.unit ?? "ns")),
         h("span", { class: "share-percent" }, format.percent(one.share)),
         h("span", { class: "share-note note" }, one.note ?? ""),

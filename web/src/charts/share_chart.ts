@@ -9,7 +9,10 @@ import { chart, nameAxis, tip, valueAxis } from "./chart";
 
 export const MOST_SHOWN = 20;
 
-export interface Slice { name: string; value: number }
+export interface Slice {
+  name: string;
+  value: number;
+}
 
 /** The largest slices, and the sum of all others as one. */
 export function largest(slices: readonly Slice[], most: number, rest: (count: number) => string): Slice[] {
@@ -21,15 +24,22 @@ export function largest(slices: readonly Slice[], most: number, rest: (count: nu
 }
 
 /** `total` is the sum of all there are, where `slices` are only some of them. */
-export function shareChart(context: Context, label: string, slices: readonly Slice[], onPick: ((name: string) => void) | undefined = undefined): HTMLElement {
+export function shareChart(
+  context: Context,
+  label: string,
+  slices: readonly Slice[],
+  onPick: ((name: string) => void) | undefined = undefined,
+): HTMLElement {
   const whole = slices.reduce((sum, one) => sum + one.value, 0);
   const shown = largest(slices, MOST_SHOWN, (count) => t("rest", { count: format.count(count) }));
   const bars = context.params["chart"] === "bar";
   const said = (value: number): string => `${format.time(value)} (${format.share(value / Math.max(whole, 1))})`;
-  const pick = onPick ? ({ dataIndex }: { dataIndex: number }): void => {
-    const one = shown[bars ? shown.length - 1 - dataIndex : dataIndex];
-    if (one && slices.some((other) => other.name === one.name)) onPick(one.name);
-  } : undefined;
+  const pick = onPick
+    ? ({ dataIndex }: { dataIndex: number }): void => {
+        const one = shown[bars ? shown.length - 1 - dataIndex : dataIndex];
+        if (one && slices.some((other) => other.name === one.name)) onPick(one.name);
+      }
+    : undefined;
   const picture = chart(
     {
       label,
@@ -41,24 +51,65 @@ export function shareChart(context: Context, label: string, slices: readonly Sli
           ? {
               grid: { left: 8, right: 90, top: 8, bottom: 24, containLabel: true },
               xAxis: valueAxis(colours, format.time),
-              yAxis: nameAxis(colours, shown.map((one) => one.name).reverse(), { axisLabel: { color: colours.text, width: 260, overflow: "truncate", interval: 0 } }),
+              yAxis: nameAxis(colours, shown.map((one) => one.name).reverse(), {
+                axisLabel: { color: colours.text, width: 260, overflow: "truncate", interval: 0 },
+              }),
               tooltip: { formatter: (one: { dataIndex: number }) => one_tip(shown[shown.length - 1 - one.dataIndex]!) },
-              series: [{ type: "bar", data: shown.map((one) => one.value).reverse(), color: colours.accent, barMaxWidth: 18, label: { show: true, position: "right", color: colours.text, formatter: (one: { value: number }) => format.time(one.value) } }],
+              series: [
+                {
+                  type: "bar",
+                  data: shown.map((one) => one.value).reverse(),
+                  color: colours.accent,
+                  barMaxWidth: 18,
+                  label: {
+                    show: true,
+                    position: "right",
+                    color: colours.text,
+                    formatter: (one: { value: number }) => format.time(one.value),
+                  },
+                },
+              ],
             }
           : {
-              legend: { type: "scroll", orient: "vertical", left: "44%", top: "middle", formatter: keyOf, textStyle: { color: colours.text }, pageTextStyle: { color: colours.text }, tooltip: { show: true } },
+              legend: {
+                type: "scroll",
+                orient: "vertical",
+                left: "44%",
+                top: "middle",
+                formatter: keyOf,
+                textStyle: { color: colours.text },
+                pageTextStyle: { color: colours.text },
+                tooltip: { show: true },
+              },
               tooltip: { formatter: (one: { dataIndex: number }) => one_tip(shown[one.dataIndex]!) },
-              series: [{ type: "pie", radius: ["40%", "84%"], center: ["22%", "50%"], label: { show: false }, itemStyle: { borderColor: colours.surface, borderWidth: 1 }, data: shown.map((one, place) => ({ ...one, ...(place === MOST_SHOWN ? { itemStyle: { color: colours.parts["other"] } } : {}) })) }],
+              series: [
+                {
+                  type: "pie",
+                  radius: ["40%", "84%"],
+                  center: ["22%", "50%"],
+                  label: { show: false },
+                  itemStyle: { borderColor: colours.surface, borderWidth: 1 },
+                  data: shown.map((one, place) => ({
+                    ...one,
+                    ...(place === MOST_SHOWN ? { itemStyle: { color: colours.parts["other"] } } : {}),
+                  })),
+                },
+              ],
             },
     },
     context.signal,
   );
   // the figures stand before the names, in one column whatever their length
-  const keyOf = (name: string): string => `${format.share((shown.find((one) => one.name === name)?.value ?? 0) / Math.max(whole, 1))}  ${format.shorten(name, 56)}`;
+  const keyOf = (name: string): string =>
+    `${format.share((shown.find((one) => one.name === name)?.value ?? 0) / Math.max(whole, 1))}  ${format.shorten(name, 56)}`;
   const one_tip = (one: Slice): HTMLElement => tip(format.shorten(one.name, 120), [{ name: t("time"), value: said(one.value) }]);
   const switcher = tabs(
     t("chart.kind"),
-    (["pie", "bar"] as const).map((id) => ({ id, title: t(`chart.${id}`), href: () => context.to(context.page, { ...context.params, chart: id === "bar" ? "bar" : null }) })),
+    (["pie", "bar"] as const).map((id) => ({
+      id,
+      title: t(`chart.${id}`),
+      href: () => context.to(context.page, { ...context.params, chart: id === "bar" ? "bar" : null }),
+    })),
     bars ? "bar" : "pie",
   );
   return h("div", null, switcher, picture);

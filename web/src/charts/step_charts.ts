@@ -9,7 +9,12 @@ import { named, t } from "../words/i18n";
 import { chart, nameAxis, tip, valueAxis } from "./chart";
 
 type Part = (typeof PARTS)[number];
-interface Hovered { dataIndex: number; seriesName: string; color: string; value: number }
+interface Hovered {
+  dataIndex: number;
+  seriesName: string;
+  color: string;
+  value: number;
+}
 
 const label = (step: Step): string => (step.step === null ? "–" : String(step.step));
 const part = (step: Step, name: string): number => partOf(step, name) ?? 0;
@@ -30,7 +35,12 @@ export function stepBars(context: Context, steps: readonly Step[], height: numbe
       onPick: ({ dataIndex }) => {
         const step = steps[dataIndex];
         const here = context.page === "steps" ? context.params : {};
-        if (step) location.hash = context.to("steps", { ...here, rank: step.trace ?? context.params["rank"], step: step.step ?? undefined });
+        if (step)
+          location.hash = context.to("steps", {
+            ...here,
+            rank: step.trace ?? context.params["rank"],
+            step: step.step ?? undefined,
+          });
       },
       option: (colours) => ({
         grid: { left: 64, right: 12, top: 30, bottom: steps.length > 60 ? 50 : 24 },
@@ -44,12 +54,24 @@ export function stepBars(context: Context, steps: readonly Step[], height: numbe
           formatter: (hovered: Hovered[]) => {
             const step = steps[hovered[0]?.dataIndex ?? 0];
             if (!step) return "";
-            const lines = used.map((name) => ({ colour: colours.parts[name], name: named("part", name), value: format.time(part(step, name)) }));
-            return tip(`${t("step")} ${label(step)}: ${format.time(step.duration_ns)}${step.complete ? "" : ` (${t("step.incomplete")})`}`, lines);
+            const lines = used.map((name) => ({
+              colour: colours.parts[name],
+              name: named("part", name),
+              value: format.time(part(step, name)),
+            }));
+            return tip(
+              `${t("step")} ${label(step)}: ${format.time(step.duration_ns)}${step.complete ? "" : ` (${t("step.incomplete")})`}`,
+              lines,
+            );
           },
         },
         series: used.map((name) => ({
-          type: "bar", stack: "step", name: named("part", name), color: colours.parts[name], barMaxWidth: 40, cursor: "pointer",
+          type: "bar",
+          stack: "step",
+          name: named("part", name),
+          color: colours.parts[name],
+          barMaxWidth: 40,
+          cursor: "pointer",
           data: steps.map((step) => ({ value: part(step, name), itemStyle: { opacity: step.complete ? 1 : 0.45 } })),
         })),
       }),
@@ -59,7 +81,13 @@ export function stepBars(context: Context, steps: readonly Step[], height: numbe
 }
 
 /** Curves of parts over the steps. */
-export function stepCurves(context: Context, steps: readonly Step[], names: readonly string[], height: number, title: string): HTMLElement {
+export function stepCurves(
+  context: Context,
+  steps: readonly Step[],
+  names: readonly string[],
+  height: number,
+  title: string,
+): HTMLElement {
   const used = names.filter((name) => steps.some((step) => part(step, name) > 0));
   return chart(
     {
@@ -78,10 +106,18 @@ export function stepCurves(context: Context, steps: readonly Step[], names: read
         yAxis: valueAxis(colours, format.time),
         tooltip: {
           trigger: "axis",
-          formatter: (hovered: Hovered[]) => tip(`${t("step")} ${label(steps[hovered[0]?.dataIndex ?? 0]!)}`, hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) }))),
+          formatter: (hovered: Hovered[]) =>
+            tip(
+              `${t("step")} ${label(steps[hovered[0]?.dataIndex ?? 0]!)}`,
+              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
+            ),
         },
         series: used.map((name, place) => ({
-          type: "line", name: named("part", name), color: colours.parts[name] ?? colours.series[place], showSymbol: steps.length < 80, symbolSize: 6,
+          type: "line",
+          name: named("part", name),
+          color: colours.parts[name] ?? colours.series[place],
+          showSymbol: steps.length < 80,
+          symbolSize: 6,
           data: steps.map((step) => part(step, name)),
         })),
       }),
@@ -99,12 +135,32 @@ export function histogram(context: Context, spread: Spread, height: number): HTM
       height,
       onPick: ({ dataIndex }) => {
         const [low, high] = bars[dataIndex] ?? [];
-        if (low !== undefined && high !== undefined) context.visit({ "steps.where": JSON.stringify([{ column: "step_time_ns", at_least: Math.floor(low), at_most: Math.ceil(high) }]) });
+        if (low !== undefined && high !== undefined)
+          context.visit({
+            "steps.where": JSON.stringify([{ column: "step_time_ns", at_least: Math.floor(low), at_most: Math.ceil(high) }]),
+          });
       },
       option: (colours) => ({
         grid: { left: 48, right: 70, top: 30, bottom: 24 },
-        xAxis: valueAxis(colours, format.time, { min: spread.edges_ns[0], max: spread.edges_ns.at(-1), splitNumber: 5, splitLine: { show: false }, axisLabel: { color: colours.faint, formatter: format.time, hideOverlap: true, showMinLabel: false, showMaxLabel: false } }),
-        yAxis: valueAxis(colours, format.count, { minInterval: 1, name: t("steps"), nameTextStyle: { color: colours.faint, align: "right" }, nameGap: 12 }),
+        xAxis: valueAxis(colours, format.time, {
+          min: spread.edges_ns[0],
+          max: spread.edges_ns.at(-1),
+          splitNumber: 5,
+          splitLine: { show: false },
+          axisLabel: {
+            color: colours.faint,
+            formatter: format.time,
+            hideOverlap: true,
+            showMinLabel: false,
+            showMaxLabel: false,
+          },
+        }),
+        yAxis: valueAxis(colours, format.count, {
+          minInterval: 1,
+          name: t("steps"),
+          nameTextStyle: { color: colours.faint, align: "right" },
+          nameGap: 12,
+        }),
         tooltip: {
           trigger: "item",
           formatter: (one: { dataIndex: number }) => {
@@ -114,12 +170,26 @@ export function histogram(context: Context, spread: Spread, height: number): HTM
         },
         series: [
           {
-            type: "bar", cursor: "pointer", data: bars.map(([low, high, count]) => [(low + high) / 2, count]), barWidth: "94%", color: colours.accent,
+            type: "bar",
+            cursor: "pointer",
+            data: bars.map(([low, high, count]) => [(low + high) / 2, count]),
+            barWidth: "94%",
+            color: colours.accent,
             markLine: {
-              symbol: "none", silent: true, lineStyle: { color: colours.text, type: "dashed" },
-              data: ([["steps.median", spread.median_ns], ["steps.p90", spread.p90_ns]] as const)
+              symbol: "none",
+              silent: true,
+              lineStyle: { color: colours.text, type: "dashed" },
+              data: (
+                [
+                  ["steps.median", spread.median_ns],
+                  ["steps.p90", spread.p90_ns],
+                ] as const
+              )
                 .filter(([, at]) => at !== null)
-                .map(([name, at], place) => ({ xAxis: at!, label: { formatter: t(name), color: colours.text, position: "end", align: place ? "left" : "right" } })),
+                .map(([name, at], place) => ({
+                  xAxis: at!,
+                  label: { formatter: t(name), color: colours.text, position: "end", align: place ? "left" : "right" },
+                })),
             },
           },
         ],

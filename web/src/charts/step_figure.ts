@@ -19,14 +19,26 @@ const MOST_OF_NAMES = 0.36;
 const MOST_LISTED = 60;
 
 const titleOf = (row: FigureRow): string =>
-  row.kind === "total" ? t("steps.figure.total") : row.kind === "parts" ? t("steps.figure.parts") : row.stream === null ? t("steps.figure.collectives") : t("steps.figure.stream", { stream: row.stream });
+  row.kind === "total"
+    ? t("steps.figure.total")
+    : row.kind === "parts"
+      ? t("steps.figure.parts")
+      : row.stream === null
+        ? t("steps.figure.collectives")
+        : t("steps.figure.stream", { stream: row.stream });
 const nameOf = (segment: FigureSegment): string => named("part", segment.name, segment.name);
 
 /** Pixels that a text takes. */
-const widthOf = (text: string): number => [...text].reduce((sum, one) => sum + (one > "\u2e80" ? WIDE_CHARACTER : CHARACTER), 0) * textScale();
+const widthOf = (text: string): number =>
+  [...text].reduce((sum, one) => sum + (one > "\u2e80" ? WIDE_CHARACTER : CHARACTER), 0) * textScale();
 
 /** The rows as a picture, each segment with its name and length. */
-export const stepFigure = (found: StepTrace, signal: AbortSignal): HTMLElement => h("div", { class: "step-figure" }, fitted((width) => drawn(found, width), NARROWEST, signal));
+export const stepFigure = (found: StepTrace, signal: AbortSignal): HTMLElement =>
+  h(
+    "div",
+    { class: "step-figure" },
+    fitted((width) => drawn(found, width), NARROWEST, signal),
+  );
 
 function drawn(found: StepTrace, width: number): SVGElement {
   const total = Math.max(...found.rows.flatMap((row) => row.segments.map((one) => one.start_ns + one.duration_ns)), 1);
@@ -34,7 +46,15 @@ function drawn(found: StepTrace, width: number): SVGElement {
   const scale = (width - labels) / total;
   const marks = roundTicks(0, total, width - labels).at;
   const height = found.rows.length * ROW + 24;
-  const said = found.rows.map((row) => `${titleOf(row)}: ${row.segments.slice(0, 8).map((one) => `${nameOf(one)} ${format.time(one.duration_ns)}`).join(", ")}`).join("; ");
+  const said = found.rows
+    .map(
+      (row) =>
+        `${titleOf(row)}: ${row.segments
+          .slice(0, 8)
+          .map((one) => `${nameOf(one)} ${format.time(one.duration_ns)}`)
+          .join(", ")}`,
+    )
+    .join("; ");
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said },
@@ -42,7 +62,11 @@ function drawn(found: StepTrace, width: number): SVGElement {
       const x = labels + at * scale;
       return [
         svg("line", { class: "rule", x1: x, x2: x, y1: 0, y2: height - 20 }),
-        svg("text", { class: "tick", x, y: height - 5, "text-anchor": at === 0 ? "start" : x + 30 > width ? "end" : "middle" }, at === 0 ? "0" : format.time(at)),
+        svg(
+          "text",
+          { class: "tick", x, y: height - 5, "text-anchor": at === 0 ? "start" : x + 30 > width ? "end" : "middle" },
+          at === 0 ? "0" : format.time(at),
+        ),
       ];
     }),
     found.rows.map((row, place) => figureRow(row, place * ROW, labels, scale)),
@@ -50,7 +74,8 @@ function drawn(found: StepTrace, width: number): SVGElement {
 }
 
 /** As much of a text as there is room for. */
-const fit = (text: string, room: number): string => (widthOf(text) <= room ? text : format.shorten(text, Math.floor((text.length * room) / widthOf(text))));
+const fit = (text: string, room: number): string =>
+  widthOf(text) <= room ? text : format.shorten(text, Math.floor((text.length * room) / widthOf(text)));
 
 function figureRow(row: FigureRow, top: number, labels: number, scale: number): Child {
   const title = titleOf(row);
@@ -63,7 +88,11 @@ function figureRow(row: FigureRow, top: number, labels: number, scale: number): 
       return svg(
         "g",
         { class: `segment segment-${row.kind === "collectives" ? "collective" : one.name.replaceAll("_", "-")}` },
-        svg("title", null, `${nameOf(one)}: ${format.time(one.start_ns)} – ${format.time(one.start_ns + one.duration_ns)} (${format.time(one.duration_ns)})`),
+        svg(
+          "title",
+          null,
+          `${nameOf(one)}: ${format.time(one.start_ns)} – ${format.time(one.start_ns + one.duration_ns)} (${format.time(one.duration_ns)})`,
+        ),
         svg("rect", { x, y: top, width, height: BAR, rx: 2 }),
         shown.length > 3 ? svg("text", { x: x + 4, y: top + BAR / 2 + 5 }, shown) : null,
       );
@@ -80,8 +109,24 @@ export function segmentTable(found: StepTrace): HTMLElement {
     null,
     smallTable(
       t("steps.trace"),
-      [t("steps.figure.row"), t("steps.figure.segment"), t("steps.figure.start"), t("steps.figure.end"), t("steps.figure.length"), t("steps.figure.share")],
-      every.slice(0, MOST_LISTED).map(({ row, one }) => [titleOf(row), nameOf(one), format.time(one.start_ns), format.time(one.start_ns + one.duration_ns), format.time(one.duration_ns), whole > 0 ? format.share(one.duration_ns / whole) : format.NOTHING]),
+      [
+        t("steps.figure.row"),
+        t("steps.figure.segment"),
+        t("steps.figure.start"),
+        t("steps.figure.end"),
+        t("steps.figure.length"),
+        t("steps.figure.share"),
+      ],
+      every
+        .slice(0, MOST_LISTED)
+        .map(({ row, one }) => [
+          titleOf(row),
+          nameOf(one),
+          format.time(one.start_ns),
+          format.time(one.start_ns + one.duration_ns),
+          format.time(one.duration_ns),
+          whole > 0 ? format.share(one.duration_ns / whole) : format.NOTHING,
+        ]),
       [2, 3, 4, 5],
     ),
     every.length > MOST_LISTED ? h("p", { class: "note" }, t("rest", { count: format.count(every.length - MOST_LISTED) })) : null,

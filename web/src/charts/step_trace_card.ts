@@ -22,7 +22,8 @@ export async function stepTraceCards(context: Context, trace: number, step: numb
     if (context.signal.aborted) return null;
     return card(t("steps.trace"), problemBox(error), { wide: true });
   }
-  if (!found.rows.length) return card(t("steps.trace"), nothing(t("steps.trace.none"), t("steps.trace.none.why")), { wide: true });
+  if (!found.rows.length)
+    return card(t("steps.trace"), nothing(t("steps.trace.none"), t("steps.trace.none.why")), { wide: true });
   const known = found.rows.some((row) => row.kind === "parts");
   const of = found.step !== null ? `${t("step")} ${found.step}` : averageOf(found);
   const steps = rows.map((row) => ({ ...row, duration_ns: Number(row["total_ns"] ?? 0), complete: true }) as unknown as Step);
@@ -30,7 +31,9 @@ export async function stepTraceCards(context: Context, trace: number, step: numb
     card(
       `${t("steps.trace")}: ${of}`,
       [
-        found.excluded.length && found.step === null ? h("p", { class: "note" }, t("steps.figure.excluded", { steps: found.excluded.join(", ") })) : null,
+        found.excluded.length && found.step === null
+          ? h("p", { class: "note" }, t("steps.figure.excluded", { steps: found.excluded.join(", ") }))
+          : null,
         stepFigure(found, context.signal),
         known ? null : h("p", { class: "callout" }, t("steps.trace.none.why")),
         pointsForm(context, found),
@@ -38,31 +41,82 @@ export async function stepTraceCards(context: Context, trace: number, step: numb
       ],
       { wide: true, note: t("steps.trace.what") },
     ),
-    known ? grid(PARTS.map((name) => card(named("part", name), [stepCurves(context, steps, [name], 200, named("part", name)), partFigures(found, `${name}_ns`)], { narrow: true }))) : null,
+    known
+      ? grid(
+          PARTS.map((name) =>
+            card(
+              named("part", name),
+              [stepCurves(context, steps, [name], 200, named("part", name)), partFigures(found, `${name}_ns`)],
+              { narrow: true },
+            ),
+          ),
+        )
+      : null,
   ];
 }
 
 /** Of which steps the figure is. */
-const averageOf = (found: StepTrace): string => t("steps.figure.average", { count: format.count(found.steps.length - found.excluded.length) });
+const averageOf = (found: StepTrace): string =>
+  t("steps.figure.average", { count: format.count(found.steps.length - found.excluded.length) });
 
 /** Which operators begin the forward pass and end the backward pass, and a form that names others. */
 function pointsForm(context: Context, found: StepTrace): HTMLElement {
-  const told = (names: readonly string[]): Child => (names.length ? names.map((one, place) => [place ? ", " : "", h("code", null, format.shorten(one, 160))]) : format.NOTHING);
-  const input = (label: string, value: string | null, hint: string | undefined): HTMLInputElement => h("input", { type: "search", "aria-label": label, placeholder: hint ?? "", value: value ?? "", autocomplete: "off", maxlength: 500 });
+  const told = (names: readonly string[]): Child =>
+    names.length ? names.map((one, place) => [place ? ", " : "", h("code", null, format.shorten(one, 160))]) : format.NOTHING;
+  const input = (label: string, value: string | null, hint: string | undefined): HTMLInputElement =>
+    h("input", {
+      type: "search",
+      "aria-label": label,
+      placeholder: hint ?? "",
+      value: value ?? "",
+      autocomplete: "off",
+      maxlength: 500,
+    });
   const forward = input(t("steps.forward_point"), found.forward_point, found.forward_names[0]);
   const backward = input(t("steps.backward_point"), found.backward_point, found.backward_names[0]);
   return h(
     "form",
-    { class: "points", onsubmit: (event: Event) => (event.preventDefault(), context.visit({ forward: forward.value.trim() || null, backward: backward.value.trim() || null })) },
-    h("dl", { class: "pairs" }, h("dt", null, t("steps.forward_point")), h("dd", null, told(found.forward_names)), h("dt", null, t("steps.backward_point")), h("dd", null, told(found.backward_names))),
-    h("details", { open: Boolean(found.forward_point ?? found.backward_point) }, h("summary", null, t("steps.points.name")), h("p", { class: "note" }, t("steps.points.what")), h("div", { class: "controls" }, forward, backward, h("button", { type: "submit" }, t("steps.points.use")))),
+    {
+      class: "points",
+      onsubmit: (event: Event) => (
+        event.preventDefault(),
+        context.visit({ forward: forward.value.trim() || null, backward: backward.value.trim() || null })
+      ),
+    },
+    h(
+      "dl",
+      { class: "pairs" },
+      h("dt", null, t("steps.forward_point")),
+      h("dd", null, told(found.forward_names)),
+      h("dt", null, t("steps.backward_point")),
+      h("dd", null, told(found.backward_names)),
+    ),
+    h(
+      "details",
+      { open: Boolean(found.forward_point ?? found.backward_point) },
+      h("summary", null, t("steps.points.name")),
+      h("p", { class: "note" }, t("steps.points.what")),
+      h("div", { class: "controls" }, forward, backward, h("button", { type: "submit" }, t("steps.points.use"))),
+    ),
   );
 }
 
 function partFigures(found: StepTrace, part: string): Child {
   const one = found.parts.find((row) => row.part === part);
   if (!one) return null;
-  return smallTable(part, [t("steps.mean"), t("steps.median"), t("steps.p90"), t("steps.figure.share")], [[format.value(one.mean_ns, "ns"), format.value(one.median_ns, "ns"), format.value(one.p90_ns, "ns"), format.value(one.share, "ratio")]], [0, 1, 2, 3]);
+  return smallTable(
+    part,
+    [t("steps.mean"), t("steps.median"), t("steps.p90"), t("steps.figure.share")],
+    [
+      [
+        format.value(one.mean_ns, "ns"),
+        format.value(one.median_ns, "ns"),
+        format.value(one.p90_ns, "ns"),
+        format.value(one.share, "ratio"),
+      ],
+    ],
+    [0, 1, 2, 3],
+  );
 }
 
 /** The figure of the average step, for a page that shows it in passing. */
@@ -70,7 +124,22 @@ export function averageFigure(context: Context, trace: number): HTMLElement {
   const place = h("div", null, h("p", { class: "note" }, t("loading")));
   context.api
     .stepTrace(trace, {})
-    .then((found) => replace(place, found.rows.length ? [h("p", { class: "note sentence" }, averageOf(found), found.excluded.length ? ` · ${t("steps.figure.excluded", { steps: found.excluded.join(", ") })}` : ""), stepFigure(found, context.signal)] : nothing(t("steps.trace.none"))))
+    .then((found) =>
+      replace(
+        place,
+        found.rows.length
+          ? [
+              h(
+                "p",
+                { class: "note sentence" },
+                averageOf(found),
+                found.excluded.length ? ` · ${t("steps.figure.excluded", { steps: found.excluded.join(", ") })}` : "",
+              ),
+              stepFigure(found, context.signal),
+            ]
+          : nothing(t("steps.trace.none")),
+      ),
+    )
     .catch((error: unknown) => {
       if (!context.signal.aborted) replace(place, problemBox(error));
     });

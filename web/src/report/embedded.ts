@@ -8,9 +8,22 @@ import { type Table, pageOf } from "./embedded_table";
 import { EmbeddedTimeline } from "./embedded_timeline";
 import { type Query, type Questions, keyOf, missing, nearest, ofRows } from "./questions";
 
-export interface LeftOut { what: string; run: number; trace: number | null; name: string; shown: number; of: number; why: string }
+export interface LeftOut {
+  what: string;
+  run: number;
+  trace: number | null;
+  name: string;
+  shown: number;
+  of: number;
+  why: string;
+}
 export interface Manifest {
-  version: string; created: string; redacted: boolean; rows: number; limit_bytes: number; per_kind: number;
+  version: string;
+  created: string;
+  redacted: boolean;
+  rows: number;
+  limit_bytes: number;
+  per_kind: number;
   windows: { start_ns: number; end_ns: number; step: number | null; median: boolean }[];
   left_out: LeftOut[];
 }
@@ -51,7 +64,8 @@ export class Embedded {
   /** What the server would answer; `body` is that of a table's page. */
   async answer(path: string, query: Query, body?: T.TableQuery): Promise<unknown> {
     if (path === "session") return this.json("session");
-    if (path === "compare") return (await this.json<Record<string, unknown>>("compare"))?.[keyOf(path, query)] ?? Promise.reject(missing(path));
+    if (path === "compare")
+      return (await this.json<Record<string, unknown>>("compare"))?.[keyOf(path, query)] ?? Promise.reject(missing(path));
     const match = /^runs\/(\d+)\/(.*)$/.exec(path);
     if (!match) throw missing(path);
     const run = Number(match[1]);
@@ -60,7 +74,8 @@ export class Embedded {
     if (name && body) return this.table(run, name[1]!, body);
     if (rest === "search") return this.search(run, String(query["text"] ?? ""));
     const timeline = /^timeline\/(\w+)(?:\/(\d+))?$/.exec(rest);
-    if (timeline && timeline[1] !== "tile") return this.timeline(run, query).answer(timeline[1]!, Number(timeline[2] ?? NaN), query);
+    if (timeline && timeline[1] !== "tile")
+      return this.timeline(run, query).answer(timeline[1]!, Number(timeline[2] ?? NaN), query);
     const worked = await pageAnswer((part) => this.json(part), run, rest, query);
     return worked ?? this.known(run, path, query);
   }
@@ -77,7 +92,10 @@ export class Embedded {
   }
 
   private async known(run: number, path: string, query: Query): Promise<unknown> {
-    const [questions, bodies] = await Promise.all([this.json<Questions>(`answers/${run}`), this.json<unknown[]>(`bodies/${run}`)]);
+    const [questions, bodies] = await Promise.all([
+      this.json<Questions>(`answers/${run}`),
+      this.json<unknown[]>(`bodies/${run}`),
+    ]);
     if (!questions || !bodies) throw missing(path);
     const { known } = questions;
     const plain = keyOf(path, query, questions);
@@ -91,7 +109,10 @@ export class Embedded {
   private async table(run: number, name: string, query: T.TableQuery): Promise<T.TablePage> {
     const ranks = (await this.known(run, `runs/${run}/ranks`, {})) as T.Rank[];
     const trace = ranks.length > 1 ? (query.trace ?? null) : null;
-    const [own, every] = await Promise.all([trace === null ? null : this.json<Table>(`table/${run}/${name}/${trace}`), this.json<Table>(`table/${run}/${name}/all`)]);
+    const [own, every] = await Promise.all([
+      trace === null ? null : this.json<Table>(`table/${run}/${name}/${trace}`),
+      this.json<Table>(`table/${run}/${name}/all`),
+    ]);
     if (own) return pageOf(own, query, null);
     if (!every) throw missing(named(name));
     return pageOf(every, query, trace);
@@ -102,7 +123,10 @@ export class Embedded {
     if (!entries) throw missing("search");
     const wanted = text.toLowerCase();
     const found = Object.entries(entries).map(([kind, all]) => ({ kind, all: all.filter((one) => one.words.includes(wanted)) }));
-    return { hits: found.flatMap(({ all }) => all.slice(0, per_kind)), matching: Object.fromEntries(found.map(({ kind, all }) => [kind, all.length])) };
+    return {
+      hits: found.flatMap(({ all }) => all.slice(0, per_kind)),
+      matching: Object.fromEntries(found.map(({ kind, all }) => [kind, all.length])),
+    };
   }
 }
 

@@ -8,7 +8,15 @@ import type { Query } from "./questions";
 export interface Shapes {
   steps: number[];
   types: { type: string; total: number; average_ns: number[]; count: number[]; shapes: (number | null)[] }[];
-  runs: { step: number[]; type: number[]; duration_ns: number[]; name: number[]; name_texts: string[]; shapes: number[]; shapes_texts: (string | null)[] };
+  runs: {
+    step: number[];
+    type: number[];
+    duration_ns: number[];
+    name: number[];
+    name_texts: string[];
+    shapes: number[];
+    shapes_texts: (string | null)[];
+  };
 }
 type Run = ShapeRuns["runs"][number];
 
@@ -35,7 +43,13 @@ function shapeRuns(held: Shapes, query: Query): ShapeRuns {
   const runs: Run[] = [];
   for (let at = 0; at < step.length; at++) {
     if (!chosen[type[at]!] || !named[name[at]!]) continue;
-    runs.push({ step: step[at]!, type: held.types[type[at]!]!.type, name: name_texts[name[at]!]!, duration_ns: duration_ns[at]!, shapes: shapes_texts[shapes[at]!]! });
+    runs.push({
+      step: step[at]!,
+      type: held.types[type[at]!]!.type,
+      name: name_texts[name[at]!]!,
+      duration_ns: duration_ns[at]!,
+      shapes: shapes_texts[shapes[at]!]!,
+    });
   }
   // of those that a name chooses, the report knows only those that it has
   const total = part ? runs.length : held.types.filter((_, at) => chosen[at]).reduce((sum, one) => sum + one.total, 0);

@@ -45,11 +45,22 @@ function closedScope(scope: string, open: ReadonlySet<string>): string | null {
 function madeOf(held: Operators, id: string, at: number): StrategyNode {
   const counts = { operators: 0, redistributions: 0, gradient_aggregations: 0, with_strategy: 0 };
   if (id.startsWith("#")) {
-    const [name, scope, type, role, strategy] = (["name", "scope", "type", "role", "strategy"] as const).map((column) => held[column][at]!) as [string, string, string, string, string];
+    const [name, scope, type, role, strategy] = (["name", "scope", "type", "role", "strategy"] as const).map(
+      (column) => held[column][at]!,
+    ) as [string, string, string, string, string];
     return { id, kind: "operator", name, scope, type, role, strategy, ...counts };
   }
   const end = id.lastIndexOf("/");
-  return { id, kind: "scope", name: id.slice(end + 1), scope: end < 0 ? "" : id.slice(0, end), type: "", role: "", strategy: "", ...counts };
+  return {
+    id,
+    kind: "scope",
+    name: id.slice(end + 1),
+    scope: end < 0 ? "" : id.slice(0, end),
+    type: "",
+    role: "",
+    strategy: "",
+    ...counts,
+  };
 }
 
 function edgesOf(held: Operators, ids: readonly string[], kept: ReadonlySet<string>): StrategyEdge[] {
@@ -71,12 +82,19 @@ function edgesOf(held: Operators, ids: readonly string[], kept: ReadonlySet<stri
 function operator(held: Operators, query: Query): StrategyOperator {
   const wanted = String(query["node"] ?? "");
   const at = held.node.indexOf(wanted);
-  if (at < 0) throw new Refused(404, { problem: `the stage has no operator '${wanted.slice(0, 64)}'`, where: "node", remedy: "" });
-  const ends = (is: (place: number) => boolean): { node: string; name: string }[] => held.node.flatMap((node, place) => (is(place) ? [{ node, name: held.name[place]! }] : []));
+  if (at < 0)
+    throw new Refused(404, { problem: `the stage has no operator '${wanted.slice(0, 64)}'`, where: "node", remedy: "" });
+  const ends = (is: (place: number) => boolean): { node: string; name: string }[] =>
+    held.node.flatMap((node, place) => (is(place) ? [{ node, name: held.name[place]! }] : []));
   const inputs = new Set(held.inputs[at]);
   const text = held.strategy[at]!;
   return {
-    ...(Object.fromEntries((["node", "name", "type", "scope", "role", "output_type", "output_shape"] as const).map((column) => [column, held[column][at]!])) as Record<"node" | "name" | "type" | "scope" | "role" | "output_type" | "output_shape", string>),
+    ...(Object.fromEntries(
+      (["node", "name", "type", "scope", "role", "output_type", "output_shape"] as const).map((column) => [
+        column,
+        held[column][at]!,
+      ]),
+    ) as Record<"node" | "name" | "type" | "scope" | "role" | "output_type" | "output_shape", string>),
     groups: held.groups[at]!,
     ranks: held.ranks[at]!,
     strategy: text ? (JSON.parse(text) as number[][]) : null,
@@ -95,4 +113,5 @@ function find(held: Operators, query: Query): StrategyHits {
   return { hits: hits.slice(0, Number(query["limit"] ?? HITS)), matching: hits.length };
 }
 
-const listOf = (value: Query[string]): readonly string[] => (Array.isArray(value) ? (value as readonly string[]) : value === null || value === undefined ? [] : [String(value)]);
+const listOf = (value: Query[string]): readonly string[] =>
+  Array.isArray(value) ? (value as readonly string[]) : value === null || value === undefined ? [] : [String(value)];

@@ -22,7 +22,16 @@ export function pageOf(table: Table, query: TableQuery, trace: number | null): T
   }
   const offset = query.offset ?? 0;
   const page = sorted(rows, whole.columns, query.sort ?? []).slice(offset, offset + (query.limit ?? 100));
-  return { name: table.name, title: table.title, columns: whole.columns, rows: page, matching: rows.length, total: whole.total, kept: table.kept, embedded: whole.rows.length };
+  return {
+    name: table.name,
+    title: table.title,
+    columns: whole.columns,
+    rows: page,
+    matching: rows.length,
+    total: whole.total,
+    kept: table.kept,
+    embedded: whole.rows.length,
+  };
 }
 
 /** The rows of one trace, without the columns that tell which it is; tables of the whole run have none. */
@@ -34,7 +43,12 @@ function ofTrace(table: Table, trace: number): Pick<Table, "columns" | "rows" | 
 
 function placeOf(columns: readonly Column[], name: string): number {
   const at = columns.findIndex((one) => one.name === name);
-  if (at < 0) throw new Refused(422, { problem: "the table has no such column", where: name, remedy: `Its columns are ${columns.map((one) => one.name).join(", ")}` });
+  if (at < 0)
+    throw new Refused(422, {
+      problem: "the table has no such column",
+      where: name,
+      remedy: `Its columns are ${columns.map((one) => one.name).join(", ")}`,
+    });
   return at;
 }
 
@@ -42,9 +56,15 @@ function satisfies(value: unknown, column: Column, one: Condition): boolean {
   const none = value === null || value === undefined;
   if (one.missing != null && one.missing !== none) return false;
   if (one.contains != null && (none || !textOf(value).toLowerCase().includes(one.contains.toLowerCase()))) return false;
-  if (one.one_of != null && (none || !one.one_of.some((wanted) => (column.type === "text" ? String(wanted) === value : wanted === value)))) return false;
-  if (one.at_least != null && (none || compared(value, column.type === "integer" ? Math.ceil(one.at_least) : one.at_least) < 0)) return false;
-  if (one.at_most != null && (none || compared(value, column.type === "integer" ? Math.floor(one.at_most) : one.at_most) > 0)) return false;
+  if (
+    one.one_of != null
+    && (none || !one.one_of.some((wanted) => (column.type === "text" ? String(wanted) === value : wanted === value)))
+  )
+    return false;
+  if (one.at_least != null && (none || compared(value, column.type === "integer" ? Math.ceil(one.at_least) : one.at_least) < 0))
+    return false;
+  if (one.at_most != null && (none || compared(value, column.type === "integer" ? Math.floor(one.at_most) : one.at_most) > 0))
+    return false;
   return true;
 }
 
@@ -60,7 +80,10 @@ function compared(one: unknown, other: unknown): number {
 function sorted(rows: readonly unknown[][], columns: readonly Column[], orders: readonly Order[]): unknown[][] {
   const keys = orders.map((one) => ({ at: placeOf(columns, one.column), down: one.descending ? -1 : 1 }));
   const result = [...rows];
-  if (keys.length) result.sort((one, other) => keys.reduce((found, { at, down }) => found || inOrder(one[at], other[at], columns[at]!, down), 0));
+  if (keys.length)
+    result.sort((one, other) =>
+      keys.reduce((found, { at, down }) => found || inOrder(one[at], other[at], columns[at]!, down), 0),
+    );
   return result;
 }
 

@@ -10,18 +10,51 @@ import { type Query, missing } from "./questions";
  * `start_ns` to `end_ns` is what the finer levels cover, whole buckets of the coarsest one; from `from_ns` on every event is known;
  * `exact` says whether the finest level has every event by itself.
  */
-interface Told { start_ns: number; end_ns: number; from_ns: number; levels: number; exact: boolean; details: number }
-interface Packed { values: unknown[]; places: number[] }
-interface LinkRows { kind: string; row: number[]; count: number[]; event: number[][] }
+interface Told {
+  start_ns: number;
+  end_ns: number;
+  from_ns: number;
+  levels: number;
+  exact: boolean;
+  details: number;
+}
+interface Packed {
+  values: unknown[];
+  places: number[];
+}
+interface LinkRows {
+  kind: string;
+  row: number[];
+  count: number[];
+  event: number[][];
+}
 interface Details {
   tables: Record<string, { events: number[]; rows: number[]; columns: Record<string, Packed>; links: LinkRows[] }>;
-  briefs: { event: number[]; lane: number[]; depth: number[]; start_ns: number[]; end_ns: number[]; name: number[]; names: string[] };
+  briefs: {
+    event: number[];
+    lane: number[];
+    depth: number[];
+    start_ns: number[];
+    end_ns: number[];
+    name: number[];
+    names: string[];
+  };
 }
-interface Names { names: string[]; name: number[]; lane: number[]; count: number[] }
-interface Span extends T.Curve { start_ns: number; end_ns: number }
+interface Names {
+  names: string[];
+  name: number[];
+  lane: number[];
+  count: number[];
+}
+interface Span extends T.Curve {
+  start_ns: number;
+  end_ns: number;
+}
 
 /** One event of the finest tile. */
-interface Item extends T.Brief { code: number }
+interface Item extends T.Brief {
+  code: number;
+}
 
 /** What it needs of the report that it is in. */
 interface Report {
@@ -53,7 +86,9 @@ export class EmbeddedTimeline {
   private tiles(): Promise<Tile[]> {
     this.levels ??= (async () => {
       const { levels } = await this.told();
-      const bytes = await Promise.all(Array.from({ length: levels }, (_, place) => this.parts.piece(`level/${this.here}/${place}`)));
+      const bytes = await Promise.all(
+        Array.from({ length: levels }, (_, place) => this.parts.piece(`level/${this.here}/${place}`)),
+      );
       return bytes.map((one) => decode(one!.buffer));
     })();
     return this.levels;
@@ -64,7 +99,13 @@ export class EmbeddedTimeline {
     const [start, end, pixels] = [Number(query["start_ns"]), Number(query["end_ns"]), Number(query["pixels"])];
     const lanes = query["lanes"] === undefined ? null : String(query["lanes"]).split(",").map(Number);
     const level = choose(levels, (end - start) / Math.max(pixels, 1));
-    return combined(levels[0]!, level ? { tile: levels[level]!, start: told.start_ns, end: told.end_ns } : null, lanes, start, end);
+    return combined(
+      levels[0]!,
+      level ? { tile: levels[level]!, start: told.start_ns, end: told.end_ns } : null,
+      lanes,
+      start,
+      end,
+    );
   }
 
   answer(what: string, number: number, query: Query): Promise<unknown> {
@@ -92,9 +133,19 @@ export class EmbeddedTimeline {
       const [told, levels] = await Promise.all([this.told(), this.tiles()]);
       const finest = levels.length > 1 ? { tile: levels.at(-1)!, start: told.start_ns, end: told.end_ns } : null;
       const tile = combined(levels[0]!, finest, null, -Infinity, Infinity);
-      return tile.rows.flatMap((row) => Array.from({ length: row.count }, (_, place) => row.first + place).filter((at) => tile.count[at] === 1).map((at): Item => ({
-        event: tile.event[at]!, name: tile.names.get(tile.name[at]!) ?? "", code: tile.name[at]!, lane: row.lane, depth: row.depth, start_ns: tile.start[at]!, end_ns: tile.end[at]!,
-      })));
+      return tile.rows.flatMap((row) =>
+        Array.from({ length: row.count }, (_, place) => row.first + place)
+          .filter((at) => tile.count[at] === 1)
+          .map((at): Item => ({
+            event: tile.event[at]!,
+            name: tile.names.get(tile.name[at]!) ?? "",
+            code: tile.name[at]!,
+            lane: row.lane,
+            depth: row.depth,
+            start_ns: tile.start[at]!,
+            end_ns: tile.end[at]!,
+          })),
+      );
     })();
     return this.all;
   }
@@ -119,10 +170,14 @@ export class EmbeddedTimeline {
     const { name, lane, depth, start_ns, end_ns } = brief;
     const short = { event, name, lane, depth, start_ns, end_ns, source, table };
     if (!details || !known || place < 0) return { ...short, columns: {}, links: [], partial: table !== "" };
-    const columns = Object.entries(known.columns).map(([column, packed]): [string, unknown] => [column, packed.values[packed.places[place]!]]).filter(([, value]) => value !== null);
+    const columns = Object.entries(known.columns)
+      .map(([column, packed]): [string, unknown] => [column, packed.values[packed.places[place]!]])
+      .filter(([, value]) => value !== null);
     const links = known.links.flatMap((link): T.Link[] => {
       const at = link.row.indexOf(known.rows[place]!);
-      return at < 0 ? [] : [{ kind: link.kind, count: link.count[at]!, events: link.event[at]!.map((one) => briefOf(details, one)!) }];
+      return at < 0
+        ? []
+        : [{ kind: link.kind, count: link.count[at]!, events: link.event[at]!.map((one) => briefOf(details, one)!) }];
     });
     return { ...short, columns: Object.fromEntries(columns), links };
   }
@@ -139,7 +194,9 @@ export class EmbeddedTimeline {
     const known = await this.parts.json<T.Arrows>(`arrows/${this.here}`);
     if (!known) throw missing(t("timeline.arrows"));
     const [start, end] = [Number(query["start_ns"]), Number(query["end_ns"])];
-    const inside = known.arrows.filter((one) => Math.min(one.start.time_ns, one.end.time_ns) < end && Math.max(one.start.time_ns, one.end.time_ns) >= start);
+    const inside = known.arrows.filter(
+      (one) => Math.min(one.start.time_ns, one.end.time_ns) < end && Math.max(one.start.time_ns, one.end.time_ns) >= start,
+    );
     return { arrows: inside.slice(0, Number(query["limit"] ?? 200)), total: inside.length, unplaced: known.unplaced };
   }
 
@@ -149,7 +206,9 @@ export class EmbeddedTimeline {
     if (!names) throw missing(t("timeline.find"));
     const text = String(query["text"] ?? "");
     const small = text.toLowerCase();
-    const codes = names.names.flatMap((name, place) => ((whole ? name === text : name.toLowerCase().includes(small)) ? [place] : []));
+    const codes = names.names.flatMap((name, place) =>
+      (whole ? name === text : name.toLowerCase().includes(small)) ? [place] : [],
+    );
     return { codes: new Set(codes), names };
   }
 
@@ -175,17 +234,29 @@ export class EmbeddedTimeline {
     const { codes, names } = await this.matching(query, query["whole"] !== false);
     const total = names.count.reduce((sum, one, place) => sum + (codes.has(names.name[place]!) ? one : 0), 0);
     const length = (one: Item): number => one.end_ns - one.start_ns;
-    const events = (await this.inside()).filter((one) => codes.has(one.code)).sort(query["by"] === "duration" ? (one, other) => length(other) - length(one) || one.event - other.event : order);
+    const events = (await this.inside())
+      .filter((one) => codes.has(one.code))
+      .sort(query["by"] === "duration" ? (one, other) => length(other) - length(one) || one.event - other.event : order);
     const offset = Number(query["offset"] ?? 0);
     return { total, events: events.slice(offset, offset + Number(query["limit"] ?? 100)).map((one) => briefly(one, names)) };
   }
 
   /** What happened in a part of the window, from its events; as the server counts (`timeline/window.py`). */
   private async selection(query: Query): Promise<T.Selection> {
-    const [told, shown, items, names] = await Promise.all([this.told(), this.lanes(), this.items(), this.parts.json<Names>(`names/${this.here}`)]);
+    const [told, shown, items, names] = await Promise.all([
+      this.told(),
+      this.lanes(),
+      this.items(),
+      this.parts.json<Names>(`names/${this.here}`),
+    ]);
     const [start, end] = [Number(query["start_ns"]), Number(query["end_ns"])];
     if (start < told.from_ns || end > told.end_ns || !told.exact) throw missing(t("timeline.statistics"), t("report.outside"));
-    const wanted = query["lanes"] === undefined ? shown.lanes : String(query["lanes"]).split(",").map((lane) => shown.lanes[Number(lane)]!);
+    const wanted =
+      query["lanes"] === undefined
+        ? shown.lanes
+        : String(query["lanes"])
+            .split(",")
+            .map((lane) => shown.lanes[Number(lane)]!);
     const groups = new Map<string, T.NameInSelection>();
     const lanes = new Map(wanted.map((one) => [one.lane, { lane: one.lane, count: 0, covered_ns: 0 }]));
     for (const one of items) {
@@ -198,7 +269,16 @@ export class EmbeddedTimeline {
       const source = shown.lanes[one.lane]!.source;
       const key = `${source}\n${one.code}`;
       const group = groups.get(key);
-      if (!group) groups.set(key, { source, name: names?.names[one.code] ?? one.name, count: 1, total_ns: inside, min_ns: whole, max_ns: whole, longest: one.event });
+      if (!group)
+        groups.set(key, {
+          source,
+          name: names?.names[one.code] ?? one.name,
+          count: 1,
+          total_ns: inside,
+          min_ns: whole,
+          max_ns: whole,
+          longest: one.event,
+        });
       else {
         group.count++;
         group.total_ns += inside;
@@ -206,12 +286,17 @@ export class EmbeddedTimeline {
         if (whole > group.max_ns) [group.max_ns, group.longest] = [whole, one.event];
       }
     }
-    const ordered = [...groups.values()].sort((one, other) => other.total_ns - one.total_ns || (one.source < other.source ? -1 : one.source > other.source ? 1 : one.name < other.name ? -1 : 1));
+    const ordered = [...groups.values()].sort(
+      (one, other) =>
+        other.total_ns - one.total_ns
+        || (one.source < other.source ? -1 : one.source > other.source ? 1 : one.name < other.name ? -1 : 1),
+    );
     return { names: ordered.slice(0, Number(query["limit"] ?? 100)), different: ordered.length, lanes: [...lanes.values()] };
   }
 }
 
-const order = (one: { start_ns: number; event: number }, other: { start_ns: number; event: number }): number => one.start_ns - other.start_ns || one.event - other.event;
+const order = (one: { start_ns: number; event: number }, other: { start_ns: number; event: number }): number =>
+  one.start_ns - other.start_ns || one.event - other.event;
 
 /** A brief with the whole name; tiles have the beginning of long ones. */
 function briefly({ event, code, lane, depth, start_ns, end_ns, name }: Item, names: Names): T.Brief {
@@ -227,5 +312,12 @@ function briefOf({ briefs }: Details, event: number): T.Brief | null {
     else high = middle;
   }
   if (briefs.event[low] !== event) return null;
-  return { event, name: briefs.names[briefs.name[low]!]!, lane: briefs.lane[low]!, depth: briefs.depth[low]!, start_ns: briefs.start_ns[low]!, end_ns: briefs.end_ns[low]! };
+  return {
+    event,
+    name: briefs.names[briefs.name[low]!]!,
+    lane: briefs.lane[low]!,
+    depth: briefs.depth[low]!,
+    start_ns: briefs.start_ns[low]!,
+    end_ns: briefs.end_ns[low]!,
+  };
 }

@@ -8,7 +8,11 @@ export function choose(levels: readonly Tile[], bucket_ns: number): number {
   return found < 0 ? levels.length - 1 : found;
 }
 
-export interface Finer { tile: Tile; start: number; end: number }
+export interface Finer {
+  tile: Tile;
+  start: number;
+  end: number;
+}
 
 /**
  * What some lanes look like between two times: items of the finer tile for what begins in its window, and of the coarse one for
@@ -41,16 +45,29 @@ export function combined(coarse: Tile, finer: Finer | null, lanes: readonly numb
     if (known) known[depth] = row;
     else byLane.set(lane, Object.assign([], { [depth]: row }));
   }
-  const column = <A extends Float64Array | Uint32Array>(made: A, name: "start" | "end" | "busy" | "event" | "name" | "count"): A => {
+  const column = <A extends Float64Array | Uint32Array>(
+    made: A,
+    name: "start" | "end" | "busy" | "event" | "name" | "count",
+  ): A => {
     parts.forEach(({ tile, at }, place) => (made[place] = tile[name][at]!));
     return made;
   };
   const size = parts.length;
   const count = column(new Uint32Array(size), "count");
   return {
-    start_ns: start, end_ns: end, bucket_ns: (finer?.tile ?? coarse).bucket_ns, items: size, events: count.reduce((sum, one) => sum + one, 0), rows, byLane,
+    start_ns: start,
+    end_ns: end,
+    bucket_ns: (finer?.tile ?? coarse).bucket_ns,
+    items: size,
+    events: count.reduce((sum, one) => sum + one, 0),
+    rows,
+    byLane,
     names: finer ? new Map([...coarse.names, ...finer.tile.names]) : coarse.names,
-    start: column(new Float64Array(size), "start"), end: column(new Float64Array(size), "end"), busy: column(new Float64Array(size), "busy"),
-    event: column(new Uint32Array(size), "event"), name: column(new Uint32Array(size), "name"), count,
+    start: column(new Float64Array(size), "start"),
+    end: column(new Float64Array(size), "end"),
+    busy: column(new Float64Array(size), "busy"),
+    event: column(new Uint32Array(size), "event"),
+    name: column(new Uint32Array(size), "name"),
+    count,
   };
 }

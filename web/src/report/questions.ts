@@ -27,16 +27,27 @@ export interface Questions {
 
 /** What a report calls a question: the path and the sorted parameters; without those that do not matter. */
 export function keyOf(path: string, query: Query, questions: Questions | null = null): string {
-  const skip = (name: string, value: unknown): boolean => value === null || value === undefined || name === "limit" || name === "points" || (Array.isArray(value) && !value.length)
-    || (questions !== null && (questions.how_much.includes(name) || questions.of_rows.includes(name) || questions.defaults[path]?.[name] === value));
+  const skip = (name: string, value: unknown): boolean =>
+    value === null
+    || value === undefined
+    || name === "limit"
+    || name === "points"
+    || (Array.isArray(value) && !value.length)
+    || (questions !== null
+      && (questions.how_much.includes(name) || questions.of_rows.includes(name) || questions.defaults[path]?.[name] === value));
   const told = Object.entries(query).filter(([name, value]) => !skip(name, value));
-  const tail = told.map(([name, value]) => `${name}=${String(value)}`).sort().join("&");
+  const tail = told
+    .map(([name, value]) => `${name}=${String(value)}`)
+    .sort()
+    .join("&");
   return tail ? `${path}?${tail}` : path;
 }
 
 /** The rows of an answer that a question asks for, in its order; null where the answer cannot be chosen from. */
 export function ofRows(answer: unknown, query: Query, { of_rows }: Questions): unknown {
-  const asked = Object.fromEntries(Object.entries(query).filter(([name, value]) => of_rows.includes(name) && value !== null && value !== undefined));
+  const asked = Object.fromEntries(
+    Object.entries(query).filter(([name, value]) => of_rows.includes(name) && value !== null && value !== undefined),
+  );
   if (!Object.keys(asked).length) return answer;
   const { sort, descending, offset, ...equal } = asked;
   const held = answer as { rows?: T.Row[]; matching?: number };
@@ -55,7 +66,12 @@ export function ofRows(answer: unknown, query: Query, { of_rows }: Questions): u
 function inOrder(one: unknown, other: unknown, down: boolean): number {
   const [no, nor] = [one === null || one === undefined, other === null || other === undefined];
   if (no || nor) return Number(no) - Number(nor);
-  const found = typeof one === "number" && typeof other === "number" ? one - other : String(one) < String(other) ? -1 : Number(String(one) > String(other));
+  const found =
+    typeof one === "number" && typeof other === "number"
+      ? one - other
+      : String(one) < String(other)
+        ? -1
+        : Number(String(one) > String(other));
   return down ? -found : found;
 }
 

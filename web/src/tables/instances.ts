@@ -31,11 +31,32 @@ export function instancesCard(context: Context, listed: readonly TableShown[], o
     [
       h("p", null, h("a", { href: one.away }, t("instances.away"))),
       table(context, {
-        name: source, id: "instances", trace, where: [...where], columns: COLUMNS[source], height: 380,
-        links: { name: (row: Row) => context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }) },
+        name: source,
+        id: "instances",
+        trace,
+        where: [...where],
+        columns: COLUMNS[source],
+        height: 380,
+        links: {
+          name: (row: Row) => context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }),
+        },
       }),
       // what the framework knows of the operators of this type: full names, shapes and formats, arithmetic
-      type ? h("details", null, h("summary", null, named("table", "core_operators")), table(context, { name: "core_operators", id: "described", trace, where: [type], height: 260, sort: [{ column: "average_ns", descending: true }] })) : null,
+      type
+        ? h(
+            "details",
+            null,
+            h("summary", null, named("table", "core_operators")),
+            table(context, {
+              name: "core_operators",
+              id: "described",
+              trace,
+              where: [type],
+              height: 260,
+              sort: [{ column: "average_ns", descending: true }],
+            }),
+          )
+        : null,
     ],
     { wide: true, note: t("instances.what") },
   );

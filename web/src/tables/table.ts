@@ -46,11 +46,23 @@ class Grid {
   ) {
     this.id = options.id ?? options.name;
     this.state = readState(context.params, this.id, options.sort ?? []);
-    this.source = new TableSource(context, options, () => this.state, (found, first) => this.taken(found, first), (why) => replace(this.foot, why));
+    this.source = new TableSource(
+      context,
+      options,
+      () => this.state,
+      (found, first) => this.taken(found, first),
+      (why) => replace(this.foot, why),
+    );
     this.bar = h("div", { class: "table-bar" });
     this.scroller = h(
       "div",
-      { class: "table-scroll", tabindex: 0, role: "group", "aria-label": named("table", options.name), style: { "max-height": `${options.height ?? 480}px` } },
+      {
+        class: "table-scroll",
+        tabindex: 0,
+        role: "group",
+        "aria-label": named("table", options.name),
+        style: { "max-height": `${options.height ?? 480}px` },
+      },
       this.grid,
     );
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -58,7 +70,10 @@ class Grid {
     const sizes = new ResizeObserver(() => this.draw());
     sizes.observe(this.scroller);
     context.signal.addEventListener("abort", () => sizes.disconnect());
-    for (const [event, printing] of [["beforeprint", true], ["afterprint", false]] as const) {
+    for (const [event, printing] of [
+      ["beforeprint", true],
+      ["afterprint", false],
+    ] as const) {
       addEventListener(event, () => this.print(printing), { signal: context.signal });
     }
     this.element = h("div", { class: "table" }, this.bar, this.scroller, this.foot, this.printed);
@@ -80,7 +95,13 @@ class Grid {
       if (this.options.optional && card && found.total === 0) card.hidden = true;
     }
     const shown = format.count(found.matching);
-    replace(this.foot, found.matching === found.total ? t("table.rows", { count: shown }) : t("table.matching", { count: shown, total: format.count(found.total) }), keptNote(found));
+    replace(
+      this.foot,
+      found.matching === found.total
+        ? t("table.rows", { count: shown })
+        : t("table.matching", { count: shown, total: format.count(found.total) }),
+      keptNote(found),
+    );
     this.draw();
   }
 
@@ -97,7 +118,9 @@ class Grid {
   private drawBar(): void {
     const { trace: _trace, ...rest } = this.source.query(0);
     const query = JSON.stringify({ ...rest, ...(this.options.trace == null ? {} : { trace: this.options.trace }) });
-    const held = this.bar.contains(document.activeElement) ? (document.activeElement?.getAttribute("data-control") ?? "value") : null;
+    const held = this.bar.contains(document.activeElement)
+      ? (document.activeElement?.getAttribute("data-control") ?? "value")
+      : null;
     replace(
       this.bar,
       filterBar(named("table", this.options.name), this.source.columns, this.state.where, (where) => this.change({ where })),
@@ -105,9 +128,22 @@ class Grid {
         "span",
         { class: "table-tools" },
         this.options.columns
-          ? h("button", { type: "button", "data-control": "columns", "aria-pressed": String(this.state.all), onclick: () => this.change({ all: !this.state.all }) }, t("table.columns"))
+          ? h(
+              "button",
+              {
+                type: "button",
+                "data-control": "columns",
+                "aria-pressed": String(this.state.all),
+                onclick: () => this.change({ all: !this.state.all }),
+              },
+              t("table.columns"),
+            )
           : null,
-        h("button", { type: "button", "data-control": "copy", title: t("table.copy.why"), onclick: () => void this.copyRows() }, t("table.copy")),
+        h(
+          "button",
+          { type: "button", "data-control": "copy", title: t("table.copy.why"), onclick: () => void this.copyRows() },
+          t("table.copy"),
+        ),
         report() ? null : fileLink("CSV", address(`runs/${this.context.run.run}/tables/${this.options.name}/csv`, { query })),
       ),
     );
@@ -135,12 +171,17 @@ class Grid {
     for (let page = Math.floor(first / PAGE); page * PAGE < last; page++) void this.source.load(page);
     const columns = this.visible();
     this.grid.style.width = `max(100%, ${columns.reduce((sum, [column]) => sum + widthOf(column), 0)}rem)`;
-    const spacer = (rows: number): Child => (rows > 0 ? h("tr", { "aria-hidden": "true", class: "spacer", style: { height: `${rows * ROW_PX}px` } }) : null);
+    const spacer = (rows: number): Child =>
+      rows > 0 ? h("tr", { "aria-hidden": "true", class: "spacer", style: { height: `${rows * ROW_PX}px` } }) : null;
     const rows: Child[] = [];
     for (let place = first; place < last; place++) rows.push(this.drawRow(place, columns));
     this.grid.setAttribute("aria-rowcount", String(this.source.matching + 1));
     const focused = this.grid.contains(document.activeElement) ? document.activeElement?.getAttribute("data-control") : null;
-    replace(this.grid, headRow(columns, this.state.sort[0], (sort) => this.change({ sort: [sort] })), h("tbody", null, spacer(first), rows, spacer(shown - last)));
+    replace(
+      this.grid,
+      headRow(columns, this.state.sort[0], (sort) => this.change({ sort: [sort] })),
+      h("tbody", null, spacer(first), rows, spacer(shown - last)),
+    );
     if (focused) this.grid.querySelector<HTMLElement>(`[data-control="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
@@ -166,7 +207,8 @@ class Grid {
       event.preventDefault();
       this.marked = Math.min(Math.max(this.marked + move, 0), this.source.matching - 1);
       const top = this.marked * ROW_PX;
-      if (top < this.scroller.scrollTop || top + 3 * ROW_PX > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = top - 2 * ROW_PX;
+      if (top < this.scroller.scrollTop || top + 3 * ROW_PX > this.scroller.scrollTop + this.scroller.clientHeight)
+        this.scroller.scrollTop = top - 2 * ROW_PX;
       this.draw();
     } else if (event.key === "Enter" && this.marked >= 0) this.open(this.marked);
   }

@@ -10,14 +10,28 @@ type Change = (where: Condition[]) => void;
 /** The form to filter the table `title`, and its conditions, each with a button that takes it away. */
 export function filterBar(title: string, columns: readonly Column[], where: readonly Condition[], change: Change): Child {
   if (!columns.length) return null;
-  const choose = h("select", { "aria-label": t("table.column") }, columns.map((one) => h("option", { value: one.name, selected: one.name === preferred(columns) }, named("column", one.name))));
+  const choose = h(
+    "select",
+    { "aria-label": t("table.column") },
+    columns.map((one) => h("option", { value: one.name, selected: one.name === preferred(columns) }, named("column", one.name))),
+  );
   const how = h("select", { "aria-label": t("table.condition") });
-  const what = h("input", { type: "search", "data-control": "value", "aria-label": t("table.value"), placeholder: t("table.search"), autocomplete: "off" });
+  const what = h("input", {
+    type: "search",
+    "data-control": "value",
+    "aria-label": t("table.value"),
+    placeholder: t("table.search"),
+    autocomplete: "off",
+  });
   const said = h("span", { class: "error", role: "alert" });
   const column = (): Column => columns.find((one) => one.name === choose.value) ?? columns[0]!;
   const offer = (): void => {
     const numeric = column().type === "integer" || column().type === "number";
-    how.replaceChildren(...(numeric ? (["at_least", "at_most"] as const) : (["contains"] as const)).map((one) => h("option", { value: one }, t(`table.${one}`))));
+    how.replaceChildren(
+      ...(numeric ? (["at_least", "at_most"] as const) : (["contains"] as const)).map((one) =>
+        h("option", { value: one }, t(`table.${one}`)),
+      ),
+    );
     what.placeholder = numeric ? hint(column().unit) : t("table.search");
   };
   choose.addEventListener("change", offer);
@@ -31,12 +45,26 @@ export function filterBar(title: string, columns: readonly Column[], where: read
     else said.textContent = t("table.wrong", { example: hint(column().unit) });
   };
   return [
-    h("form", { class: "filter", "aria-label": `${t("table.filter")}: ${title}`, onsubmit: submit }, choose, how, what, h("button", { type: "submit" }, t("table.filter")), said),
+    h(
+      "form",
+      { class: "filter", "aria-label": `${t("table.filter")}: ${title}`, onsubmit: submit },
+      choose,
+      how,
+      what,
+      h("button", { type: "submit" }, t("table.filter")),
+      said,
+    ),
     where.map((one, place) =>
       h(
         "button",
-        { type: "button", class: "chip", "aria-label": `${t("table.remove")}: ${describe(one, columns)}`, onclick: () => change(where.filter((_, at) => at !== place)) },
-        format.shorten(describe(one, columns), 80), " ✕",
+        {
+          type: "button",
+          class: "chip",
+          "aria-label": `${t("table.remove")}: ${describe(one, columns)}`,
+          onclick: () => change(where.filter((_, at) => at !== place)),
+        },
+        format.shorten(describe(one, columns), 80),
+        " ✕",
       ),
     ),
   ];
@@ -46,7 +74,15 @@ function preferred(columns: readonly Column[]): string {
   return (columns.find((one) => one.name === "name") ?? columns.find((one) => one.type === "text") ?? columns[0]!).name;
 }
 
-const HINTS: Readonly<Record<string, string>> = { ns: "1.5 ms", us: "200 µs", ms: "3 ms", moment: "120 ms", bytes: "4 MiB", percent: "5 %", ratio: "5 %" };
+const HINTS: Readonly<Record<string, string>> = {
+  ns: "1.5 ms",
+  us: "200 µs",
+  ms: "3 ms",
+  moment: "120 ms",
+  bytes: "4 MiB",
+  percent: "5 %",
+  ratio: "5 %",
+};
 const hint = (unit: string): string => HINTS[unit] ?? "100";
 
 /** The condition that somebody typed; null where the value is not one of the column. */

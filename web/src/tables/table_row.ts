@@ -9,7 +9,8 @@ import { detail } from "./details";
 export const isNumber = (column: Column): boolean => column.type === "integer" || column.type === "number";
 
 /** A value of a column; allocators number the CPU, which has no number among the devices, -1. */
-export const cellText = (cell: unknown, column: Column): string => (column.name === "device" && cell === -1 ? "CPU" : format.value(cell, column.unit));
+export const cellText = (cell: unknown, column: Column): string =>
+  column.name === "device" && cell === -1 ? "CPU" : format.value(cell, column.unit);
 
 /** Width of a column, rem: what does not fit is cut off, and whole in the details of a row. No word of the heading is cut. */
 export function widthOf(column: Column): number {
@@ -25,15 +26,30 @@ function usual(column: Column): number {
 }
 
 /** The heads of some columns with their places in a row; a click sorts by one, another one the other way round. */
-export function headRow(columns: readonly [Column, number][], order: Order | undefined, onSort: (order: Order) => void): HTMLElement {
+export function headRow(
+  columns: readonly [Column, number][],
+  order: Order | undefined,
+  onSort: (order: Order) => void,
+): HTMLElement {
   const head = ([column]: [Column, number]): HTMLElement => {
     const sorted = order?.column === column.name ? (order.descending ? "descending" : "ascending") : "none";
     const words = named("column", column.name);
     const next = { column: column.name, descending: sorted === "none" ? isNumber(column) : sorted === "ascending" };
     return h(
       "th",
-      { scope: "col", "aria-sort": sorted, class: isNumber(column) ? "number" : "text", title: words, style: { width: `${widthOf(column)}rem` } },
-      h("button", { type: "button", "data-control": `sort ${column.name}`, onclick: () => onSort(next) }, words, h("span", { "aria-hidden": "true" }, { none: "", ascending: " ▲", descending: " ▼" }[sorted])),
+      {
+        scope: "col",
+        "aria-sort": sorted,
+        class: isNumber(column) ? "number" : "text",
+        title: words,
+        style: { width: `${widthOf(column)}rem` },
+      },
+      h(
+        "button",
+        { type: "button", "data-control": `sort ${column.name}`, onclick: () => onSort(next) },
+        words,
+        h("span", { "aria-hidden": "true" }, { none: "", ascending: " ▲", descending: " ▼" }[sorted]),
+      ),
     );
   };
   return h("thead", null, h("tr", { "aria-rowindex": 1 }, columns.map(head)));
@@ -49,12 +65,21 @@ export interface RowLook {
 }
 
 /** A row of the body; an ellipsis in every cell until its values are there. */
-export function bodyRow(place: number, columns: readonly [Column, number][], row: readonly unknown[] | undefined, look: RowLook): HTMLElement {
+export function bodyRow(
+  place: number,
+  columns: readonly [Column, number][],
+  row: readonly unknown[] | undefined,
+  look: RowLook,
+): HTMLElement {
   const cell = ([column, at]: [Column, number]): HTMLElement => {
     const text = row ? cellText(row[at], column) : "…";
     const href = look.link(column.name);
     const shown = format.shorten(text, 400);
-    return h("td", { class: isNumber(column) ? "number" : "text", title: isNumber(column) ? null : format.shorten(text, 2000) }, href ? h("a", { href, "data-control": `${place} ${column.name}` }, shown) : shown);
+    return h(
+      "td",
+      { class: isNumber(column) ? "number" : "text", title: isNumber(column) ? null : format.shorten(text, 2000) },
+      href ? h("a", { href, "data-control": `${place} ${column.name}` }, shown) : shown,
+    );
   };
   const open = (event: MouseEvent): void => {
     if (row && !(event.target as Element).closest("a") && !getSelection()?.toString()) look.open();
@@ -71,7 +96,10 @@ export function rowDialog(columns: readonly Column[], row: readonly unknown[], s
     h(
       "dl",
       { class: "pairs" },
-      columns.map((column, at) => [h("dt", null, named("column", column.name)), h("dd", null, detail(row[at]) ?? exact(row[at], column))]),
+      columns.map((column, at) => [
+        h("dt", null, named("column", column.name)),
+        h("dd", null, detail(row[at]) ?? exact(row[at], column)),
+      ]),
     ),
   );
   document.body.append(dialog);
@@ -81,7 +109,9 @@ export function rowDialog(columns: readonly Column[], row: readonly unknown[], s
 
 function exact(cell: unknown, column: Column): string {
   const said = cellText(cell, column);
-  return typeof cell === "number" && column.unit && column.unit !== "percent" ? `${said} (${cell} ${column.unit === "moment" ? "ns" : column.unit})` : said;
+  return typeof cell === "number" && column.unit && column.unit !== "percent"
+    ? `${said} (${cell} ${column.unit === "moment" ? "ns" : column.unit})`
+    : said;
 }
 
 /** Rows as lines with tabs between the cells, names of columns first; figures as they are, in the units of the names. */

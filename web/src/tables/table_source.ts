@@ -42,13 +42,18 @@ export class TableSource {
     const controller = new AbortController();
     this.asked.set(page, controller);
     try {
-      const found = await this.context.api.table(this.options.name, this.query(page * PAGE), AbortSignal.any([controller.signal, this.context.signal]));
+      const found = await this.context.api.table(
+        this.options.name,
+        this.query(page * PAGE),
+        AbortSignal.any([controller.signal, this.context.signal]),
+      );
       this.pages.set(page, found.rows);
       this.matching = found.matching;
       if (first) this.columns = found.columns;
       this.taken(found, first);
     } catch (error) {
-      if (!controller.signal.aborted && !this.context.signal.aborted) this.failed(error instanceof Error ? error.message : String(error));
+      if (!controller.signal.aborted && !this.context.signal.aborted)
+        this.failed(error instanceof Error ? error.message : String(error));
     } finally {
       if (this.asked.get(page) === controller) this.asked.delete(page);
     }

@@ -13,7 +13,13 @@ import { table } from "./table";
  * @param listed what the server has
  * @param wanted names, the first of which is shown first
  */
-export function topicTables(context: Context, title: string, listed: readonly TableShown[], wanted: readonly string[], trace: number | null): Child {
+export function topicTables(
+  context: Context,
+  title: string,
+  listed: readonly TableShown[],
+  wanted: readonly string[],
+  trace: number | null,
+): Child {
   const tables = wanted.flatMap((name) => listed.filter((one) => one.name === name));
   if (!tables.length) return null;
   const place = h("div");
@@ -29,10 +35,15 @@ export function topicTables(context: Context, title: string, listed: readonly Ta
       h(
         "div",
         { class: "controls" },
-        choice(t("more.choose"), tables.map((one) => [one.name, named("table", one.name, one.title)]), tables.some((one) => one.name === kept) ? kept : tables[0]!.name, (name) => {
-          context.note({ more: name });
-          show(name);
-        }),
+        choice(
+          t("more.choose"),
+          tables.map((one) => [one.name, named("table", one.name, one.title)]),
+          tables.some((one) => one.name === kept) ? kept : tables[0]!.name,
+          (name) => {
+            context.note({ more: name });
+            show(name);
+          },
+        ),
       ),
       place,
     ],

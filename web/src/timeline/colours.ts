@@ -44,7 +44,12 @@ export class Colours {
     if (!colour) {
       const number = hash(name);
       const { saturation, contrasts } = this.palette.dark ? DARK : LIGHT;
-      colour = ofContrast(((number % HUES) * 360) / HUES, saturation, contrasts[(number >>> 8) % contrasts.length]!, this.palette);
+      colour = ofContrast(
+        ((number % HUES) * 360) / HUES,
+        saturation,
+        contrasts[(number >>> 8) % contrasts.length]!,
+        this.palette,
+      );
       this.byName.set(name, colour);
     }
     return colour;
@@ -69,7 +74,9 @@ function hex(hue: number, saturation: number, lightness: number): string {
   const channel = (at: number): string => {
     const turn = (at + hue / 30) % 12;
     const part = lightness - spread * Math.max(Math.min(turn - 3, 9 - turn, 1), -1);
-    return Math.round(part * 255).toString(16).padStart(2, "0");
+    return Math.round(part * 255)
+      .toString(16)
+      .padStart(2, "0");
   };
   return `#${channel(0)}${channel(8)}${channel(4)}`;
 }

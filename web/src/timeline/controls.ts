@@ -11,8 +11,14 @@ const MOST_RANKS = 8;
 
 /** The ranks of the address that the run has; its first one without any. */
 export function chosenTraces(context: Context, ranks: readonly TraceState[]): number[] {
-  const wanted = (context.params["rank"] ?? "").split(",").filter((one) => /^\d{1,9}$/.test(one)).map(Number);
-  const known = ranks.map((one) => one.trace).filter((one) => wanted.includes(one)).slice(0, MOST_RANKS);
+  const wanted = (context.params["rank"] ?? "")
+    .split(",")
+    .filter((one) => /^\d{1,9}$/.test(one))
+    .map(Number);
+  const known = ranks
+    .map((one) => one.trace)
+    .filter((one) => wanted.includes(one))
+    .slice(0, MOST_RANKS);
   return known.length ? known : [ranks[0]!.trace];
 }
 
@@ -27,7 +33,18 @@ export function rankBoxes(context: Context, ranks: readonly TraceState[], traces
   return h(
     "details",
     { class: "drop" },
-    h("summary", null, `${t("ranks")}: ${traces.map((one) => rankName(ranks.find((rank) => rank.trace === one)!, ranks)).join(", ")}`),
+    h(
+      "summary",
+      null,
+      `${t("ranks")}: ${traces
+        .map((one) =>
+          rankName(
+            ranks.find((rank) => rank.trace === one)!,
+            ranks,
+          ),
+        )
+        .join(", ")}`,
+    ),
     h(
       "div",
       { class: "drop-list" },

@@ -9,7 +9,11 @@ const REST_MS = 120;
 const MOST_ARROWS = 300;
 const MOST_POINTS = 4000;
 
-interface Kept<A> { window: Window; value: A | null; asking: string }
+interface Kept<A> {
+  window: Window;
+  value: A | null;
+  asking: string;
+}
 
 export class Curves {
   arrowsShown = false;
@@ -50,11 +54,20 @@ export class Curves {
     const found = this.kept.get(key) ?? { window: { start: 0, end: 0 }, value: null, asking: "" };
     this.kept.set(key, found);
     const size = found.window.end - found.window.start;
-    const covers = found.value !== null && found.window.start <= Math.max(window.start, low) && found.window.end >= Math.min(window.end, asked.end);
+    const covers =
+      found.value !== null
+      && found.window.start <= Math.max(window.start, low)
+      && found.window.end >= Math.min(window.end, asked.end);
     if (!covers || size > span * 4) {
       const points = Math.min(Math.ceil((width * (asked.end - asked.start)) / span), MOST_POINTS);
       this.later(`series ${key}`, found, `${asked.start}-${asked.end}-${points}`, async () => {
-        found.value = await this.context.api.series({ series: series.series, trace, start_ns: asked.start, end_ns: asked.end, points: Math.max(points, 1) });
+        found.value = await this.context.api.series({
+          series: series.series,
+          trace,
+          start_ns: asked.start,
+          end_ns: asked.end,
+          points: Math.max(points, 1),
+        });
         found.window = asked;
       });
     }

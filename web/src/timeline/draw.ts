@@ -27,7 +27,10 @@ export interface Scene {
 }
 
 /** How many events were painted one by one, and how many as part of a box that stands for several. */
-export interface Tally { single: number; merged: number }
+export interface Tally {
+  single: number;
+  merged: number;
+}
 
 const matches = new WeakMap<Tile, { find: string; names: Set<number> }>();
 
@@ -35,7 +38,10 @@ const matches = new WeakMap<Tile, { find: string; names: Set<number> }>();
 function matching(tile: Tile, find: string): Set<number> {
   let found = matches.get(tile);
   if (found?.find !== find) {
-    found = { find, names: new Set([...tile.names].filter(([, name]) => name.toLowerCase().includes(find)).map(([place]) => place)) };
+    found = {
+      find,
+      names: new Set([...tile.names].filter(([, name]) => name.toLowerCase().includes(find)).map(([place]) => place)),
+    };
     matches.set(tile, found);
   }
   return found.names;
@@ -137,7 +143,12 @@ export class Painter {
       if (width >= LABEL_FROM_PX) {
         pen.fillStyle = scene.colours.on(colour);
         const said = count > 1 ? `${format.count(count)} × ${name}` : name;
-        pen.fillText(format.shorten(visible(said), Math.floor((width - 6) / this.character)), low + 3, y + ROW_PX / 2 - 0.5, width - 5);
+        pen.fillText(
+          format.shorten(visible(said), Math.floor((width - 6) / this.character)),
+          low + 3,
+          y + ROW_PX / 2 - 0.5,
+          width - 5,
+        );
       }
       if (tile.event[place] === chosen && count === 1) this.outline(low, y, width);
     }

@@ -23,7 +23,13 @@ export interface Moved {
 }
 
 /** Listen for all gestures; `barHeight` is that of the overview bar above the ruler. */
-export function listenTo(target: Moved, canvas: HTMLCanvasElement, ruler: HTMLCanvasElement, scroller: HTMLElement, barHeight: number): void {
+export function listenTo(
+  target: Moved,
+  canvas: HTMLCanvasElement,
+  ruler: HTMLCanvasElement,
+  scroller: HTMLElement,
+  barHeight: number,
+): void {
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button > 1) return;
     scroller.focus({ preventScroll: true });
@@ -35,7 +41,12 @@ export function listenTo(target: Moved, canvas: HTMLCanvasElement, ruler: HTMLCa
 }
 
 /** Follow the pointer until it is let go. */
-function follow(element: HTMLElement, event: PointerEvent, move: (event: PointerEvent) => void, end: (event: PointerEvent) => void): void {
+function follow(
+  element: HTMLElement,
+  event: PointerEvent,
+  move: (event: PointerEvent) => void,
+  end: (event: PointerEvent) => void,
+): void {
   element.setPointerCapture(event.pointerId);
   const up = (last: PointerEvent): void => {
     element.removeEventListener("pointermove", move);

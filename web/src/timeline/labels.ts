@@ -14,7 +14,8 @@ export interface LabelActions {
 
 /** What the server calls a curve, in the page's language; allocators number the CPU -1. */
 export function seriesName(label: string): string {
-  const [, kind, rest] = /^(memory (?:allocated|reserved|active)|launched and waiting tasks|data pipeline)([,:] .*)$/.exec(label) ?? [];
+  const [, kind, rest] =
+    /^(memory (?:allocated|reserved|active)|launched and waiting tasks|data pipeline)([,:] .*)$/.exec(label) ?? [];
   if (kind === undefined || rest === undefined) return label;
   return named("value", `series.${kind}`, kind) + rest.replace(/^, CPU -1\b/, ", CPU");
 }
@@ -25,7 +26,13 @@ export function drawLabels(place: HTMLElement, lanes: Lanes, actions: LabelActio
   const held = lanes.all.filter((band) => band.held);
   replace(
     place,
-    held.length ? h("div", { class: "timeline-held", style: { height: `${lanes.held}px` } }, held.map((band) => label(band, actions))) : null,
+    held.length
+      ? h(
+          "div",
+          { class: "timeline-held", style: { height: `${lanes.held}px` } },
+          held.map((band) => label(band, actions)),
+        )
+      : null,
     lanes.all.filter((band) => !band.held).map((band) => label(band, actions)),
   );
   if (focused) place.querySelector<HTMLElement>(`[data-control="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
@@ -34,7 +41,12 @@ export function drawLabels(place: HTMLElement, lanes: Lanes, actions: LabelActio
 function label(band: Band, actions: LabelActions): Child {
   const style = { top: `${band.top}px`, height: `${band.height}px` };
   if (band.kind === "head") return h("h2", { class: "lane-head", style }, band.text);
-  if (band.kind === "series") return h("div", { class: "lane-label", style, title: seriesName(band.series.label) }, format.shorten(seriesName(band.series.label), 120));
+  if (band.kind === "series")
+    return h(
+      "div",
+      { class: "lane-label", style, title: seriesName(band.series.label) },
+      format.shorten(seriesName(band.series.label), 120),
+    );
   const { lane } = band;
   const told = named("lane", lane.label, lane.label);
   const text = band.of ? `${band.of}: ${told}` : told;
@@ -47,7 +59,13 @@ function label(band: Band, actions: LabelActions): Child {
       ? h("span", { class: "lane-text" }, text)
       : h(
           "button",
-          { type: "button", class: "lane-name", "data-control": `open ${key}`, "aria-expanded": String(band.open), onclick: () => actions.toggle(band.trace, lane) },
+          {
+            type: "button",
+            class: "lane-name",
+            "data-control": `open ${key}`,
+            "aria-expanded": String(band.open),
+            onclick: () => actions.toggle(band.trace, lane),
+          },
           h("span", { class: "arrow", "aria-hidden": "true" }, band.open ? "▾" : "▸"),
           h("span", { class: "lane-text" }, text),
         ),
@@ -59,9 +77,24 @@ function pin(band: LaneBand, key: string, text: string, actions: LabelActions): 
   return h(
     "button",
     {
-      type: "button", class: "lane-pin", "data-control": `pin ${key}`, title: t("timeline.pin"), "aria-label": `${t("timeline.pin")}: ${text}`,
-      "aria-pressed": String(band.held), onclick: () => actions.pin(band.trace, band.lane),
+      type: "button",
+      class: "lane-pin",
+      "data-control": `pin ${key}`,
+      title: t("timeline.pin"),
+      "aria-label": `${t("timeline.pin")}: ${text}`,
+      "aria-pressed": String(band.held),
+      onclick: () => actions.pin(band.trace, band.lane),
     },
-    svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, svg("path", { d: "M5 2h6l-1 5 3 3H3l3-3zM8 10v5", fill: band.held ? "currentColor" : "none", stroke: "currentColor", "stroke-width": "1.3", "stroke-linejoin": "round" })),
+    svg(
+      "svg",
+      { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" },
+      svg("path", {
+        d: "M5 2h6l-1 5 3 3H3l3-3zM8 10v5",
+        fill: band.held ? "currentColor" : "none",
+        stroke: "currentColor",
+        "stroke-width": "1.3",
+        "stroke-linejoin": "round",
+      }),
+    ),
   );
 }

@@ -10,7 +10,10 @@ const OPEN_OPERATOR_ROWS = 32;
 const CLOSED_SOURCES = ["python", "enqueue", "dequeue", "device_states"];
 const LEAST_PX = 40;
 
-export interface LaneId { trace: number; lane: number }
+export interface LaneId {
+  trace: number;
+  lane: number;
+}
 
 export class Lanes {
   private placed: Layout = { bands: [], height: 0, held: 0 };
@@ -24,15 +27,18 @@ export class Lanes {
     private readonly curves: Curves,
     held: readonly LaneId[],
   ) {
-    this.pinned = new Set(held.flatMap(({ trace, lane }) => {
-      const found = tracks.find((one) => one.trace === trace)?.lanes[lane];
-      return found ? [laneKey(trace, found)] : [];
-    }));
+    this.pinned = new Set(
+      held.flatMap(({ trace, lane }) => {
+        const found = tracks.find((one) => one.trace === trace)?.lanes[lane];
+        return found ? [laneKey(trace, found)] : [];
+      }),
+    );
     this.arrange();
   }
 
   private isOpen = (trace: number, lane: Lane): boolean =>
-    this.toggled.get(laneKey(trace, lane)) ?? (lane.depths <= (lane.source === "operators" ? OPEN_OPERATOR_ROWS : OPEN_ROWS) && !CLOSED_SOURCES.includes(lane.source));
+    this.toggled.get(laneKey(trace, lane))
+    ?? (lane.depths <= (lane.source === "operators" ? OPEN_OPERATOR_ROWS : OPEN_ROWS) && !CLOSED_SOURCES.includes(lane.source));
 
   /** Place everything anew. */
   arrange(): void {
@@ -58,7 +64,9 @@ export class Lanes {
   }
 
   get heldLanes(): LaneId[] {
-    return this.placed.bands.flatMap((band) => (band.held && band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : []));
+    return this.placed.bands.flatMap((band) =>
+      band.held && band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : [],
+    );
   }
 
   visible(scroll: number, from: number, to: number): Band[] {

@@ -9,10 +9,20 @@ const GAP_PX = 6;
 /** lanes that are asked for together */
 export const BLOCK_LANES = 16;
 
-export interface Track { trace: number; name: string; lanes: readonly Lane[]; series: readonly Series[] }
+export interface Track {
+  trace: number;
+  name: string;
+  lanes: readonly Lane[];
+  series: readonly Series[];
+}
 
 /** `held` bands stay at the top while the others scroll away below them. */
-interface Place { trace: number; top: number; height: number; held: boolean }
+interface Place {
+  trace: number;
+  top: number;
+  height: number;
+  held: boolean;
+}
 /** `of` names the rank of a lane that does not lie below the name of its rank. */
 export type LaneBand = Place & { kind: "lane"; lane: Lane; open: boolean; depths: number; of: string };
 export type SeriesBand = Place & { kind: "series"; series: Series };
@@ -29,7 +39,11 @@ export interface Choices {
   isShown: (trace: number, series: Series) => boolean;
 }
 
-export interface Layout { bands: Band[]; height: number; held: number }
+export interface Layout {
+  bands: Band[];
+  height: number;
+  held: number;
+}
 
 /** Held lanes come first, `held` pixels in all. A closed lane shows its outermost events only. */
 export function layout(tracks: readonly Track[], choices: Choices): Layout {
@@ -39,7 +53,17 @@ export function layout(tracks: readonly Track[], choices: Choices): Layout {
     const open = choices.isOpen(track.trace, lane);
     const depths = open ? lane.depths : 1;
     const height = depths * ROW_PX + GAP_PX;
-    bands.push({ kind: "lane", trace: track.trace, top, height, held, lane, open, depths, of: held && tracks.length > 1 ? track.name : "" });
+    bands.push({
+      kind: "lane",
+      trace: track.trace,
+      top,
+      height,
+      held,
+      lane,
+      open,
+      depths,
+      of: held && tracks.length > 1 ? track.name : "",
+    });
     top += height;
   };
   const shown = tracks.map((track) => ({ track, lanes: track.lanes.filter((lane) => !choices.isHidden(track.trace, lane)) }));

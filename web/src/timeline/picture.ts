@@ -19,10 +19,23 @@ const RULER_PX = 44;
 /** a box that is at most so far from the pointer is meant */
 const NEAR_PX = 2;
 
-export interface Step { start: number; end: number; text: string }
+export interface Step {
+  start: number;
+  end: number;
+  text: string;
+}
 
 /** What lies at a place of the canvas: an event, or the longest of `count` that share a box. */
-export interface Hit { trace: number; lane: Lane; name: string; count: number; start: number; end: number; event: number; busy: number }
+export interface Hit {
+  trace: number;
+  lane: Lane;
+  name: string;
+  count: number;
+  start: number;
+  end: number;
+  event: number;
+  busy: number;
+}
 
 /** What is to be painted. */
 export interface Look extends Omit<Scene, "colours" | "height"> {
@@ -49,7 +62,11 @@ export class Picture {
     private readonly steps: readonly Step[],
     changed: () => void,
   ) {
-    this.store = new TileStore((query, signal) => context.api.tile(query, signal), (trace) => tracks.find((one) => one.trace === trace)!.lanes.length, changed);
+    this.store = new TileStore(
+      (query, signal) => context.api.tile(query, signal),
+      (trace) => tracks.find((one) => one.trace === trace)!.lanes.length,
+      changed,
+    );
   }
 
   stop(): void {
@@ -95,7 +112,8 @@ export class Picture {
     bands.filter((band) => band.held).forEach((band) => paint(still, band));
     if (lanes.held) still.border(lanes.held);
     if (this.curves.arrowsShown) {
-      for (const track of this.tracks) painter.arrows(this.curves.arrows(track.trace, window), (end) => this.heightOf(track.trace, end, scroll));
+      for (const track of this.tracks)
+        painter.arrows(this.curves.arrows(track.trace, window), (end) => this.heightOf(track.trace, end, scroll));
     }
     if (look.step) painter.range(look.step, true);
     if (look.range) painter.range(look.range, false);
@@ -106,7 +124,14 @@ export class Picture {
 
   private power = (window: Window, width: number): number => powerOf(window, width * devicePixelRatio);
 
-  private lane(painter: Painter, band: LaneBand, look: Look, [first, last]: readonly [number, number], needed: Map<string, Address>, tally: Tally): void {
+  private lane(
+    painter: Painter,
+    band: LaneBand,
+    look: Look,
+    [first, last]: readonly [number, number],
+    needed: Map<string, Address>,
+    tally: Tally,
+  ): void {
     const power = this.power(look.window, look.width);
     const span = tileSpan(power);
     const block = Math.floor(band.lane.lane / BLOCK_LANES);
@@ -143,11 +168,25 @@ export class Picture {
     if (!tile || !row) return null;
     const place = itemAt(tile, row, time, scale * NEAR_PX);
     if (place < 0) return null;
-    return { trace: band.trace, lane: band.lane, name: tile.names.get(tile.name[place]!) ?? "", count: tile.count[place]!, start: tile.start[place]!, end: tile.end[place]!, event: tile.event[place]!, busy: tile.busy[place]! };
+    return {
+      trace: band.trace,
+      lane: band.lane,
+      name: tile.names.get(tile.name[place]!) ?? "",
+      count: tile.count[place]!,
+      start: tile.start[place]!,
+      end: tile.end[place]!,
+      event: tile.event[place]!,
+      busy: tile.busy[place]!,
+    };
   }
 
   private tileOf(band: LaneBand, time: number, power: number): Tile | null {
-    return this.store.get({ trace: band.trace, block: Math.floor(band.lane.lane / BLOCK_LANES), power, place: Math.floor(time / tileSpan(power)) });
+    return this.store.get({
+      trace: band.trace,
+      block: Math.floor(band.lane.lane / BLOCK_LANES),
+      power,
+      place: Math.floor(time / tileSpan(power)),
+    });
   }
 }
 

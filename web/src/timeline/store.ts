@@ -4,7 +4,12 @@ import type { Tile } from "../api/tile";
 import { BLOCK_LANES } from "./layout";
 import { TILE_PX, tileSpan } from "./viewport";
 
-export interface Address { trace: number; block: number; power: number; place: number }
+export interface Address {
+  trace: number;
+  block: number;
+  power: number;
+  place: number;
+}
 
 export type Fetch = (query: Record<string, string | number>, signal: AbortSignal) => Promise<Tile>;
 
@@ -83,7 +88,13 @@ export class TileStore {
     const span = tileSpan(one.power);
     const last = Math.min((one.block + 1) * BLOCK_LANES, this.lanesOf(one.trace));
     const lanes = Array.from({ length: last - one.block * BLOCK_LANES }, (_, place) => one.block * BLOCK_LANES + place);
-    const query = { trace: one.trace, start_ns: one.place * span, end_ns: (one.place + 1) * span, pixels: TILE_PX, lanes: lanes.join(",") };
+    const query = {
+      trace: one.trace,
+      start_ns: one.place * span,
+      end_ns: (one.place + 1) * span,
+      pixels: TILE_PX,
+      lanes: lanes.join(","),
+    };
     try {
       const tile = await this.fetch(query, controller.signal);
       this.keep(key, tile);

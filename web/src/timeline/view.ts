@@ -18,7 +18,10 @@ import { type Window, around, clamped, zoomed } from "./viewport";
 const LABELS_PX = 250;
 const NOTE_MS = 300;
 
-export interface Chosen { trace: number; event: number }
+export interface Chosen {
+  trace: number;
+  event: number;
+}
 
 export interface Listener {
   chosen: (one: Chosen | null) => void;
@@ -32,7 +35,11 @@ export interface Listener {
 }
 
 /** What is shown when the page is opened; `draft` where it is some events of many. */
-export interface Start { window: Window; held: readonly LaneId[]; draft?: boolean }
+export interface Start {
+  window: Window;
+  held: readonly LaneId[];
+  draft?: boolean;
+}
 
 export class TimelineView implements Moved {
   readonly element: HTMLElement;
@@ -69,7 +76,11 @@ export class TimelineView implements Moved {
     this.lanes = new Lanes(tracks, this.curves, start.held);
     this.picture = new Picture(context, tracks, this.lanes, this.curves, bounds, steps, redraw);
     this.content = h("div", { class: "timeline-content" }, this.labels, this.picture.canvas);
-    this.scroller = h("div", { class: "timeline-scroll", tabindex: 0, role: "application", "aria-label": t("timeline.keys") }, this.content);
+    this.scroller = h(
+      "div",
+      { class: "timeline-scroll", tabindex: 0, role: "application", "aria-label": t("timeline.keys") },
+      this.content,
+    );
     this.tip.hidden = true;
     this.element = h("div", { class: "timeline-view" }, this.picture.ruler, this.scroller, this.tip, this.status);
     this.listen();
@@ -169,7 +180,8 @@ export class TimelineView implements Moved {
     if (!band || band.held) return;
     const y = band.top + brief.depth * ROW_PX;
     const { scrollTop, clientHeight } = this.scroller;
-    if (y < scrollTop + this.lanes.held || y > scrollTop + clientHeight - 2 * ROW_PX) this.scroller.scrollTop = y - (clientHeight + this.lanes.held) / 2;
+    if (y < scrollTop + this.lanes.held || y > scrollTop + clientHeight - 2 * ROW_PX)
+      this.scroller.scrollTop = y - (clientHeight + this.lanes.held) / 2;
   }
 
   /** Paint with the next frame of the screen. */
@@ -222,7 +234,11 @@ export class TimelineView implements Moved {
     this.tip.hidden = !found;
     if (!found) return;
     const length = format.time(found.count > 1 ? found.busy : found.end - found.start);
-    replace(this.tip, h("strong", null, format.shorten(found.name, 200)), h("div", null, found.count > 1 ? t("timeline.several", { count: format.count(found.count), time: length }) : length));
+    replace(
+      this.tip,
+      h("strong", null, format.shorten(found.name, 200)),
+      h("div", null, found.count > 1 ? t("timeline.several", { count: format.count(found.count), time: length }) : length),
+    );
     const { left, top } = this.element.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - left + 14, this.element.clientWidth - 360)}px`;
     this.tip.style.top = `${event.clientY - top + 16}px`;
@@ -247,7 +263,10 @@ export class TimelineView implements Moved {
   selected(one: number, other: number): void {
     if (!this.range) return;
     const bands = this.lanes.visible(this.scroller.scrollTop, Math.min(one, other), Math.max(one, other) + 1);
-    this.listener.selected(this.range, bands.flatMap((band) => (band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : [])));
+    this.listener.selected(
+      this.range,
+      bands.flatMap((band) => (band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : [])),
+    );
   }
 
   fitSelection(): void {

@@ -1,6 +1,9 @@
 /** Windows of time and the tiles that cover them. */
 
-export interface Window { start: number; end: number }
+export interface Window {
+  start: number;
+  end: number;
+}
 
 /** pixels that a tile is wide when it is shown at its own resolution; at most twice as many are used */
 export const TILE_PX = 1024;

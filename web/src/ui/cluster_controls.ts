@@ -9,7 +9,10 @@ import { choice, type Head, headedTable } from "./ui";
 /** One of the steps, or their mean. */
 export function clusterStep(context: Context, steps: readonly number[]): HTMLElement | null {
   if (!steps.length) return null;
-  const items: [string, string][] = [["", t("steps.average")], ...steps.map((one): [string, string] => [String(one), `${t("step")} ${one}`])];
+  const items: [string, string][] = [
+    ["", t("steps.average")],
+    ...steps.map((one): [string, string] => [String(one), `${t("step")} ${one}`]),
+  ];
   return choice(t("step"), items, context.params["step"] ?? "", (value) => context.visit({ step: value || null, offset: null }));
 }
 
@@ -18,7 +21,9 @@ export function clusterStage(context: Context, stages: number): HTMLElement | nu
   if (stages < 2) return null;
   const items: [string, string][] = [["", t("stages.all")]];
   for (let stage = 1; stage <= stages; stage++) items.push([String(stage), t("stage.n", { number: stage })]);
-  return choice(t("stage"), items, context.params["stage"] ?? "", (value) => context.visit({ stage: value || null, offset: null }));
+  return choice(t("stage"), items, context.params["stage"] ?? "", (value) =>
+    context.visit({ stage: value || null, offset: null }),
+  );
 }
 
 export interface SortedColumn<R> {
@@ -30,29 +35,62 @@ export interface SortedColumn<R> {
 }
 
 /** A table of one page of rows that the server sorts; a click on a heading sorts by it, another one the other way round. */
-export function sortedTable<R>(caption: string, columns: readonly SortedColumn<R>[], rows: readonly R[], sorted: { by: string; descending: boolean }, onSort: (by: string, descending: boolean) => void): HTMLElement {
+export function sortedTable<R>(
+  caption: string,
+  columns: readonly SortedColumn<R>[],
+  rows: readonly R[],
+  sorted: { by: string; descending: boolean },
+  onSort: (by: string, descending: boolean) => void,
+): HTMLElement {
   const heading = (one: SortedColumn<R>): Child => {
     if (!one.name) return one.title;
     const current = sorted.by === one.name;
     const mark = current ? (sorted.descending ? " ▼" : " ▲") : "";
-    return h("button", { type: "button", class: "plain", "data-sort": one.name, onclick: () => onSort(one.name, current ? !sorted.descending : one.numeric === true) }, one.title + mark);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        "data-sort": one.name,
+        onclick: () => onSort(one.name, current ? !sorted.descending : one.numeric === true),
+      },
+      one.title + mark,
+    );
   };
   const heads = columns.map((one): Head => ({
     title: one.title ? heading(one) : null,
     numeric: one.numeric === true,
     order: one.name && sorted.by === one.name ? (sorted.descending ? "descending" : "ascending") : null,
   }));
-  return headedTable(caption, heads, rows.map((row) => columns.map((one) => one.cell(row))));
+  return headedTable(
+    caption,
+    heads,
+    rows.map((row) => columns.map((one) => one.cell(row))),
+  );
 }
 
 /** Buttons for the page before and after; nothing where one page has everything. */
-export function pager(offset: number, shown: number, matching: number, size: number, onMove: (offset: number) => void): HTMLElement | null {
+export function pager(
+  offset: number,
+  shown: number,
+  matching: number,
+  size: number,
+  onMove: (offset: number) => void,
+): HTMLElement | null {
   if (matching <= size && offset === 0) return null;
   return h(
     "div",
     { class: "controls pager" },
     h("button", { type: "button", disabled: offset === 0, onclick: () => onMove(Math.max(offset - size, 0)) }, t("pager.before")),
-    h("span", { class: "note" }, t("pager.of", { from: format.count(Math.min(offset + 1, matching)), to: format.count(offset + shown), count: format.count(matching) })),
+    h(
+      "span",
+      { class: "note" },
+      t("pager.of", {
+        from: format.count(Math.min(offset + 1, matching)),
+        to: format.count(offset + shown),
+        count: format.count(matching),
+      }),
+    ),
     h("button", { type: "button", disabled: offset + shown >= matching, onclick: () => onMove(offset + size) }, t("pager.after")),
   );
 }
@@ -71,4 +109,5 @@ export function openDialog(context: Context, title: string, content: Child): voi
 }
 
 /** A mix of the accent with the ground: from 0, the ground, to 1. */
-export const tint = (share: number): string => `color-mix(in srgb, var(--accent) ${Math.round(Math.min(Math.max(share, 0), 1) * 100)}%, var(--page))`;
+export const tint = (share: number): string =>
+  `color-mix(in srgb, var(--accent) ${Math.round(Math.min(Math.max(share, 0), 1) * 100)}%, var(--page))`;

@@ -23,6 +23,10 @@ export function fileLink(text: string, href: string | (() => string), attributes
       link.after((said = problemBox(error)));
     }
   };
-  const link = h("a", { class: "button", download: "", ...attributes, href: now(), onclick: (event: Event) => void save(event) }, text);
+  const link = h(
+    "a",
+    { class: "button", download: "", ...attributes, href: now(), onclick: (event: Event) => void save(event) },
+    text,
+  );
   return aimed(link, now);
 }

@@ -8,7 +8,10 @@ import { t } from "../words/i18n";
 import { type Child, h } from "./dom";
 
 export function problemBox(error: unknown): HTMLElement {
-  const { problem, where, remedy } = error instanceof Refused ? error.problem : { problem: error instanceof Error ? error.message : String(error), where: "", remedy: "" };
+  const { problem, where, remedy } =
+    error instanceof Refused
+      ? error.problem
+      : { problem: error instanceof Error ? error.message : String(error), where: "", remedy: "" };
   return h(
     "div",
     { class: "problem", role: "alert" },
@@ -22,7 +25,11 @@ export function problemBox(error: unknown): HTMLElement {
 export function failedBox(run: RunState, again: () => void): Child {
   const { problem } = run.progress;
   const button = report() ? null : h("p", null, h("button", { type: "button", onclick: again }, t("live.again")));
-  return [h("h1", { tabindex: -1 }, t("opening.failed", { name: run.name })), problem ? problemBox(new Refused(409, problem)) : null, button];
+  return [
+    h("h1", { tabindex: -1 }, t("opening.failed", { name: run.name })),
+    problem ? problemBox(new Refused(409, problem)) : null,
+    button,
+  ];
 }
 
 export function progressBox(run: RunState): Child {
@@ -32,6 +39,8 @@ export function progressBox(run: RunState): Child {
     h("h1", null, t("opening", { name: run.name })),
     h("progress", progress.total ? { max: progress.total, value: progress.done, "aria-label": of } : { "aria-label": of }),
     h("p", null, of, ` · ${format.time(progress.seconds * 1e9)}`),
-    progress.what ? h("p", { class: "note" }, h("code", null, progress.what), progress.bytes ? ` (${format.bytes(progress.bytes)})` : "") : null,
+    progress.what
+      ? h("p", { class: "note" }, h("code", null, progress.what), progress.bytes ? ` (${format.bytes(progress.bytes)})` : "")
+      : null,
   ];
 }

@@ -51,7 +51,11 @@ export class Context {
   /** Remember parameters in the address without showing the page again. */
   note(changes: Readonly<Record<string, string | number | null>>): void {
     const merged = { ...this.params, ...changes };
-    this.params = Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null).map(([key, value]) => [key, String(value)]));
+    this.params = Object.fromEntries(
+      Object.entries(merged)
+        .filter(([, value]) => value !== null)
+        .map(([key, value]) => [key, String(value)]),
+    );
     this.navigate(this.to(this.page, merged), "note");
   }
 }

@@ -17,7 +17,9 @@ export async function windowOf(run: number): Promise<{ start: number; end: numbe
 export function windowText(one: { start_ns: number; end_ns: number; step: number | null; median: boolean }): string {
   const fine = (one.end_ns - one.start_ns) / 1000;
   const span = t("report.window.span", { start: format.moment(one.start_ns, fine), end: format.moment(one.end_ns, fine) });
-  return one.step === null ? span : `${t(one.median ? "report.window.median" : "report.window.step", { step: one.step })} (${span})`;
+  return one.step === null
+    ? span
+    : `${t(one.median ? "report.window.median" : "report.window.step", { step: one.step })} (${span})`;
 }
 
 export function windowNote(run: number): Child {
@@ -44,5 +46,13 @@ export function reportBadge(run: number): Child {
 /** That a report has only some rows of a table. */
 export function keptNote(found: TablePage): Child {
   if (!found.kept || found.kept === "all") return null;
-  return h("span", { class: "cut" }, " ", t(found.kept === "window" ? "report.table.window" : "report.table.first", { shown: format.count(found.embedded ?? 0), of: format.count(found.total) }));
+  return h(
+    "span",
+    { class: "cut" },
+    " ",
+    t(found.kept === "window" ? "report.table.window" : "report.table.first", {
+      shown: format.count(found.embedded ?? 0),
+      of: format.count(found.total),
+    }),
+  );
 }

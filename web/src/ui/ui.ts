@@ -14,7 +14,11 @@ let numbered = 0;
 export const newId = (stem: string): string => `${stem}-${++numbered}`;
 
 /** A titled part of a page; `more` is the address of its details; three `narrow` ones stand beside each other. */
-export function card(title: string, content: Child, options: { more?: string; wide?: boolean; narrow?: boolean; note?: Child } = {}): HTMLElement {
+export function card(
+  title: string,
+  content: Child,
+  options: { more?: string; wide?: boolean; narrow?: boolean; note?: Child } = {},
+): HTMLElement {
   const id = newId("card");
   return h(
     "section",
@@ -23,7 +27,9 @@ export function card(title: string, content: Child, options: { more?: string; wi
       "header",
       null,
       h("h2", { id }, title),
-      options.more ? h("a", { class: "more", href: options.more, "aria-label": `${t("details")}: ${title}` }, t("details"), " →") : null,
+      options.more
+        ? h("a", { class: "more", href: options.more, "aria-label": `${t("details")}: ${title}` }, t("details"), " →")
+        : null,
     ),
     options.note ? h("p", { class: "note" }, options.note) : null,
     content,
@@ -46,13 +52,21 @@ export function figure(name: string, value: Child, note?: Child, href?: string):
 export const figures = (...children: Child[]): HTMLElement => h("dl", { class: "figures" }, ...children);
 
 /** Links of which one is where the user is; a function gives the address as it is when the link is used. */
-export function tabs(label: string, items: readonly { id: string; title: string; href: string | (() => string) }[], current: string): HTMLElement {
+export function tabs(
+  label: string,
+  items: readonly { id: string; title: string; href: string | (() => string) }[],
+  current: string,
+): HTMLElement {
   return h(
     "nav",
     { class: "tabs", "aria-label": label },
     items.map((one) => {
       const { href } = one;
-      const link = h("a", { href: typeof href === "string" ? href : href(), "aria-current": one.id === current ? "page" : null }, one.title);
+      const link = h(
+        "a",
+        { href: typeof href === "string" ? href : href(), "aria-current": one.id === current ? "page" : null },
+        one.title,
+      );
       if (typeof href !== "string") aimed(link, href);
       return link;
     }),
@@ -99,7 +113,16 @@ export function rankChoice(context: Context, ranks: readonly TraceState[], every
 }
 
 /** The phases of the host, which add up to its duration. */
-export const HOST_PARTS = ["data_wait", "forward", "backward", "gradient_sync", "optimizer", "device_wait", "between", "python"] as const;
+export const HOST_PARTS = [
+  "data_wait",
+  "forward",
+  "backward",
+  "gradient_sync",
+  "optimizer",
+  "device_wait",
+  "between",
+  "python",
+] as const;
 
 /** The parts of the device period, which add up to it. */
 export const DEVICE_PARTS = ["computing", "exposed_communication", "exposed_copy", "idle"] as const;
@@ -111,7 +134,8 @@ export function partOf(parts: Readonly<Record<string, unknown>>, name: string): 
   return name === "backward" ? value - Number(parts["gradient_sync_ns"] ?? 0) : value;
 }
 
-const sumOf = (parts: Readonly<Record<string, unknown>>, names: readonly string[]): number => names.reduce((sum, name) => sum + (partOf(parts, name) ?? 0), 0);
+const sumOf = (parts: Readonly<Record<string, unknown>>, names: readonly string[]): number =>
+  names.reduce((sum, name) => sum + (partOf(parts, name) ?? 0), 0);
 
 /** The bars of the host and of the device on one scale. */
 export function stepPartsBars(parts: Readonly<Record<string, unknown>>): HTMLElement[] {
@@ -120,8 +144,14 @@ export function stepPartsBars(parts: Readonly<Record<string, unknown>>): HTMLEle
 }
 
 /** A bar of the parts of a step, with a legend that says their lengths; a step of the length `widest` fills it. Shares are of the sum of the parts. */
-export function partsBar(title: string, names: readonly (typeof PARTS)[number][], parts: Readonly<Record<string, unknown>>, widest: number): HTMLElement {
-  if (names.every((name) => partOf(parts, name) === null)) return h("figure", { class: "parts" }, h("figcaption", null, title), h("p", { class: "note" }, t("parts.not_recorded")));
+export function partsBar(
+  title: string,
+  names: readonly (typeof PARTS)[number][],
+  parts: Readonly<Record<string, unknown>>,
+  widest: number,
+): HTMLElement {
+  if (names.every((name) => partOf(parts, name) === null))
+    return h("figure", { class: "parts" }, h("figcaption", null, title), h("p", { class: "note" }, t("parts.not_recorded")));
   const shown = names.map((name) => ({ name, ns: partOf(parts, name) ?? 0 })).filter((one) => one.ns > 0);
   const whole = Math.max(sumOf(parts, names), 1);
   const scale = Math.max(widest, whole);
@@ -145,7 +175,14 @@ export function partsBar(title: string, names: readonly (typeof PARTS)[number][]
       "ul",
       { class: "legend" },
       shown.map((one) =>
-        h("li", null, h("span", { class: `swatch part-${one.name.replaceAll("_", "-")}` }), named("part", one.name), " ", h("b", null, said(one.ns))),
+        h(
+          "li",
+          null,
+          h("span", { class: `swatch part-${one.name.replaceAll("_", "-")}` }),
+          named("part", one.name),
+          " ",
+          h("b", null, said(one.ns)),
+        ),
       ),
     ),
   );
@@ -159,7 +196,13 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
     { class: `finding level-${finding.level}` },
     level(finding.level),
     h("a", { href }, text?.title ?? finding.id),
-    finding.saving ? h("span", { class: "note" }, t("saves", { time: format.time(finding.saving.likely_ns), share: format.share(finding.share) })) : null,
+    finding.saving
+      ? h(
+          "span",
+          { class: "note" },
+          t("saves", { time: format.time(finding.saving.likely_ns), share: format.share(finding.share) }),
+        )
+      : null,
   );
 }
 
@@ -178,8 +221,17 @@ export interface Head {
 }
 
 /** A small table of what is already here; for long ones see `table.ts`. */
-export function smallTable(caption: string, heads: readonly string[], rows: readonly (readonly Child[])[], numeric: readonly number[] = []): HTMLElement {
-  return headedTable(caption, heads.map((title, place) => ({ title, numeric: numeric.includes(place) })), rows);
+export function smallTable(
+  caption: string,
+  heads: readonly string[],
+  rows: readonly (readonly Child[])[],
+  numeric: readonly number[] = [],
+): HTMLElement {
+  return headedTable(
+    caption,
+    heads.map((title, place) => ({ title, numeric: numeric.includes(place) })),
+    rows,
+  );
 }
 
 /** The same with more to say about its columns. */
@@ -192,8 +244,28 @@ export function headedTable(caption: string, heads: readonly Head[], rows: reado
       "table",
       { class: "small" },
       h("caption", { class: "hidden" }, caption),
-      h("thead", null, h("tr", null, heads.map((head) => (head.title ? h("th", { scope: "col", class: look(head), "aria-sort": head.order ?? null }, head.title) : h("td"))))),
-      h("tbody", null, rows.map((row) => h("tr", null, row.map((cell, place) => h("td", { class: look(heads[place]) }, cell))))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          heads.map((head) =>
+            head.title ? h("th", { scope: "col", class: look(head), "aria-sort": head.order ?? null }, head.title) : h("td"),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        null,
+        rows.map((row) =>
+          h(
+            "tr",
+            null,
+            row.map((cell, place) => h("td", { class: look(heads[place]) }, cell)),
+          ),
+        ),
+      ),
     ),
   );
 }

@@ -6,8 +6,14 @@ import { type Key, current, named, t } from "../words/i18n";
 import { h, type Child } from "./dom";
 
 const KINDS: Readonly<Record<string, Key>> = {
-  compute: "verdict.compute", communication: "verdict.communication", copy: "verdict.copy", input: "verdict.input", host: "verdict.host",
-  synchronizing: "verdict.synchronizing", rank: "verdict.rank", nothing: "verdict.nothing",
+  compute: "verdict.compute",
+  communication: "verdict.communication",
+  copy: "verdict.copy",
+  input: "verdict.input",
+  host: "verdict.host",
+  synchronizing: "verdict.synchronizing",
+  rank: "verdict.rank",
+  nothing: "verdict.nothing",
 };
 /** host and device are told apart where they differ by more */
 const DIFFER = 0.05;
@@ -15,8 +21,18 @@ const DIFFER = 0.05;
 /** The sentence of the server in English; in other languages the same figures in their words. */
 export function verdictWords(verdict: Verdict, few: boolean): string {
   if (current() === "en") return verdict.sentence;
-  const words = t(KINDS[verdict.kind] ?? "verdict.unknown", { share: format.share(verdict.share), device: verdict.device, rank: verdict.rank ?? "", leading: verdict.leading });
-  const doubt = verdict.confidence === "guess" ? t("verdict.guess") : verdict.confidence === "likely" ? t(few ? "verdict.few" : "verdict.close") : "";
+  const words = t(KINDS[verdict.kind] ?? "verdict.unknown", {
+    share: format.share(verdict.share),
+    device: verdict.device,
+    rank: verdict.rank ?? "",
+    leading: verdict.leading,
+  });
+  const doubt =
+    verdict.confidence === "guess"
+      ? t("verdict.guess")
+      : verdict.confidence === "likely"
+        ? t(few ? "verdict.few" : "verdict.close")
+        : "";
   return words + doubt;
 }
 
@@ -24,14 +40,27 @@ export function verdictWords(verdict: Verdict, few: boolean): string {
 export function whichSteps(figures: StepFigures): string {
   if (current() === "en" || !figures.chosen.length) return figures.sentence;
   const left = figures.left_out.map((one) => `${one.step} (${named("value", one.reason)})`);
-  return t("median.of", { count: format.count(figures.steps) }) + (left.length ? t("steps.left_out", { steps: left.join(", ") }) : "") + (figures.few ? t("steps.few_left") : "");
+  return (
+    t("median.of", { count: format.count(figures.steps) })
+    + (left.length ? t("steps.left_out", { steps: left.join(", ") }) : "")
+    + (figures.few ? t("steps.few_left") : "")
+  );
 }
 
 /** Both medians and the reason, where they differ. */
 export function whyDifferent(figures: StepFigures): Child {
   const { host_ns: host, device_ns: device } = figures;
   if (host === null || device === null || Math.abs(host - device) <= DIFFER * Math.max(host, device)) return null;
-  const reasons: Readonly<Record<string, Key>> = { "run-ahead": "differs.run_ahead", "throttled queue": "differs.throttled", "cut window": "differs.cut" };
+  const reasons: Readonly<Record<string, Key>> = {
+    "run-ahead": "differs.run_ahead",
+    "throttled queue": "differs.throttled",
+    "cut window": "differs.cut",
+  };
   const reason = reasons[figures.differs];
-  return h("p", { class: "note" }, t("differs", { host: format.time(host), device: format.time(device) }), reason ? t(reason) : "");
+  return h(
+    "p",
+    { class: "note" },
+    t("differs", { host: format.time(host), device: format.time(device) }),
+    reason ? t(reason) : "",
+  );
 }

@@ -120,8 +120,18 @@ export function value(cell: unknown, unit: string): string {
 }
 
 const FACTORS: Readonly<Record<string, number>> = {
-  ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9,
-  b: 1, kb: 1e3, mb: 1e6, gb: 1e9, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30,
+  ns: 1,
+  us: 1e3,
+  µs: 1e3,
+  ms: 1e6,
+  s: 1e9,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
 };
 
 /** What somebody typed for a column: "1.5 ms", "2MiB", "12 %", "3e6"; NaN for anything else. */

@@ -23,10 +23,20 @@ export const advice: Page = {
     if (target) requestAnimationFrame(() => target.scrollIntoView({ block: "center" }));
     return [
       ranks.length > 1 ? h("div", { class: "controls" }, rankChoice(context, ranks, true)) : null,
-      found.findings.length ? h("p", { class: "note" }, t("advice.order", { time: format.time(found.step_ns) })) : nothing(t(found.step_ns > 0 ? "advice.none" : "advice.none.steps")),
+      found.findings.length
+        ? h("p", { class: "note" }, t("advice.order", { time: format.time(found.step_ns) }))
+        : nothing(t(found.step_ns > 0 ? "advice.none" : "advice.none.steps")),
       list,
       found.silenced.length
-        ? card(t("advice.silenced"), smallTable(t("advice.silenced"), [t("advice.rule"), t("advice.conclusion"), t("advice.reason")], found.silenced.map((one) => [one.rule, conclusion(one.conclusion), one.reason])), { wide: true, note: t("advice.silenced.why") })
+        ? card(
+            t("advice.silenced"),
+            smallTable(
+              t("advice.silenced"),
+              [t("advice.rule"), t("advice.conclusion"), t("advice.reason")],
+              found.silenced.map((one) => [one.rule, conclusion(one.conclusion), one.reason]),
+            ),
+            { wide: true, note: t("advice.silenced.why") },
+          )
         : null,
     ];
   },
@@ -43,16 +53,43 @@ function findingCard(context: Context, finding: Finding, open: boolean): HTMLEle
       null,
       level(finding.level),
       h("h2", null, text?.title ?? finding.id),
-      saving ? h("span", { class: "saving" }, t("saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) })) : null,
+      saving
+        ? h("span", { class: "saving" }, t("saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) }))
+        : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
     text?.remedy ? [h("h3", null, t("advice.remedy")), paragraphs(text.remedy)] : null,
-    text?.patch ? h("pre", { class: "patch", tabindex: 0 }, text.patch.split("\n").map((line) => h("span", { class: line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : null }, `${line}\n`))) : null,
-    finding.evidence.length ? [h("h3", null, t("advice.evidence")), h("ul", { class: "evidence" }, finding.evidence.map((one) => evidenceLine(context, one)))] : null,
+    text?.patch
+      ? h(
+          "pre",
+          { class: "patch", tabindex: 0 },
+          text.patch
+            .split("\n")
+            .map((line) =>
+              h("span", { class: line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : null }, `${line}\n`),
+            ),
+        )
+      : null,
+    finding.evidence.length
+      ? [
+          h("h3", null, t("advice.evidence")),
+          h(
+            "ul",
+            { class: "evidence" },
+            finding.evidence.map((one) => evidenceLine(context, one)),
+          ),
+        ]
+      : null,
     h(
       "p",
       { class: "note" },
-      saving ? t("advice.range", { low: format.time(saving.low_ns), likely: format.time(saving.likely_ns), high: format.time(saving.high_ns) }) : t("advice.no_saving"),
+      saving
+        ? t("advice.range", {
+            low: format.time(saving.low_ns),
+            likely: format.time(saving.likely_ns),
+            high: format.time(saving.high_ns),
+          })
+        : t("advice.no_saving"),
       ` · ${t("advice.confidence", { share: format.share(finding.confidence) })} · `,
       h("code", null, finding.id),
       " · ",
@@ -65,13 +102,42 @@ const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h(
 
 function evidenceLine(context: Context, one: Evidence): HTMLElement {
   const words = inLanguage(one.words) ?? one.what;
-  const figure = one.unit === "" || one.value === null ? null : h("b", null, ` ${format.value(one.value, one.unit)}${one.per_step ? ` ${t("per_step")}` : ""}`);
+  const figure =
+    one.unit === "" || one.value === null
+      ? null
+      : h("b", null, ` ${format.value(one.value, one.unit)}${one.per_step ? ` ${t("per_step")}` : ""}`);
   return h(
     "li",
     null,
     words,
     figure,
-    one.steps.length ? [" · ", t("steps"), " ", one.steps.slice(0, MOST_STEPS).map((step, place) => [place ? ", " : "", h("a", { href: context.to("timeline", { step }) }, String(step))]), one.steps.length > MOST_STEPS ? ` +${one.steps.length - MOST_STEPS}` : null] : null,
-    one.places.length ? h("ul", { class: "places" }, one.places.slice(0, MOST_PLACES).map((place) => h("li", null, h("code", null, format.shorten(place, 300)), " ", h("a", { class: "note", href: context.to("timeline", { find: place }) }, t("timeline.find_short"))))) : null,
+    one.steps.length
+      ? [
+          " · ",
+          t("steps"),
+          " ",
+          one.steps
+            .slice(0, MOST_STEPS)
+            .map((step, place) => [place ? ", " : "", h("a", { href: context.to("timeline", { step }) }, String(step))]),
+          one.steps.length > MOST_STEPS ? ` +${one.steps.length - MOST_STEPS}` : null,
+        ]
+      : null,
+    one.places.length
+      ? h(
+          "ul",
+          { class: "places" },
+          one.places
+            .slice(0, MOST_PLACES)
+            .map((place) =>
+              h(
+                "li",
+                null,
+                h("code", null, format.shorten(place, 300)),
+                " ",
+                h("a", { class: "note", href: context.to("timeline", { find: place }) }, t("timeline.find_short")),
+              ),
+            ),
+        )
+      : null,
   );
 }

@@ -13,12 +13,22 @@ const RADIUS = 165;
 const [SMALL, LARGE] = [9, 24];
 
 /** The graph; a click on a line or a rank picks it. */
-export function linkGraph(costs: readonly Cost[], links: readonly RankLink[], label: string, onPick: (source: number | null, destination: number | null) => void): Child {
+export function linkGraph(
+  costs: readonly Cost[],
+  links: readonly RankLink[],
+  label: string,
+  onPick: (source: number | null, destination: number | null) => void,
+): Child {
   const between = links.filter((one) => one.source !== one.destination).sort((one, other) => other.time_ns - one.time_ns);
   const total = new Map<number, number>();
-  for (const one of between) for (const rank of [one.source, one.destination]) total.set(rank, (total.get(rank) ?? 0) + one.time_ns);
+  for (const one of between)
+    for (const rank of [one.source, one.destination]) total.set(rank, (total.get(rank) ?? 0) + one.time_ns);
   for (const one of costs) if (!total.has(one.rank)) total.set(one.rank, 0);
-  const ranks = [...total].sort((one, other) => other[1] - one[1]).slice(0, MOST_RANKS).map(([rank]) => rank).sort((one, other) => one - other);
+  const ranks = [...total]
+    .sort((one, other) => other[1] - one[1])
+    .slice(0, MOST_RANKS)
+    .map(([rank]) => rank)
+    .sort((one, other) => one - other);
   const shown = between.filter((one) => ranks.includes(one.source) && ranks.includes(one.destination)).slice(0, MOST_LINKS);
   const share = new Map(costs.map((one) => [one.rank, one.communication_share]));
   const longest = Math.max(...shown.map((one) => one.time_ns), 1);
@@ -28,7 +38,17 @@ export function linkGraph(costs: readonly Cost[], links: readonly RankLink[], la
   };
   const lines = [...shown].reverse().map((one) => {
     const said = `${t("rank.n", { number: one.source })} → ${t("rank.n", { number: one.destination })}: ${format.time(one.time_ns)}${one.bytes === null ? "" : `, ${format.bytes(one.bytes)}, ${format.value(one.bytes_per_s, "B/s")}`}`;
-    return svg("path", { class: "link-line", d: bow(place(one.source), place(one.destination)), "stroke-width": 1 + (6 * one.time_ns) / longest, "data-link": `${one.source}-${one.destination}`, onclick: () => onPick(one.source, one.destination) }, svg("title", null, said));
+    return svg(
+      "path",
+      {
+        class: "link-line",
+        d: bow(place(one.source), place(one.destination)),
+        "stroke-width": 1 + (6 * one.time_ns) / longest,
+        "data-link": `${one.source}-${one.destination}`,
+        onclick: () => onPick(one.source, one.destination),
+      },
+      svg("title", null, said),
+    );
   });
   const nodes = ranks.map((rank) => {
     const [x, y] = place(rank);

@@ -22,20 +22,40 @@ const UNITS: Readonly<Record<Measure, string>> = { time_ns: "ns", bytes: "bytes"
 export async function linkCards(context: Context): Promise<Child> {
   const { params } = context;
   const place = { step: numberOf(params, "step"), stage: numberOf(params, "stage") };
-  const filters = { source: numberOf(params, "source"), destination: numberOf(params, "destination"), transport: params["transport"] };
+  const filters = {
+    source: numberOf(params, "source"),
+    destination: numberOf(params, "destination"),
+    transport: params["transport"],
+  };
   const sorted = { by: params["sort"] ?? "time_ns", descending: params["descending"] !== "0" };
   const [costs, all, page] = await Promise.all([
     context.api.communicationCosts(place),
     context.api.communicationLinks({ ...place, sort: "time_ns", descending: true, limit: MOST }),
-    context.api.communicationLinks({ ...place, ...filters, sort: sorted.by, descending: sorted.descending, offset: numberOf(params, "offset") ?? 0, limit: PAGE }),
+    context.api.communicationLinks({
+      ...place,
+      ...filters,
+      sort: sorted.by,
+      descending: sorted.descending,
+      offset: numberOf(params, "offset") ?? 0,
+      limit: PAGE,
+    }),
   ]);
   if (!costs.steps.length && !all.matching) return null;
   const pick = (source: number | null, destination: number | null): void => context.visit({ source, destination, offset: null });
   const title = all.kind === "wait" ? t("links.waits") : t("links");
   const note = all.kind === "wait" ? t("links.waits.what") : t("links.what");
   return [
-    card(t("costs"), [h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)), costRows(context, costs, all)], { wide: true, note: t(costs.rows[0]?.measured_by === "arrival" ? "costs.arrival" : "costs.library") }),
-    card(title, all.rows.length ? linkGraph(costs.rows, all.rows, title, pick) : nothing(t("links.none")), { note: [note, " ", t("links.graph.what")] }),
+    card(
+      t("costs"),
+      [
+        h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
+        costRows(context, costs, all),
+      ],
+      { wide: true, note: t(costs.rows[0]?.measured_by === "arrival" ? "costs.arrival" : "costs.library") },
+    ),
+    card(title, all.rows.length ? linkGraph(costs.rows, all.rows, title, pick) : nothing(t("links.none")), {
+      note: [note, " ", t("links.graph.what")],
+    }),
     card(t("links.matrix"), all.rows.length ? matrix(context, all, pick) : nothing(t("links.none"))),
     card(t("links.table"), links(context, page, sorted), { wide: true, note }),
   ];
@@ -46,19 +66,40 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
     { name: "", title: t("rank"), cell: (row) => t("rank.n", { number: row.rank }) },
     { name: "", title: t("communication.transfer"), numeric: true, cell: (row) => format.time(row.transfer_ns) },
     { name: "", title: t("communication.waiting"), numeric: true, cell: (row) => format.time(row.wait_ns) },
-    { name: "", title: t("links.share"), numeric: true, cell: (row) => (row.communication_share === null ? format.NOTHING : format.share(row.communication_share)) },
+    {
+      name: "",
+      title: t("links.share"),
+      numeric: true,
+      cell: (row) => (row.communication_share === null ? format.NOTHING : format.share(row.communication_share)),
+    },
     { name: "", title: t("steps"), numeric: true, cell: (row) => format.count(row.steps) },
     {
-      name: "", title: "",
+      name: "",
+      title: "",
       cell: (row) => [
-        h("button", { type: "button", "data-operations": row.rank, onclick: () => void showOperations(context, row.rank) }, t("costs.operations")), " ",
-        h("button", { type: "button", "data-links": row.rank, onclick: () => void showLinks(context, row.rank, links) }, t("links")),
+        h(
+          "button",
+          { type: "button", "data-operations": row.rank, onclick: () => void showOperations(context, row.rank) },
+          t("costs.operations"),
+        ),
+        " ",
+        h(
+          "button",
+          { type: "button", "data-links": row.rank, onclick: () => void showLinks(context, row.rank, links) },
+          t("links"),
+        ),
       ],
     },
   ];
   return [
     sortedTable(t("costs"), columns, found.rows, { by: "", descending: false }, () => undefined),
-    found.no_data.length ? h("p", { class: "note" }, t("costs.no_data", { ranks: found.no_data.slice(0, 40).join(", ") + (found.no_data.length > 40 ? " …" : "") })) : null,
+    found.no_data.length
+      ? h(
+          "p",
+          { class: "note" },
+          t("costs.no_data", { ranks: found.no_data.slice(0, 40).join(", ") + (found.no_data.length > 40 ? " …" : "") }),
+        )
+      : null,
   ];
 }
 
@@ -73,22 +114,58 @@ async function showOperations(context: Context, rank: number): Promise<void> {
   };
   const rows = found.rows.map((row) => [
     h("button", { type: "button", class: "plain", onclick: () => void show(row.operation) }, format.shorten(row.operation, 120)),
-    format.count(row.calls), format.time(row.transfer_ns), format.time(row.wait_ns), format.value(row.bytes, "bytes"), format.value(row.bytes_per_s, "B/s"),
+    format.count(row.calls),
+    format.time(row.transfer_ns),
+    format.time(row.wait_ns),
+    format.value(row.bytes, "bytes"),
+    format.value(row.bytes_per_s, "B/s"),
   ]);
-  const heads = [t("costs.operation"), t("costs.calls"), t("communication.transfer"), t("communication.waiting"), t("links.bytes"), t("links.bandwidth")];
-  openDialog(context, `${t("costs.operations")}: ${t("rank.n", { number: rank })}`, [used, smallTable(t("costs.operations"), heads, rows, [1, 2, 3, 4, 5]), found.matching > found.rows.length ? h("p", { class: "note" }, t("rest", { count: format.count(found.matching - found.rows.length) })) : null]);
+  const heads = [
+    t("costs.operation"),
+    t("costs.calls"),
+    t("communication.transfer"),
+    t("communication.waiting"),
+    t("links.bytes"),
+    t("links.bandwidth"),
+  ];
+  openDialog(context, `${t("costs.operations")}: ${t("rank.n", { number: rank })}`, [
+    used,
+    smallTable(t("costs.operations"), heads, rows, [1, 2, 3, 4, 5]),
+    found.matching > found.rows.length
+      ? h("p", { class: "note" }, t("rest", { count: format.count(found.matching - found.rows.length) }))
+      : null,
+  ]);
 }
 
 /** The links of a rank, as its measurements or those of its neighbours have them. */
 async function showLinks(context: Context, rank: number, links: RankLinks): Promise<void> {
   const own = links.rows.filter((one) => one.source === rank || one.destination === rank);
-  openDialog(context, `${t("links")}: ${t("rank.n", { number: rank })}`, own.length ? linkRows(own) : h("p", { class: "note" }, t("links.none")));
+  openDialog(
+    context,
+    `${t("links")}: ${t("rank.n", { number: rank })}`,
+    own.length ? linkRows(own) : h("p", { class: "note" }, t("links.none")),
+  );
 }
 
-const HEADS = (): string[] => [t("links.source"), t("links.destination"), t("links.transport"), t("time"), t("links.bytes"), t("links.bandwidth")];
-const cells = (one: RankLink | OperationLink): string[] => [String(one.source), String(one.destination), one.transport || format.NOTHING, format.time(one.time_ns), format.value(one.bytes, "bytes"), format.value(one.bytes_per_s, "B/s")];
+const HEADS = (): string[] => [
+  t("links.source"),
+  t("links.destination"),
+  t("links.transport"),
+  t("time"),
+  t("links.bytes"),
+  t("links.bandwidth"),
+];
+const cells = (one: RankLink | OperationLink): string[] => [
+  String(one.source),
+  String(one.destination),
+  one.transport || format.NOTHING,
+  format.time(one.time_ns),
+  format.value(one.bytes, "bytes"),
+  format.value(one.bytes_per_s, "B/s"),
+];
 const linkRows = (rows: readonly RankLink[]): HTMLElement => smallTable(t("links"), HEADS(), rows.map(cells), [3, 4, 5]);
-const operationLinks = (rows: readonly OperationLink[]): HTMLElement => smallTable(t("links"), HEADS(), rows.map(cells), [3, 4, 5]);
+const operationLinks = (rows: readonly OperationLink[]): HTMLElement =>
+  smallTable(t("links"), HEADS(), rows.map(cells), [3, 4, 5]);
 
 /** Side of a square of the matrix, rem: as large as its card allows. */
 const cellOf = (ranks: number): number => Math.min(Math.max(26 / Math.max(ranks, 1), 1.9), 4.2);
@@ -97,7 +174,11 @@ const cellOf = (ranks: number): number => Math.min(Math.max(26 / Math.max(ranks,
 function matrix(context: Context, found: RankLinks, onPick: (source: number, destination: number) => void): Child {
   const place = h("div");
   const measures = found.kind === "wait" ? (["time_ns"] as const) : MEASURES;
-  const names: Readonly<Record<Measure, string>> = { time_ns: t("time"), bytes: t("links.bytes"), bytes_per_s: t("links.bandwidth") };
+  const names: Readonly<Record<Measure, string>> = {
+    time_ns: t("time"),
+    bytes: t("links.bytes"),
+    bytes_per_s: t("links.bandwidth"),
+  };
   const ranks = [...new Set([...found.sources, ...found.destinations])].sort((one, other) => one - other);
   const shown = ranks.slice(0, MOST_IN_MATRIX);
   const draw = (measure: Measure): void => {
@@ -106,21 +187,45 @@ function matrix(context: Context, found: RankLinks, onPick: (source: number, des
       const key = `${one.source}-${one.destination}`;
       const known = one[measure];
       // several transports of a link: the slowest bandwidth, the sum of times and bytes
-      if (known !== null) value.set(key, measure === "bytes_per_s" ? Math.min(value.get(key) ?? Infinity, known) : (value.get(key) ?? 0) + known);
+      if (known !== null)
+        value.set(key, measure === "bytes_per_s" ? Math.min(value.get(key) ?? Infinity, known) : (value.get(key) ?? 0) + known);
     }
     const most = Math.max(...value.values(), 1);
     const cell = (source: number, destination: number): Child => {
       const known = value.get(`${source}-${destination}`);
       if (known === undefined) return h("td", { class: "matrix-empty" });
       const said = `${source} → ${destination}: ${format.value(known, UNITS[measure])}`;
-      return h("td", null, h("button", { type: "button", class: "matrix-cell", title: said, "aria-label": said, "data-value": known, style: { background: tint(known / most) }, onclick: () => onPick(source, destination) }));
+      return h(
+        "td",
+        null,
+        h("button", {
+          type: "button",
+          class: "matrix-cell",
+          title: said,
+          "aria-label": said,
+          "data-value": known,
+          style: { background: tint(known / most) },
+          onclick: () => onPick(source, destination),
+        }),
+      );
     };
     replace(
       place,
-      h("div", { class: "controls" }, measures.length > 1 ? choice(t("links.measure"), measures.map((one): [string, string] => [one, names[one]]), measure, (chosen) => {
-        context.note({ measure: chosen });
-        draw(MEASURES.find((one) => one === chosen) ?? "time_ns");
-      }) : null),
+      h(
+        "div",
+        { class: "controls" },
+        measures.length > 1
+          ? choice(
+              t("links.measure"),
+              measures.map((one): [string, string] => [one, names[one]]),
+              measure,
+              (chosen) => {
+                context.note({ measure: chosen });
+                draw(MEASURES.find((one) => one === chosen) ?? "time_ns");
+              },
+            )
+          : null,
+      ),
       h(
         "div",
         { class: "scroll" },
@@ -128,12 +233,34 @@ function matrix(context: Context, found: RankLinks, onPick: (source: number, des
           "table",
           { class: "matrix", style: { "--cell": `${cellOf(shown.length)}rem` } },
           h("caption", { class: "hidden" }, t("links.matrix")),
-          h("thead", null, h("tr", null, h("td"), shown.map((rank) => h("th", { scope: "col" }, String(rank))))),
-          h("tbody", null, shown.map((source) => h("tr", null, h("th", { scope: "row" }, String(source)), shown.map((destination) => cell(source, destination))))),
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              h("td"),
+              shown.map((rank) => h("th", { scope: "col" }, String(rank))),
+            ),
+          ),
+          h(
+            "tbody",
+            null,
+            shown.map((source) =>
+              h(
+                "tr",
+                null,
+                h("th", { scope: "row" }, String(source)),
+                shown.map((destination) => cell(source, destination)),
+              ),
+            ),
+          ),
         ),
       ),
       h("p", { class: "note" }, t("links.matrix.what", { measure: names[measure], most: format.value(most, UNITS[measure]) })),
-      ranks.length > shown.length ? h("p", { class: "note" }, t("links.matrix.left_out", { count: format.count(ranks.length - shown.length) })) : null,
+      ranks.length > shown.length
+        ? h("p", { class: "note" }, t("links.matrix.left_out", { count: format.count(ranks.length - shown.length) }))
+        : null,
     );
   };
   const kept = context.params["measure"];
@@ -143,9 +270,18 @@ function matrix(context: Context, found: RankLinks, onPick: (source: number, des
 
 function links(context: Context, found: RankLinks, sorted: { by: string; descending: boolean }): Child {
   const { params } = context;
-  const every = (values: readonly (string | number)[]): [string, string][] => [["", t("links.any")], ...values.map((one): [string, string] => [String(one), String(one)])];
-  const filter = (name: "source" | "destination" | "transport", title: string, values: readonly (string | number)[]): HTMLElement =>
-    choice(title, every(values), params[name] ?? "", (value) => context.visit({ [name]: value === "" ? null : value, offset: null }));
+  const every = (values: readonly (string | number)[]): [string, string][] => [
+    ["", t("links.any")],
+    ...values.map((one): [string, string] => [String(one), String(one)]),
+  ];
+  const filter = (
+    name: "source" | "destination" | "transport",
+    title: string,
+    values: readonly (string | number)[],
+  ): HTMLElement =>
+    choice(title, every(values), params[name] ?? "", (value) =>
+      context.visit({ [name]: value === "" ? null : value, offset: null }),
+    );
   const [source, destination, transport, time, bytes, bandwidth] = HEADS() as [string, string, string, string, string, string];
   const columns: SortedColumn<RankLink>[] = [
     { name: "source", title: source, cell: (row) => t("rank.n", { number: row.source }) },
@@ -156,8 +292,20 @@ function links(context: Context, found: RankLinks, sorted: { by: string; descend
     { name: "bytes_per_s", title: bandwidth, numeric: true, cell: (row) => format.value(row.bytes_per_s, "B/s") },
   ];
   return [
-    h("div", { class: "controls" }, filter("source", source, found.sources), filter("destination", destination, found.destinations), found.transports.some((one) => one) ? filter("transport", transport, found.transports) : null),
-    found.rows.length ? sortedTable(t("links.table"), columns, found.rows, sorted, (by, descending) => context.visit({ sort: by, descending: descending ? 1 : 0, offset: null })) : nothing(t("links.none")),
-    pager(numberOf(params, "offset") ?? 0, found.rows.length, found.matching, PAGE, (to) => context.visit({ offset: to || null })),
+    h(
+      "div",
+      { class: "controls" },
+      filter("source", source, found.sources),
+      filter("destination", destination, found.destinations),
+      found.transports.some((one) => one) ? filter("transport", transport, found.transports) : null,
+    ),
+    found.rows.length
+      ? sortedTable(t("links.table"), columns, found.rows, sorted, (by, descending) =>
+          context.visit({ sort: by, descending: descending ? 1 : 0, offset: null }),
+        )
+      : nothing(t("links.none")),
+    pager(numberOf(params, "offset") ?? 0, found.rows.length, found.matching, PAGE, (to) =>
+      context.visit({ offset: to || null }),
+    ),
   ];
 }

@@ -5,7 +5,20 @@ import type { Comparison, Finding, Row, Side } from "../../api/types";
 import { formatRoute, numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import type { Page } from "../../ui/page";
-import { DEVICE_PARTS, HOST_PARTS, card, choice, figure, figures, findingLine, grid, nothing, partOf, partsBar, smallTable } from "../../ui/ui";
+import {
+  DEVICE_PARTS,
+  HOST_PARTS,
+  card,
+  choice,
+  figure,
+  figures,
+  findingLine,
+  grid,
+  nothing,
+  partOf,
+  partsBar,
+  smallTable,
+} from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
@@ -49,24 +62,45 @@ function change(found: Comparison): Child {
   const [first, second] = [found.before.step_ns, found.after.step_ns];
   const steps = (side: Side): string => formatRoute(side.run, "steps");
   return figures(
-    figure(t("compare.before"), format.value(first, "ns"), t("median.of", { count: format.count(found.before.steps) }), steps(found.before)),
-    figure(t("compare.after"), format.value(second, "ns"), t("median.of", { count: format.count(found.after.steps) }), steps(found.after)),
+    figure(
+      t("compare.before"),
+      format.value(first, "ns"),
+      t("median.of", { count: format.count(found.before.steps) }),
+      steps(found.before),
+    ),
+    figure(
+      t("compare.after"),
+      format.value(second, "ns"),
+      t("median.of", { count: format.count(found.after.steps) }),
+      steps(found.after),
+    ),
     figure(t("compare.change"), relative(first, second)),
     found.promised_ns > 0 ? figure(t("compare.promised"), format.time(found.promised_ns), t("per_step")) : null,
-    found.before.peak_bytes === null && found.after.peak_bytes === null ? null : figure(t("memory.peak"), `${format.value(found.before.peak_bytes, "bytes")} → ${format.value(found.after.peak_bytes, "bytes")}`),
+    found.before.peak_bytes === null && found.after.peak_bytes === null
+      ? null
+      : figure(
+          t("memory.peak"),
+          `${format.value(found.before.peak_bytes, "bytes")} → ${format.value(found.after.peak_bytes, "bytes")}`,
+        ),
   );
 }
 
 function sides(found: Comparison): Child {
   const whole = Math.max(found.before.step_ns ?? 0, found.after.step_ns ?? 0);
-  const bars = ([[t("parts.host"), HOST_PARTS], [t("parts.device"), DEVICE_PARTS]] as const).map(([title, names]) => [
+  const bars = (
+    [
+      [t("parts.host"), HOST_PARTS],
+      [t("parts.device"), DEVICE_PARTS],
+    ] as const
+  ).map(([title, names]) => [
     partsBar(`${title}: ${t("compare.before")}`, names, found.before.parts, whole),
     partsBar(`${title}: ${t("compare.after")}`, names, found.after.parts, whole),
   ]);
   return card(t("overview.step"), bars, { wide: true });
 }
 
-const relative = (before: unknown, after: unknown): string => (Number(before) > 0 && after !== null ? signedShare(Number(after) / Number(before) - 1) : format.NOTHING);
+const relative = (before: unknown, after: unknown): string =>
+  Number(before) > 0 && after !== null ? signedShare(Number(after) / Number(before) - 1) : format.NOTHING;
 const signedShare = (change: number): string => `${change > 0 ? "+" : ""}${format.share(change)}`;
 const signed = (value: unknown): string => `${Number(value) > 0 ? "+" : ""}${format.value(value, "ns")}`;
 
@@ -75,8 +109,23 @@ function parts(found: Comparison): Child {
   const rows = [...HOST_PARTS, ...DEVICE_PARTS, "overlapped_communication"]
     .map((name) => [name, partOf(found.before.parts, name), partOf(found.after.parts, name)] as const)
     .filter(([, before, after]) => before || after)
-    .map(([name, before, after]) => [named("part", name), format.value(before, "ns"), format.value(after, "ns"), signed((after ?? 0) - (before ?? 0)), relative(before, after)]);
-  return card(t("compare.parts"), smallTable(t("compare.parts"), [t("compare.part"), t("compare.before"), t("compare.after"), t("compare.difference"), t("compare.change")], rows, [1, 2, 3, 4]), { wide: true });
+    .map(([name, before, after]) => [
+      named("part", name),
+      format.value(before, "ns"),
+      format.value(after, "ns"),
+      signed((after ?? 0) - (before ?? 0)),
+      relative(before, after),
+    ]);
+  return card(
+    t("compare.parts"),
+    smallTable(
+      t("compare.parts"),
+      [t("compare.part"), t("compare.before"), t("compare.after"), t("compare.difference"), t("compare.change")],
+      rows,
+      [1, 2, 3, 4],
+    ),
+    { wide: true },
+  );
 }
 
 /** The names whose time changed the most; the figure of a run leads to its calls there. */
@@ -85,21 +134,48 @@ function names(found: Comparison, title: string, list: readonly Row[], time: "se
   const calls = named("column", "calls");
   const at = (side: Side, row: Row, column: string): Child => {
     const value = row[column];
-    return value === null || value === undefined ? format.NOTHING : h("a", { href: formatRoute(side.run, "timeline", { find: String(row["name"]) }) }, format.value(value, "ns"));
+    return value === null || value === undefined
+      ? format.NOTHING
+      : h("a", { href: formatRoute(side.run, "timeline", { find: String(row["name"]) }) }, format.value(value, "ns"));
   };
-  const rows = list.slice(0, MOST_NAMES).map((row) => [
-    h("span", { title: String(row["name"]) }, format.shorten(String(row["name"]), 120)),
-    at(found.before, row, `before_${time}`),
-    at(found.after, row, `after_${time}`),
-    signed(row["difference_ns"]),
-    format.value(row["before_calls"], ""),
-    format.value(row["after_calls"], ""),
-  ]);
-  const heads = [named("column", "name"), t("compare.before"), t("compare.after"), t("compare.difference"), `${calls} (${t("compare.before")})`, `${calls} (${t("compare.after")})`];
+  const rows = list
+    .slice(0, MOST_NAMES)
+    .map((row) => [
+      h("span", { title: String(row["name"]) }, format.shorten(String(row["name"]), 120)),
+      at(found.before, row, `before_${time}`),
+      at(found.after, row, `after_${time}`),
+      signed(row["difference_ns"]),
+      format.value(row["before_calls"], ""),
+      format.value(row["after_calls"], ""),
+    ]);
+  const heads = [
+    named("column", "name"),
+    t("compare.before"),
+    t("compare.after"),
+    t("compare.difference"),
+    `${calls} (${t("compare.before")})`,
+    `${calls} (${t("compare.after")})`,
+  ];
   const more = different - rows.length;
-  return card(title, [smallTable(title, heads, rows, [1, 2, 3, 4, 5]), more > 0 ? h("p", { class: "note" }, t("rest", { count: format.count(more) })) : null], { wide: true, note: time === "self_ns" ? t("compare.operators.what") : t("compare.tasks.what") });
+  return card(
+    title,
+    [
+      smallTable(title, heads, rows, [1, 2, 3, 4, 5]),
+      more > 0 ? h("p", { class: "note" }, t("rest", { count: format.count(more) })) : null,
+    ],
+    { wide: true, note: time === "self_ns" ? t("compare.operators.what") : t("compare.tasks.what") },
+  );
 }
 
 function findings(title: string, list: readonly Finding[], run: number): Child {
-  return card(title, list.length ? h("ul", { class: "findings" }, list.map((one) => findingLine(one, formatRoute(run, "advice", { finding: one.id })))) : h("p", { class: "note" }, t("compare.none")));
+  return card(
+    title,
+    list.length
+      ? h(
+          "ul",
+          { class: "findings" },
+          list.map((one) => findingLine(one, formatRoute(run, "advice", { finding: one.id }))),
+        )
+      : h("p", { class: "note" }, t("compare.none")),
+  );
 }

@@ -14,16 +14,25 @@ export const health: Page = {
   async show(context) {
     const found = await context.api.health();
     if (!found.length) return h("p", null, t("health.good"));
-    return [newer(context), card(
-      t("health.findings"),
-      smallTable(
+    return [
+      newer(context),
+      card(
         t("health.findings"),
-        [t("health.severity"), t("health.message"), t("health.number"), t("health.unsafe"), t("path")],
-        found.map((one) => [level(one.severity), findingWords(one), format.count(one.count), one.unsafe.map(conclusion).join(", "), h("code", { title: one.source }, format.shorten(one.source.split("/").slice(-2).join("/"), 80))]),
-        [2],
+        smallTable(
+          t("health.findings"),
+          [t("health.severity"), t("health.message"), t("health.number"), t("health.unsafe"), t("path")],
+          found.map((one) => [
+            level(one.severity),
+            findingWords(one),
+            format.count(one.count),
+            one.unsafe.map(conclusion).join(", "),
+            h("code", { title: one.source }, format.shorten(one.source.split("/").slice(-2).join("/"), 80)),
+          ]),
+          [2],
+        ),
+        { wide: true, note: t("health.what") },
       ),
-      { wide: true, note: t("health.what") },
-    )];
+    ];
   },
 };
 
@@ -35,7 +44,8 @@ function newer(context: Context): Child {
     .live()
     .then((found) => {
       const again = h("button", { type: "button", onclick: () => void reopen(context) }, t("live.again"));
-      if (found.changed) replace(said, h("p", { class: "callout" }, t("live.changed", { files: format.count(found.files) }), " ", again));
+      if (found.changed)
+        replace(said, h("p", { class: "callout" }, t("live.changed", { files: format.count(found.files) }), " ", again));
     })
     .catch(() => undefined);
   return said;

@@ -51,23 +51,53 @@ export const kernels: Page = {
     const of = context.params["of"];
     const where: Condition[] = of === undefined ? [] : [{ column: view.column, one_of: [of] }, ...only];
     const timeline = (name: string): string => context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: name });
-    const drill = (name: string): string => context.to("kernels", { ...kept(context), by: by === "name" ? null : by, core: core ?? null, of: name });
+    const drill = (name: string): string =>
+      context.to("kernels", { ...kept(context), by: by === "name" ? null : by, core: core ?? null, of: name });
     return [
-      tabs(t("kernels.by"), (Object.keys(VIEWS) as View[]).map((id) => ({ id, title: t(`kernels.by.${id}` as Key), href: context.to("kernels", { ...kept(context), by: id === "name" ? null : id }) })), by),
+      tabs(
+        t("kernels.by"),
+        (Object.keys(VIEWS) as View[]).map((id) => ({
+          id,
+          title: t(`kernels.by.${id}` as Key),
+          href: context.to("kernels", { ...kept(context), by: id === "name" ? null : id }),
+        })),
+        by,
+      ),
       h(
         "div",
         { class: "controls" },
         rankChoice(context, ranks, true),
-        by === "core" && cores.length > 1 ? choice(t("kernels.core"), [["", t("kernels.cores")], ...cores.map((one): [string, string] => [one, named("value", `core.${one}`, one)])], core ?? "", (value) => context.visit({ core: value || null, of: null })) : null,
+        by === "core" && cores.length > 1
+          ? choice(
+              t("kernels.core"),
+              [["", t("kernels.cores")], ...cores.map((one): [string, string] => [one, named("value", `core.${one}`, one)])],
+              core ?? "",
+              (value) => context.visit({ core: value || null, of: null }),
+            )
+          : null,
       ),
       cpu ? h("p", { class: "note" }, t("kernels.cpu")) : null,
       grid(
-        card(t("kernels.share"), shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name))), { wide: true, note: t("kernels.drill") }),
-        instancesCard(context, listed, { source: "recorded_kernels", trace, where, title: t("instances.title", { name: of ?? "" }), away: context.to("kernels", { ...context.params, of: null }) }),
+        card(
+          t("kernels.share"),
+          shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name))),
+          { wide: true, note: t("kernels.drill") },
+        ),
+        instancesCard(context, listed, {
+          source: "recorded_kernels",
+          trace,
+          where,
+          title: t("instances.title", { name: of ?? "" }),
+          away: context.to("kernels", { ...context.params, of: null }),
+        }),
         card(
           t("kernels.table"),
           table(context, {
-            name: view.table, trace, height: 480, where: only, sort: [{ column: "total_ns", descending: true }],
+            name: view.table,
+            trace,
+            height: 480,
+            where: only,
+            sort: [{ column: "total_ns", descending: true }],
             links: {
               [view.column]: (row: Row) => (by === "name" ? timeline(String(row["name"])) : drill(String(row[view.column]))),
               count: (row: Row) => drill(String(row[view.column])),
@@ -75,16 +105,44 @@ export const kernels: Page = {
           }),
           { wide: true },
         ),
-        topicTables(context, t("kernels.more"), listed, ranks.some((one) => one.device_kind === "NPU") ? [...OF_CORES, ...MORE] : [...MORE.slice(1), MORE[0]!], trace),
+        topicTables(
+          context,
+          t("kernels.more"),
+          listed,
+          ranks.some((one) => one.device_kind === "NPU") ? [...OF_CORES, ...MORE] : [...MORE.slice(1), MORE[0]!],
+          trace,
+        ),
         card(named("table", "device_time"), table(context, { name: "device_time", trace, height: 300, optional: true })),
         card(named("table", "device_idle"), table(context, { name: "device_idle", trace, height: 300, optional: true })),
-        recorded ? card(named("table", "runtime_calls"), table(context, { name: "runtime_calls", trace, height: 360, optional: true, sort: [{ column: "total_ns", descending: true }] }), { wide: true }) : null,
-        recorded ? card(named("table", "launch_statistics"), table(context, { name: "launch_statistics", trace, height: 300, optional: true })) : null,
-        recorded ? card(named("table", "launch_queues"), table(context, { name: "launch_queues", trace, height: 300, optional: true })) : null,
+        recorded
+          ? card(
+              named("table", "runtime_calls"),
+              table(context, {
+                name: "runtime_calls",
+                trace,
+                height: 360,
+                optional: true,
+                sort: [{ column: "total_ns", descending: true }],
+              }),
+              { wide: true },
+            )
+          : null,
+        recorded
+          ? card(
+              named("table", "launch_statistics"),
+              table(context, { name: "launch_statistics", trace, height: 300, optional: true }),
+            )
+          : null,
+        recorded
+          ? card(named("table", "launch_queues"), table(context, { name: "launch_queues", trace, height: 300, optional: true }))
+          : null,
       ),
     ];
   },
 };
 
 /** The parameters that stay when the view changes. */
-const kept = (context: Context): Record<string, string | undefined> => ({ rank: context.params["rank"], chart: context.params["chart"] });
+const kept = (context: Context): Record<string, string | undefined> => ({
+  rank: context.params["rank"],
+  chart: context.params["chart"],
+});

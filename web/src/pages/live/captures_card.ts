@@ -43,13 +43,26 @@ export function capturesCard(context: Context, arrived: () => void): HTMLElement
 
 function shown(found: Captures): Child {
   if (found.folder === null) return nothing(t("captures.none"), t("captures.none.why"));
-  if (!found.processes.length) return [h("p", null, h("code", null, found.folder)), nothing(t("captures.nobody"), t("captures.none.why"))];
-  const requests = found.processes.flatMap((process) => process.requests.map((request) => ({ process, request }))).slice(-MOST_REQUESTS).reverse();
+  if (!found.processes.length)
+    return [h("p", null, h("code", null, found.folder)), nothing(t("captures.nobody"), t("captures.none.why"))];
+  const requests = found.processes
+    .flatMap((process) => process.requests.map((request) => ({ process, request })))
+    .slice(-MOST_REQUESTS)
+    .reverse();
   return [
     smallTable(
       t("captures.title"),
       [t("rank"), t("captures.process"), t("captures.state"), t("step"), t("captures.since"), t("captures.can")],
-      found.processes.slice(0, 64).map((one) => [one.rank >= 0 ? String(one.rank) : format.NOTHING, `${one.pid} ${format.shorten(one.program, 60)}`, stateOf(one), one.step === null ? format.NOTHING : format.count(one.step), one.step_age_ns === null ? format.NOTHING : format.time(Math.max(one.step_age_ns, 0)), one.eligible ? t("captures.yes") : one.why_not]),
+      found.processes
+        .slice(0, 64)
+        .map((one) => [
+          one.rank >= 0 ? String(one.rank) : format.NOTHING,
+          `${one.pid} ${format.shorten(one.program, 60)}`,
+          stateOf(one),
+          one.step === null ? format.NOTHING : format.count(one.step),
+          one.step_age_ns === null ? format.NOTHING : format.time(Math.max(one.step_age_ns, 0)),
+          one.eligible ? t("captures.yes") : one.why_not,
+        ]),
       [3, 4],
     ),
     [...new Set(found.processes.map((one) => one.problem).filter(Boolean))].map((one) => h("p", { class: "callout" }, one)),
@@ -57,28 +70,52 @@ function shown(found: Captures): Child {
       ? smallTable(
           t("captures.requests"),
           [t("captures.request"), t("rank"), t("captures.state"), t("steps"), t("captures.result")],
-          requests.map(({ process, request }) => [h("code", null, request.id), process.rank >= 0 ? String(process.rank) : format.NOTHING, requestState(request), stepsOf(request), request.reason || format.shorten(request.result.split("/").at(-1) ?? "", 80)]),
+          requests.map(({ process, request }) => [
+            h("code", null, request.id),
+            process.rank >= 0 ? String(process.rank) : format.NOTHING,
+            requestState(request),
+            stepsOf(request),
+            request.reason || format.shorten(request.result.split("/").at(-1) ?? "", 80),
+          ]),
         )
       : null,
   ];
 }
 
 const stateOf = (one: Process): string =>
-  one.recorded !== null && one.wanted !== null && one.state === "recording" ? `${named("value", "capture.recording")} ${Math.max(one.recorded + 1, 0)}/${one.wanted}` : named("value", `capture.${one.state}`, one.state);
-const requestState = (one: CaptureRequest): string => (one.state === "done" && one.analysed ? named("value", "capture.analysed") : named("value", `capture.${one.state}`, one.state));
-const stepsOf = (one: CaptureRequest): string => (one.first_step === null || one.last_step === null ? format.NOTHING : one.last_step - one.first_step === 1 ? String(one.first_step) : `${one.first_step} – ${one.last_step - 1}`);
+  one.recorded !== null && one.wanted !== null && one.state === "recording"
+    ? `${named("value", "capture.recording")} ${Math.max(one.recorded + 1, 0)}/${one.wanted}`
+    : named("value", `capture.${one.state}`, one.state);
+const requestState = (one: CaptureRequest): string =>
+  one.state === "done" && one.analysed ? named("value", "capture.analysed") : named("value", `capture.${one.state}`, one.state);
+const stepsOf = (one: CaptureRequest): string =>
+  one.first_step === null || one.last_step === null
+    ? format.NOTHING
+    : one.last_step - one.first_step === 1
+      ? String(one.first_step)
+      : `${one.first_step} – ${one.last_step - 1}`;
 
 function captureForm(context: Context, said: HTMLElement): HTMLFormElement {
-  const number = (label: string, value: number, least: number): HTMLInputElement => h("input", { type: "number", min: least, max: 1000, value, "aria-label": label });
+  const number = (label: string, value: number, least: number): HTMLInputElement =>
+    h("input", { type: "number", min: least, max: 1000, value, "aria-label": label });
   const [steps, warmup] = [number(t("captures.steps"), 3, 1), number(t("captures.warmup"), 0, 0)];
-  const ranks = h("input", { type: "search", "aria-label": t("captures.ranks"), placeholder: t("captures.ranks.hint"), autocomplete: "off" });
+  const ranks = h("input", {
+    type: "search",
+    "aria-label": t("captures.ranks"),
+    placeholder: t("captures.ranks.hint"),
+    autocomplete: "off",
+  });
   const boxes = RECORD.map((name) => [name, h("input", { type: "checkbox" })] as const);
   const ask = async (): Promise<void> => {
     const words = ranks.value.split(/[\s,]+/).filter(Boolean);
-    if (words.some((one) => !/^\d{1,6}$/.test(one))) return replace(said, h("p", { class: "error", role: "alert" }, t("captures.ranks.wrong")));
+    if (words.some((one) => !/^\d{1,6}$/.test(one)))
+      return replace(said, h("p", { class: "error", role: "alert" }, t("captures.ranks.wrong")));
     try {
       const { request } = await context.api.capture({
-        steps: Number(steps.value), warmup: Number(warmup.value), record: boxes.filter(([, box]) => box.checked).map(([name]) => name), ranks: words.length ? words.map(Number) : null,
+        steps: Number(steps.value),
+        warmup: Number(warmup.value),
+        record: boxes.filter(([, box]) => box.checked).map(([name]) => name),
+        ranks: words.length ? words.map(Number) : null,
       });
       replace(said, h("p", null, t("captures.asked", { request })));
     } catch (error) {
@@ -88,7 +125,18 @@ function captureForm(context: Context, said: HTMLElement): HTMLFormElement {
   return h(
     "form",
     { class: "capture-form", onsubmit: (event: Event) => (event.preventDefault(), void ask()) },
-    h("div", { class: "controls" }, h("label", { class: "choice" }, h("span", null, t("captures.steps")), steps), h("label", { class: "choice" }, h("span", null, t("captures.warmup")), warmup), h("label", { class: "choice" }, h("span", null, t("captures.ranks")), ranks)),
-    h("div", { class: "controls" }, boxes.map(([name, box]) => h("label", { class: "choice" }, box, h("code", null, name))), h("button", { type: "submit", class: "primary" }, t("captures.ask"))),
+    h(
+      "div",
+      { class: "controls" },
+      h("label", { class: "choice" }, h("span", null, t("captures.steps")), steps),
+      h("label", { class: "choice" }, h("span", null, t("captures.warmup")), warmup),
+      h("label", { class: "choice" }, h("span", null, t("captures.ranks")), ranks),
+    ),
+    h(
+      "div",
+      { class: "controls" },
+      boxes.map(([name, box]) => h("label", { class: "choice" }, box, h("code", null, name))),
+      h("button", { type: "submit", class: "primary" }, t("captures.ask")),
+    ),
   );
 }

@@ -20,12 +20,21 @@ export const live: Page = {
   live: true,
   async show(context) {
     const said = h("p", { role: "status" });
-    const automatic = h("input", { type: "checkbox", checked: context.params["follow"] === "1", onchange: () => context.note({ follow: automatic.checked ? "1" : null }) });
+    const automatic = h("input", {
+      type: "checkbox",
+      checked: context.params["follow"] === "1",
+      onchange: () => context.note({ follow: automatic.checked ? "1" : null }),
+    });
     const again = h("button", { type: "button", onclick: () => void reopen(context) }, t("live.again"));
     const look = async (): Promise<void> => {
       try {
         const found = await context.api.live();
-        replace(said, found.changed ? t("live.changed", { files: format.count(found.files) }) : t("live.same", { files: format.count(found.files) }));
+        replace(
+          said,
+          found.changed
+            ? t("live.changed", { files: format.count(found.files) })
+            : t("live.same", { files: format.count(found.files) }),
+        );
         if (found.changed && automatic.checked) return void (await reopen(context));
       } catch (error) {
         if (context.signal.aborted) return;
@@ -36,9 +45,18 @@ export const live: Page = {
     let timer = window.setTimeout(() => void look(), 0);
     context.signal.addEventListener("abort", () => clearTimeout(timer));
     return [
-      context.run.progress.problem && context.run.generation === 0 ? problemBox(new Refused(409, context.run.progress.problem)) : null,
+      context.run.progress.problem && context.run.generation === 0
+        ? problemBox(new Refused(409, context.run.progress.problem))
+        : null,
       capturesCard(context, () => void reopen(context)),
-      card(t("live.files"), [said, h("div", { class: "controls" }, again, h("label", { class: "choice" }, automatic, h("span", null, t("live.follow"))))], { wide: true, note: t("live.what") }),
+      card(
+        t("live.files"),
+        [
+          said,
+          h("div", { class: "controls" }, again, h("label", { class: "choice" }, automatic, h("span", null, t("live.follow")))),
+        ],
+        { wide: true, note: t("live.what") },
+      ),
       context.run.generation > 0 ? await recorded(context) : null,
     ];
   },
@@ -47,7 +65,15 @@ export const live: Page = {
 async function recorded(context: Context): Promise<Child> {
   const [ranks, steps] = await Promise.all([context.api.ranks(), context.api.steps(null)]);
   return [
-    figures(figure(t("traces"), format.count(ranks.length)), figure(t("steps"), format.count(steps.steps.length)), figure(t("live.generation"), format.count(context.run.generation))),
-    card(t("steps.chart"), steps.steps.length ? stepBars(context, steps.steps, 260) : nothing(t("steps.none"), t("steps.none.why")), { wide: true }),
+    figures(
+      figure(t("traces"), format.count(ranks.length)),
+      figure(t("steps"), format.count(steps.steps.length)),
+      figure(t("live.generation"), format.count(context.run.generation)),
+    ),
+    card(
+      t("steps.chart"),
+      steps.steps.length ? stepBars(context, steps.steps, 260) : nothing(t("steps.none"), t("steps.none.why")),
+      { wide: true },
+    ),
   ];
 }

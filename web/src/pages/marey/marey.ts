@@ -44,7 +44,12 @@ export const marey: Page = {
         buckets: BUCKETS,
       });
     let found = await ask();
-    const draw = (): void => replace(place, view(context, found, again, (one) => pick(one)), foot(context, found, pick));
+    const draw = (): void =>
+      replace(
+        place,
+        view(context, found, again, (one) => pick(one)),
+        foot(context, found, pick),
+      );
     const again = async (start: number | null, end: number | null): Promise<void> => {
       context.note({ start, end });
       try {
@@ -64,8 +69,36 @@ export const marey: Page = {
     if (kept) replace(detail, operatorCard(context, found, kept));
     return grid(
       overviewCard(context, steps, step),
-      card(`${t("marey.operators")}: ${t("step")} ${step}`, [h("div", { class: "controls" }, stepChoice(context, known, step), clusterStage(context, steps.job.stages), overlayChoice(context, draw), windowButtons(context, () => found, again)), place, detail], { wide: true, note: t("marey.operators.what") }),
-      strategy.stages.length ? card(t("page.strategy"), h("p", null, h("a", { href: context.to("strategy") }, t("strategy.go", { type: strategy.parallel_type, stages: strategy.stages.length })))) : null,
+      card(
+        `${t("marey.operators")}: ${t("step")} ${step}`,
+        [
+          h(
+            "div",
+            { class: "controls" },
+            stepChoice(context, known, step),
+            clusterStage(context, steps.job.stages),
+            overlayChoice(context, draw),
+            windowButtons(context, () => found, again),
+          ),
+          place,
+          detail,
+        ],
+        { wide: true, note: t("marey.operators.what") },
+      ),
+      strategy.stages.length
+        ? card(
+            t("page.strategy"),
+            h(
+              "p",
+              null,
+              h(
+                "a",
+                { href: context.to("strategy") },
+                t("strategy.go", { type: strategy.parallel_type, stages: strategy.stages.length }),
+              ),
+            ),
+          )
+        : null,
     );
   },
 };
@@ -78,36 +111,73 @@ function overviewCard(context: Context, steps: RankSteps, step: number): Child {
   return card(
     t("marey.steps"),
     [
-      h("div", { class: "scroll" }, fitted((width) => stepOverview(steps.rows, step, t("marey.steps"), width, (picked) => context.visit({ step: picked, start: null, end: null, operator: null })), NARROWEST, context.signal)),
+      h(
+        "div",
+        { class: "scroll" },
+        fitted(
+          (width) =>
+            stepOverview(steps.rows, step, t("marey.steps"), width, (picked) =>
+              context.visit({ step: picked, start: null, end: null, operator: null }),
+            ),
+          NARROWEST,
+          context.signal,
+        ),
+      ),
       steps.left_out ? h("p", { class: "note" }, t("marey.steps.left_out", { count: format.count(steps.left_out) })) : null,
     ],
-    { wide: true, note: [t("marey.steps.what"), " ", ways.map((way) => named("value", `aligned.${way.replaceAll(" ", "_")}`, way)).join(" ")] },
+    {
+      wide: true,
+      note: [t("marey.steps.what"), " ", ways.map((way) => named("value", `aligned.${way.replaceAll(" ", "_")}`, way)).join(" ")],
+    },
   );
 }
 
 function stepChoice(context: Context, steps: readonly number[], step: number): HTMLElement {
-  return choice(t("step"), steps.map((one): [string, string] => [String(one), `${t("step")} ${one}`]), String(step), (value) => context.visit({ step: value, start: null, end: null, operator: null }));
+  return choice(
+    t("step"),
+    steps.map((one): [string, string] => [String(one), `${t("step")} ${one}`]),
+    String(step),
+    (value) => context.visit({ step: value, start: null, end: null, operator: null }),
+  );
 }
 
 const overlayOf = (context: Context): Overlay => OVERLAYS.find((one) => one === context.params["load"]) ?? "none";
 
 function overlayChoice(context: Context, draw: () => void): HTMLElement {
-  return choice(t("marey.load"), OVERLAYS.map((one): [string, string] => [one, named("value", `marey.load.${one}`, one)]), overlayOf(context), (value) => {
-    context.note({ load: value === "none" ? null : value });
-    draw();
-  });
+  return choice(
+    t("marey.load"),
+    OVERLAYS.map((one): [string, string] => [one, named("value", `marey.load.${one}`, one)]),
+    overlayOf(context),
+    (value) => {
+      context.note({ load: value === "none" ? null : value });
+      draw();
+    },
+  );
 }
 
 /** The window in steps of a half, for those who do not drag. */
-function windowButtons(context: Context, found: () => Joined, again: (start: number | null, end: number | null) => Promise<void>): Child {
+function windowButtons(
+  context: Context,
+  found: () => Joined,
+  again: (start: number | null, end: number | null) => Promise<void>,
+): Child {
   const move = (shift: number, scale: number) => (): void => {
     const [start, end] = windowOf(context, found());
     const [half, centre] = [((end - start) / 2) * scale, (start + end) / 2 + shift * (end - start)];
     const [from, to] = [Math.max(Math.round(centre - half), 0), Math.min(Math.round(centre + half), found().end_ns)];
     void again(from, Math.max(to, from + 1));
   };
-  const button = (text: string, label: string, act: () => void): HTMLElement => h("button", { type: "button", title: label, "aria-label": label, onclick: act }, text);
-  return h("span", { class: "button-row" }, button("←", t("marey.earlier"), move(-0.5, 1)), button("→", t("marey.later"), move(0.5, 1)), button("+", t("marey.closer"), move(0, 0.5)), button("−", t("marey.wider"), move(0, 2)), button(t("marey.whole"), t("marey.whole"), () => void again(null, null)));
+  const button = (text: string, label: string, act: () => void): HTMLElement =>
+    h("button", { type: "button", title: label, "aria-label": label, onclick: act }, text);
+  return h(
+    "span",
+    { class: "button-row" },
+    button("←", t("marey.earlier"), move(-0.5, 1)),
+    button("→", t("marey.later"), move(0.5, 1)),
+    button("+", t("marey.closer"), move(0, 0.5)),
+    button("−", t("marey.wider"), move(0, 2)),
+    button(t("marey.whole"), t("marey.whole"), () => void again(null, null)),
+  );
 }
 
 function windowOf(context: Context, found: Joined): [number, number] {
@@ -115,12 +185,31 @@ function windowOf(context: Context, found: Joined): [number, number] {
   return [start, Math.max(Math.min(numberOf(context.params, "end") ?? found.end_ns, found.end_ns), start + 1)];
 }
 
-function view(context: Context, found: Joined, again: (start: number, end: number) => Promise<void>, onPick: (one: JoinedOperator) => void): Child {
+function view(
+  context: Context,
+  found: Joined,
+  again: (start: number, end: number) => Promise<void>,
+  onPick: (one: JoinedOperator) => void,
+): Child {
   const [from, to] = windowOf(context, found);
   return h(
     "div",
     { class: "scroll" },
-    fitted((width) => diagram(found, { width, label: t("marey.operators"), from, to, overlay: overlayOf(context), chosen: context.params["operator"] ?? "", onPick, onBrush: (start, end) => void again(start, end) }), NARROWEST, context.signal),
+    fitted(
+      (width) =>
+        diagram(found, {
+          width,
+          label: t("marey.operators"),
+          from,
+          to,
+          overlay: overlayOf(context),
+          chosen: context.params["operator"] ?? "",
+          onPick,
+          onBrush: (start, end) => void again(start, end),
+        }),
+      NARROWEST,
+      context.signal,
+    ),
   );
 }
 
@@ -128,7 +217,11 @@ function foot(context: Context, found: Joined, onPick: (one: JoinedOperator) => 
   const offset = numberOf(context.params, "offset") ?? 0;
   const known = overlayOf(context) === "none" || found.loads.length > 0;
   return [
-    h("p", { class: "note", role: "status" }, t("marey.shown", { shown: format.count(found.operators.length), count: format.count(found.matching) })),
+    h(
+      "p",
+      { class: "note", role: "status" },
+      t("marey.shown", { shown: format.count(found.operators.length), count: format.count(found.matching) }),
+    ),
     known ? null : h("p", { class: "note" }, t("marey.load.unknown")),
     pager(offset, found.ranks.length, found.matching_ranks, RANKS_AT_ONCE, (to) => context.visit({ offset: to || null })),
     spread(found, onPick),
@@ -137,7 +230,9 @@ function foot(context: Context, found: Joined, onPick: (one: JoinedOperator) => 
 
 /** Where the ranks of a stage lie furthest apart, as a table. */
 function spread(found: Joined, onPick: (one: JoinedOperator) => void): Child {
-  const widest = [...found.bands].sort((one, other) => other.start_max_ns - other.start_min_ns - (one.start_max_ns - one.start_min_ns)).slice(0, 10);
+  const widest = [...found.bands]
+    .sort((one, other) => other.start_max_ns - other.start_min_ns - (one.start_max_ns - one.start_min_ns))
+    .slice(0, 10);
   if (!widest.length) return null;
   const name = (one: Band): Child => {
     const operator = found.operators.find((other) => keyOf(other) === keyOf(one));
@@ -145,7 +240,14 @@ function spread(found: Joined, onPick: (one: JoinedOperator) => void): Child {
     return operator ? h("button", { type: "button", class: "plain", onclick: () => onPick(operator) }, said) : said;
   };
   const heads = [t("costs.operation"), t("stage"), t("marey.apart"), t("marey.first"), t("mean"), t("marey.last")];
-  const rows = widest.map((one) => [name(one), String(one.stage), format.time(one.start_max_ns - one.start_min_ns), format.time(one.start_min_ns), format.time(one.start_mean_ns), format.time(one.start_max_ns)]);
+  const rows = widest.map((one) => [
+    name(one),
+    String(one.stage),
+    format.time(one.start_max_ns - one.start_min_ns),
+    format.time(one.start_min_ns),
+    format.time(one.start_mean_ns),
+    format.time(one.start_max_ns),
+  ]);
   return [h("h3", null, t("marey.widest")), smallTable(t("marey.widest"), heads, rows, [2, 3, 4, 5])];
 }
 
@@ -157,7 +259,14 @@ function operatorCard(context: Context, found: Joined, one: JoinedOperator): Chi
     format.time(one.start_ns[place]!),
     format.time(one.end_ns[place]! - one.start_ns[place]!),
     `+${format.time(one.start_ns[place]! - first)}`,
-    h("a", { href: context.to("timeline", { rank: trace.get(rank) ?? null, step: found.step, find: one.name }) }, t("page.timeline")),
+    h(
+      "a",
+      { href: context.to("timeline", { rank: trace.get(rank) ?? null, step: found.step, find: one.name }) },
+      t("page.timeline"),
+    ),
   ]);
-  return [h("h3", null, `${one.name} #${one.number + 1}`), smallTable(one.name, [t("rank"), t("marey.start"), t("marey.length"), t("marey.behind"), ""], rows, [1, 2, 3])];
+  return [
+    h("h3", null, `${one.name} #${one.number + 1}`),
+    smallTable(one.name, [t("rank"), t("marey.start"), t("marey.length"), t("marey.behind"), ""], rows, [1, 2, 3]),
+  ];
 }

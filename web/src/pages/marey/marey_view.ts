@@ -78,7 +78,16 @@ function axis(from: number, to: number, x: (ns: number) => number, bottom: numbe
   const { step, at } = roundTicks(from, to, x(to) - x(from), 110);
   return at.map((ns) => [
     svg("line", { class: "marey-tick", x1: x(ns), x2: x(ns), y1: 18, y2: bottom }),
-    svg("text", { class: "marey-label", x: x(ns), y: 12, "text-anchor": x(ns) - x(from) < 20 ? "start" : x(to) - x(ns) < 20 ? "end" : "middle" }, ns === 0 ? "0" : format.rounded(ns, step)),
+    svg(
+      "text",
+      {
+        class: "marey-label",
+        x: x(ns),
+        y: 12,
+        "text-anchor": x(ns) - x(from) < 20 ? "start" : x(to) - x(ns) < 20 ? "end" : "middle",
+      },
+      ns === 0 ? "0" : format.rounded(ns, step),
+    ),
   ]);
 }
 
@@ -89,7 +98,13 @@ function row(one: Omit<RankStep, "step">, y: number, x: (ns: number) => number):
   ];
 }
 
-function ribbon(one: JoinedOperator, rows: ReadonlyMap<number, number>, stageOf: ReadonlyMap<number, number>, x: (ns: number) => number, options: MareyOptions): SVGElement {
+function ribbon(
+  one: JoinedOperator,
+  rows: ReadonlyMap<number, number>,
+  stageOf: ReadonlyMap<number, number>,
+  x: (ns: number) => number,
+  options: MareyOptions,
+): SVGElement {
   const parts: SVGElement[] = [];
   for (let place = 0; place < one.ranks.length; place++) {
     const rank = one.ranks[place]!;
@@ -101,10 +116,23 @@ function ribbon(one: JoinedOperator, rows: ReadonlyMap<number, number>, stageOf:
     if (next === undefined || stageOf.get(next) !== stageOf.get(rank)) continue;
     const below = rows.get(next)!;
     const [first, last] = [one.start_ns[place + 1]!, one.end_ns[place + 1]!];
-    parts.push(svg("polygon", { points: `${x(start)},${y + BAR / 2} ${x(end) + 0.5},${y + BAR / 2} ${x(last) + 0.5},${below - BAR / 2} ${x(first)},${below - BAR / 2}` }));
+    parts.push(
+      svg("polygon", {
+        points: `${x(start)},${y + BAR / 2} ${x(end) + 0.5},${y + BAR / 2} ${x(last) + 0.5},${below - BAR / 2} ${x(first)},${below - BAR / 2}`,
+      }),
+    );
   }
   const key = keyOf(one);
-  return svg("g", { class: `marey-operator marey-${one.kind}${options.chosen === key ? " chosen" : ""}`, "data-operator": key, onclick: () => options.onPick(one) }, svg("title", null, `${one.name} #${one.number + 1}`), parts);
+  return svg(
+    "g",
+    {
+      class: `marey-operator marey-${one.kind}${options.chosen === key ? " chosen" : ""}`,
+      "data-operator": key,
+      onclick: () => options.onPick(one),
+    },
+    svg("title", null, `${one.name} #${one.number + 1}`),
+    parts,
+  );
 }
 
 /** From the first to the last rank of a stage to begin the operator, with the mean. */
@@ -113,24 +141,43 @@ function band(one: Band, top: number | undefined, x: (ns: number) => number): Ch
   return svg(
     "g",
     { class: "marey-band" },
-    svg("title", null, `${one.name} #${one.number + 1}: ${t("marey.band", { min: format.time(one.start_min_ns), mean: format.time(one.start_mean_ns), max: format.time(one.start_max_ns) })}`),
-    svg("rect", { x: x(one.start_min_ns), y: top + 5, width: Math.max(x(one.start_max_ns) - x(one.start_min_ns), 0.7), height: 12 }),
+    svg(
+      "title",
+      null,
+      `${one.name} #${one.number + 1}: ${t("marey.band", { min: format.time(one.start_min_ns), mean: format.time(one.start_mean_ns), max: format.time(one.start_max_ns) })}`,
+    ),
+    svg("rect", {
+      x: x(one.start_min_ns),
+      y: top + 5,
+      width: Math.max(x(one.start_max_ns) - x(one.start_min_ns), 0.7),
+      height: 12,
+    }),
     svg("line", { x1: x(one.start_mean_ns), x2: x(one.start_mean_ns), y1: top + 2, y2: top + 20 }),
   );
 }
 
 /** Memory as steps, or operations per bucket as columns, above the row of each rank. */
-function loads(found: Joined, overlay: Overlay, rows: ReadonlyMap<number, number>, high: number, x: (ns: number) => number): Child {
+function loads(
+  found: Joined,
+  overlay: Overlay,
+  rows: ReadonlyMap<number, number>,
+  high: number,
+  x: (ns: number) => number,
+): Child {
   const value = (one: Load): number => (overlay === "memory" ? one.allocated_bytes : one.flops) ?? 0;
   const most = Math.max(...found.loads.map(value), 1);
   const width = found.end_ns / found.buckets;
   const said = (one: Load): string => (overlay === "memory" ? format.bytes(value(one)) : format.value(value(one), "FLOP"));
-  return found.loads.filter((one) => value(one) > 0).map((one) => {
-    const height = ((high / 2 - BAR / 2 - 3) * value(one)) / most;
-    const y = rows.get(one.rank)! - BAR / 2 - height;
-    const [left, right] = [x(one.bucket * width), x((one.bucket + 1) * width)];
-    return right <= left ? null : svg("rect", { class: "marey-load", x: left, y, width: right - left, height }, svg("title", null, said(one)));
-  });
+  return found.loads
+    .filter((one) => value(one) > 0)
+    .map((one) => {
+      const height = ((high / 2 - BAR / 2 - 3) * value(one)) / most;
+      const y = rows.get(one.rank)! - BAR / 2 - height;
+      const [left, right] = [x(one.bucket * width), x((one.bucket + 1) * width)];
+      return right <= left
+        ? null
+        : svg("rect", { class: "marey-load", x: left, y, width: right - left, height }, svg("title", null, said(one)));
+    });
 }
 
 /** Dragging over the diagram chooses a window. */
@@ -142,7 +189,8 @@ function brush(root: SVGElement, { from, to, width, onBrush }: MareyOptions, lef
     const box = root.getBoundingClientRect();
     return ((event.clientX - box.left) / box.width) * width;
   };
-  const time = (at: number): number => Math.round(from + Math.min(Math.max((at - left) / (width - RIGHT - left), 0), 1) * (to - from));
+  const time = (at: number): number =>
+    Math.round(from + Math.min(Math.max((at - left) / (width - RIGHT - left), 0), 1) * (to - from));
   root.addEventListener("pointerdown", (event) => {
     begun = place(event);
   });
@@ -160,12 +208,19 @@ function brush(root: SVGElement, { from, to, width, onBrush }: MareyOptions, lef
     const [first, last] = [begun, place(event)];
     begun = null;
     chosen.setAttribute("width", "0");
-    if (first !== null && Math.abs(last - first) >= SHORTEST_DRAG) onBrush(time(Math.min(first, last)), time(Math.max(first, last)));
+    if (first !== null && Math.abs(last - first) >= SHORTEST_DRAG)
+      onBrush(time(Math.min(first, last)), time(Math.max(first, last)));
   });
 }
 
 /** When every rank ran every step: one line per rank; a click chooses the step. */
-export function stepOverview(rows: readonly RankStep[], chosen: number | null, label: string, full: number, onPick: (step: number) => void): SVGElement {
+export function stepOverview(
+  rows: readonly RankStep[],
+  chosen: number | null,
+  label: string,
+  full: number,
+  onPick: (step: number) => void,
+): SVGElement {
   const height = 16;
   const ranks = [...new Set(rows.map((one) => one.rank))];
   const end = Math.max(...rows.map((one) => one.end_ns), 1);
@@ -175,12 +230,26 @@ export function stepOverview(rows: readonly RankStep[], chosen: number | null, l
     "svg",
     { class: "marey steps-overview", viewBox: `0 0 ${full} ${ranks.length * height + 26}`, role: "img", "aria-label": label },
     axis(0, end, x, ranks.length * height + 22),
-    ranks.map((rank, place) => svg("text", { class: "marey-label", x: 4, y: 22 + place * height + 12 }, t("rank.n", { number: rank }))),
+    ranks.map((rank, place) =>
+      svg("text", { class: "marey-label", x: 4, y: 22 + place * height + 12 }, t("rank.n", { number: rank })),
+    ),
     rows.map((one) =>
       svg(
         "rect",
-        { class: `marey-step${one.step % 2 ? " odd" : ""}${one.step === chosen ? " chosen" : ""}`, x: x(one.start_ns), y: 22 + ranks.indexOf(one.rank) * height + 2, width: Math.max(x(one.end_ns) - x(one.start_ns) - 0.5, 0.7), height: height - 4, "data-step": one.step, onclick: () => onPick(one.step) },
-        svg("title", null, `${t("rank.n", { number: one.rank })}, ${t("step")} ${one.step}: ${format.time(one.end_ns - one.start_ns)}`),
+        {
+          class: `marey-step${one.step % 2 ? " odd" : ""}${one.step === chosen ? " chosen" : ""}`,
+          x: x(one.start_ns),
+          y: 22 + ranks.indexOf(one.rank) * height + 2,
+          width: Math.max(x(one.end_ns) - x(one.start_ns) - 0.5, 0.7),
+          height: height - 4,
+          "data-step": one.step,
+          onclick: () => onPick(one.step),
+        },
+        svg(
+          "title",
+          null,
+          `${t("rank.n", { number: one.rank })}, ${t("step")} ${one.step}: ${format.time(one.end_ns - one.start_ns)}`,
+        ),
       ),
     ),
   );

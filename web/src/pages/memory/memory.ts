@@ -18,8 +18,18 @@ const POINTS = 1200;
 /** how long the pointer rests before what is alive there is asked for */
 const HOVER_MS = 250;
 const MORE = [
-  "memory_peak", "memory_peak_by_module", "memory_peak_by_line", "memory_peak_by_phase", "memory_peak_by_block", "memory_categories", "memory_growth",
-  "memory_churn", "memory_churn_by_operator", "memory_churn_by_module", "memory_churn_by_line", "fragmentation",
+  "memory_peak",
+  "memory_peak_by_module",
+  "memory_peak_by_line",
+  "memory_peak_by_phase",
+  "memory_peak_by_block",
+  "memory_categories",
+  "memory_growth",
+  "memory_churn",
+  "memory_churn_by_operator",
+  "memory_churn_by_module",
+  "memory_churn_by_line",
+  "fragmentation",
 ];
 const MOST_OWNERS = 30;
 
@@ -31,7 +41,10 @@ export const memory: Page = {
     const trace = numberOf(context.params, "rank") ?? 0;
     const plan = has(ranks, "source_tables", trace) ? await planCard(context, trace) : null;
     if (!has(ranks, "memory") && !has(ranks, "allocations")) {
-      return [h("div", { class: "controls" }, rankChoice(context, ranks, false)), plan ?? nothing(t("memory.none"), t("memory.none.why"))];
+      return [
+        h("div", { class: "controls" }, rankChoice(context, ranks, false)),
+        plan ?? nothing(t("memory.none"), t("memory.none.why")),
+      ];
     }
     const [timeline, found] = await Promise.all([context.api.timeline(trace), context.api.memory(trace)]);
     return [
@@ -42,7 +55,26 @@ export const memory: Page = {
         plan,
         card(named("table", "memory"), table(context, { name: "memory", trace, height: 240 }), { wide: true }),
         topicTables(context, t("memory.more"), listed, MORE, trace),
-        card(named("table", "allocations"), table(context, { name: "allocations", trace, height: 480, columns: ["name", "bytes", "allocation_ns", "release_ns", "device_type", "device", "component", "allocation_allocated"], sort: [{ column: "bytes", descending: true }] }), { wide: true }),
+        card(
+          named("table", "allocations"),
+          table(context, {
+            name: "allocations",
+            trace,
+            height: 480,
+            columns: [
+              "name",
+              "bytes",
+              "allocation_ns",
+              "release_ns",
+              "device_type",
+              "device",
+              "component",
+              "allocation_allocated",
+            ],
+            sort: [{ column: "bytes", descending: true }],
+          }),
+          { wide: true },
+        ),
       ),
     ];
   },
@@ -81,7 +113,14 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
     h(
       "div",
       { class: "controls" },
-      all.size > 1 ? choice(t("device"), [...all.keys()].map((one) => [one, one.replace(/ -1(?= |$)/, "")]), place, (value) => context.visit({ place: value, at: null })) : null,
+      all.size > 1
+        ? choice(
+            t("device"),
+            [...all.keys()].map((one) => [one, one.replace(/ -1(?= |$)/, "")]),
+            place,
+            (value) => context.visit({ place: value, at: null }),
+          )
+        : null,
       peak === null ? null : h("button", { type: "button", onclick: () => void show(peak) }, t("memory.at_peak")),
       h("a", { href: context.to("timeline", { rank: trace }) }, t("timeline.show")),
     ),
@@ -89,7 +128,11 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
     h("p", { class: "note", role: "status" }, t("memory.marks.what")),
     alive,
   ];
-  return card(`${t("memory.curve")}: ${all.size > 1 ? place.replace(/ -1(?= |$)/, "") : place.replace(/ -1\b.*$/, "")}`, content, { wide: true, note: t("memory.click") });
+  return card(
+    `${t("memory.curve")}: ${all.size > 1 ? place.replace(/ -1(?= |$)/, "") : place.replace(/ -1\b.*$/, "")}`,
+    content,
+    { wide: true, note: t("memory.click") },
+  );
 }
 
 function highest(curve: Curve): number | null {
@@ -101,8 +144,18 @@ function highest(curve: Curve): number | null {
   return best;
 }
 
-function curveChart(context: Context, series: readonly Series[], curves: readonly Curve[], timeline: Timeline, show: (at: number) => Promise<void>, marks: MemoryMarks): HTMLElement {
-  const [delayed, most] = [later(show), Math.max(...curves.flatMap((curve) => curve.max.map((one) => one ?? 0)), marks.capacity_bytes ?? 0, 1)];
+function curveChart(
+  context: Context,
+  series: readonly Series[],
+  curves: readonly Curve[],
+  timeline: Timeline,
+  show: (at: number) => Promise<void>,
+  marks: MemoryMarks,
+): HTMLElement {
+  const [delayed, most] = [
+    later(show),
+    Math.max(...curves.flatMap((curve) => curve.max.map((one) => one ?? 0)), marks.capacity_bytes ?? 0, 1),
+  ];
   // a click holds its moment until the pointer has left: the tip knows the places of changes only
   let held = false;
   const frame = chart(
@@ -117,20 +170,36 @@ function curveChart(context: Context, series: readonly Series[], curves: readonl
       option: (colours) => ({
         grid: { left: 76, right: 20, top: 30, bottom: 60 },
         legend: { type: "scroll", top: 0, textStyle: { color: colours.text } },
-        dataZoom: [{ type: "inside" }, { type: "slider", height: 18, bottom: 8, labelFormatter: (value: number) => format.moment(value, 1e5) }],
-        xAxis: valueAxis(colours, format.time, { min: firstOf(curves) ?? timeline.start_ns, max: timeline.end_ns, splitLine: { show: false }, axisLabel: { color: colours.faint, formatter: atMark(timeline), hideOverlap: true, showMaxLabel: false } }),
+        dataZoom: [
+          { type: "inside" },
+          { type: "slider", height: 18, bottom: 8, labelFormatter: (value: number) => format.moment(value, 1e5) },
+        ],
+        xAxis: valueAxis(colours, format.time, {
+          min: firstOf(curves) ?? timeline.start_ns,
+          max: timeline.end_ns,
+          splitLine: { show: false },
+          axisLabel: { color: colours.faint, formatter: atMark(timeline), hideOverlap: true, showMaxLabel: false },
+        }),
         yAxis: bytesAxis(colours, most),
         tooltip: {
           trigger: "axis",
           formatter: (hovered: { seriesName: string; color: string; value: [number, number] }[]) => {
             // what is alive follows the pointer once it rests
             if (hovered[0] && !held) delayed.call(hovered[0].value[0]);
-            return tip(format.moment(hovered[0]?.value[0] ?? 0, 1e3), hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.bytes(one.value[1]) })));
+            return tip(
+              format.moment(hovered[0]?.value[0] ?? 0, 1e3),
+              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.bytes(one.value[1]) })),
+            );
           },
         },
         series: series.map((one, place) => ({
-          type: "line", step: "end", showSymbol: false, name: t(`memory.${/^memory (\w+)/.exec(one.label)![1] as "allocated" | "reserved" | "active"}`), color: colours.series[place],
-          data: points(curves[place]!), ...(place === 0 ? { markLine: markLines(marks, colours) } : {}),
+          type: "line",
+          step: "end",
+          showSymbol: false,
+          name: t(`memory.${/^memory (\w+)/.exec(one.label)![1] as "allocated" | "reserved" | "active"}`),
+          color: colours.series[place],
+          data: points(curves[place]!),
+          ...(place === 0 ? { markLine: markLines(marks, colours) } : {}),
         })),
       }),
     },
@@ -147,7 +216,10 @@ function firstOf(curves: readonly Curve[]): number | null {
 }
 
 /** What stands below a mark of the axis of time: no mark needs more digits than a hundredth of the whole. */
-const atMark = (timeline: Timeline) => (value: number): string => (value === 0 ? "0" : format.rounded(value, (timeline.end_ns - timeline.start_ns) / 100));
+const atMark =
+  (timeline: Timeline) =>
+  (value: number): string =>
+    value === 0 ? "0" : format.rounded(value, (timeline.end_ns - timeline.start_ns) / 100);
 
 /** Calls something with the last of several values, once no other has come for a moment. */
 function later(call: (value: number) => unknown): { call: (value: number) => void; stop: () => void } {
@@ -166,21 +238,62 @@ function later(call: (value: number) => unknown): { call: (value: number) => voi
 function points(curve: Curve): [number, number][] {
   return curve.time_ns.flatMap((time, place): [number, number][] => {
     const [low, high, last] = [curve.min[place], curve.max[place], curve.last[place]];
-    if (low === null || high === null || last === null || low === undefined || high === undefined || last === undefined) return [];
-    return low === high ? [[time, last]] : [[time, high], [time, low], [time, last]];
+    if (low === null || high === null || last === null || low === undefined || high === undefined || last === undefined)
+      return [];
+    return low === high
+      ? [[time, last]]
+      : [
+          [time, high],
+          [time, low],
+          [time, last],
+        ];
   });
 }
 
 function aliveTables(context: Context, found: Alive): Child {
   const owners = found.by_owner.slice(0, MOST_OWNERS);
   return [
-    h("h3", null, t("memory.alive", { at: format.moment(found.time_ns, 1e3), count: format.count(found.allocations), bytes: format.bytes(found.bytes) })),
+    h(
+      "h3",
+      null,
+      t("memory.alive", {
+        at: format.moment(found.time_ns, 1e3),
+        count: format.count(found.allocations),
+        bytes: format.bytes(found.bytes),
+      }),
+    ),
     owners.length
       ? h(
           "div",
           { class: "two" },
-          smallTable(t("memory.owners"), [t("memory.owner"), t("device"), named("column", "allocations"), named("column", "bytes")], owners.map((row) => [format.shorten(String(row["name"] ?? t("memory.outside")), 120), deviceOf(row), format.value(row["allocations"], ""), format.value(row["bytes"], "bytes")]), [2, 3]),
-          smallTable(t("memory.largest"), [t("memory.largest"), named("column", "bytes"), named("column", "allocation_ns"), named("column", "release_ns")], found.largest.slice(0, MOST_OWNERS).map((row) => [h("a", { href: context.to("timeline", { find: String(row["name"] ?? "") }) }, format.shorten(String(row["name"] ?? t("memory.outside")), 80)), format.value(row["bytes"], "bytes"), format.value(row["allocation_ns"], "moment"), format.value(row["release_ns"], "moment")]), [1, 2, 3]),
+          smallTable(
+            t("memory.owners"),
+            [t("memory.owner"), t("device"), named("column", "allocations"), named("column", "bytes")],
+            owners.map((row) => [
+              format.shorten(String(row["name"] ?? t("memory.outside")), 120),
+              deviceOf(row),
+              format.value(row["allocations"], ""),
+              format.value(row["bytes"], "bytes"),
+            ]),
+            [2, 3],
+          ),
+          smallTable(
+            t("memory.largest"),
+            [t("memory.largest"), named("column", "bytes"), named("column", "allocation_ns"), named("column", "release_ns")],
+            found.largest
+              .slice(0, MOST_OWNERS)
+              .map((row) => [
+                h(
+                  "a",
+                  { href: context.to("timeline", { find: String(row["name"] ?? "") }) },
+                  format.shorten(String(row["name"] ?? t("memory.outside")), 80),
+                ),
+                format.value(row["bytes"], "bytes"),
+                format.value(row["allocation_ns"], "moment"),
+                format.value(row["release_ns"], "moment"),
+              ]),
+            [1, 2, 3],
+          ),
         )
       : h("p", { class: "note" }, t("memory.nothing_alive")),
   ];

@@ -8,25 +8,46 @@ import { deviceOf, figure, figures } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
 
-export interface MemoryMarks { capacity_bytes: number | null; static_bytes: number | null; step: StepPoints | null }
+export interface MemoryMarks {
+  capacity_bytes: number | null;
+  static_bytes: number | null;
+  step: StepPoints | null;
+}
 
 /** One row of figures per device. */
 export function deviceFigures(context: Context, trace: number, found: MemoryOverview): Child {
   const count = (value: number | null): Child => (value === null ? format.NOTHING : format.count(value));
-  return found.devices.slice(0, 8).map((one) =>
-    h(
-      "section",
-      { "aria-label": deviceOf({ ...one }) },
-      found.devices.length > 1 ? h("h3", null, deviceOf({ ...one })) : null,
-      figures(
-        figure(t("memory.capacity"), format.value(one.capacity_bytes, "bytes"), one.capacity_bytes && one.peak_bytes !== null ? t("memory.of_capacity", { share: format.share(one.peak_bytes / one.capacity_bytes) }) : null),
-        figure(t("memory.static"), format.value(one.static_bytes, "bytes"), t("memory.static.what")),
-        figure(t("memory.peak"), format.value(one.peak_bytes, "bytes"), one.peak_ns === null ? null : one.peak_step === null ? format.moment(one.peak_ns, 1e5) : `${t("step")} ${one.peak_step}`, one.peak_ns === null ? undefined : context.to("memory", { ...context.params, rank: trace || null, at: one.peak_ns })),
-        figure(t("memory.allocations"), count(one.allocations)),
-        figure(t("memory.releases"), count(one.releases)),
+  return found.devices
+    .slice(0, 8)
+    .map((one) =>
+      h(
+        "section",
+        { "aria-label": deviceOf({ ...one }) },
+        found.devices.length > 1 ? h("h3", null, deviceOf({ ...one })) : null,
+        figures(
+          figure(
+            t("memory.capacity"),
+            format.value(one.capacity_bytes, "bytes"),
+            one.capacity_bytes && one.peak_bytes !== null
+              ? t("memory.of_capacity", { share: format.share(one.peak_bytes / one.capacity_bytes) })
+              : null,
+          ),
+          figure(t("memory.static"), format.value(one.static_bytes, "bytes"), t("memory.static.what")),
+          figure(
+            t("memory.peak"),
+            format.value(one.peak_bytes, "bytes"),
+            one.peak_ns === null
+              ? null
+              : one.peak_step === null
+                ? format.moment(one.peak_ns, 1e5)
+                : `${t("step")} ${one.peak_step}`,
+            one.peak_ns === null ? undefined : context.to("memory", { ...context.params, rank: trace || null, at: one.peak_ns }),
+          ),
+          figure(t("memory.allocations"), count(one.allocations)),
+          figure(t("memory.releases"), count(one.releases)),
+        ),
       ),
-    ),
-  );
+    );
 }
 
 /** What to mark on the curve of a place such as "CUDA 0": of the step at a moment, or of the one with the peak. */
@@ -45,7 +66,10 @@ function isDevice(one: DeviceMemory, place: string): boolean {
 /** The marks as lines of a chart. */
 export function markLines(marks: MemoryMarks, colours: Palette): object {
   const { capacity_bytes, static_bytes, step } = marks;
-  const line = (at: object, name: string, position: string): object => ({ ...at, label: { formatter: name, color: colours.text, position, fontSize: 11 } });
+  const line = (at: object, name: string, position: string): object => ({
+    ...at,
+    label: { formatter: name, color: colours.text, position, fontSize: 11 },
+  });
   return {
     symbol: "none",
     silent: true,
@@ -53,8 +77,12 @@ export function markLines(marks: MemoryMarks, colours: Palette): object {
     data: [
       ...(capacity_bytes === null ? [] : [line({ yAxis: capacity_bytes }, t("memory.capacity"), "insideEndTop")]),
       ...(static_bytes ? [line({ yAxis: static_bytes }, t("memory.static"), "insideEndTop")] : []),
-      ...(step?.forward_ns == null ? [] : [line({ xAxis: step.forward_ns }, t("memory.forward", { step: step.step }), "insideEndBottom")]),
-      ...(step?.backward_ns == null ? [] : [line({ xAxis: step.backward_ns }, t("memory.backward", { step: step.step }), "insideEndTop")]),
+      ...(step?.forward_ns == null
+        ? []
+        : [line({ xAxis: step.forward_ns }, t("memory.forward", { step: step.step }), "insideEndBottom")]),
+      ...(step?.backward_ns == null
+        ? []
+        : [line({ xAxis: step.backward_ns }, t("memory.backward", { step: step.step }), "insideEndTop")]),
     ],
   };
 }

@@ -35,11 +35,27 @@ export async function planCard(context: Context, trace: number): Promise<Child> 
   return card(
     t("plan.title"),
     [
-      h("div", { class: "controls" }, choice(t("plan.graph"), graphs.map((one) => [String(one.graph), `${one.graph} (${format.bytes(one.peak_bytes)})`]), String(graph.graph), (value) => context.visit({ graph: value })), graph.peak_node === null ? null : h("button", { type: "button", onclick: () => void show(graph.peak_node!) }, t("memory.at_peak"))),
+      h(
+        "div",
+        { class: "controls" },
+        choice(
+          t("plan.graph"),
+          graphs.map((one) => [String(one.graph), `${one.graph} (${format.bytes(one.peak_bytes)})`]),
+          String(graph.graph),
+          (value) => context.visit({ graph: value }),
+        ),
+        graph.peak_node === null
+          ? null
+          : h("button", { type: "button", onclick: () => void show(graph.peak_node!) }, t("memory.at_peak")),
+      ),
       figures(
         figure(t("memory.capacity"), format.value(graph.capacity_bytes, "bytes")),
         figure(t("plan.static"), format.bytes(graph.static_bytes)),
-        figure(t("memory.peak"), format.bytes(graph.peak_bytes), graph.peak_node === null ? null : t("plan.at", { node: format.count(graph.peak_node) })),
+        figure(
+          t("memory.peak"),
+          format.bytes(graph.peak_bytes),
+          graph.peak_node === null ? null : t("plan.at", { node: format.count(graph.peak_node) }),
+        ),
         figure(t("plan.nodes"), format.count(graph.nodes)),
         figure(t("plan.tensors"), format.count(graph.tensors)),
       ),
@@ -50,38 +66,66 @@ export async function planCard(context: Context, trace: number): Promise<Child> 
   );
 }
 
-function planChart(context: Context, graph: PlannedGraph, curve: PlannedCurve, show: (node: number) => Promise<void>): HTMLElement {
+function planChart(
+  context: Context,
+  graph: PlannedGraph,
+  curve: PlannedCurve,
+  show: (node: number) => Promise<void>,
+): HTMLElement {
   let timer = 0;
   const rest = (node: number): void => {
     clearTimeout(timer);
     timer = window.setTimeout(() => void show(node), HOVER_MS);
   };
-  const marks = ([["forward_node", "steps.forward_point"], ["backward_node", "steps.backward_point"]] as const).filter(([name]) => graph[name] !== null);
+  const marks = (
+    [
+      ["forward_node", "steps.forward_point"],
+      ["backward_node", "steps.backward_point"],
+    ] as const
+  ).filter(([name]) => graph[name] !== null);
   return chart(
     {
       label: t("plan.title"),
       height: 280,
       onPlace: (node) => void show(node),
       option: (colours) => {
-        const label = (name: string): object => ({ formatter: name, color: colours.text, position: "insideEndTop", fontSize: 11 });
+        const label = (name: string): object => ({
+          formatter: name,
+          color: colours.text,
+          position: "insideEndTop",
+          fontSize: 11,
+        });
         return {
           grid: { left: 76, right: 20, top: 20, bottom: 48 },
           dataZoom: [{ type: "inside" }, { type: "slider", height: 14, bottom: 4 }],
-          xAxis: valueAxis(colours, format.count, { min: 0, max: Math.max(graph.nodes - 1, 1), minInterval: 1, splitLine: { show: false } }),
+          xAxis: valueAxis(colours, format.count, {
+            min: 0,
+            max: Math.max(graph.nodes - 1, 1),
+            minInterval: 1,
+            splitLine: { show: false },
+          }),
           yAxis: bytesAxis(colours, Math.max(graph.peak_bytes, graph.capacity_bytes ?? 0, 1)),
           tooltip: {
             trigger: "axis",
             formatter: (hovered: { value: [number, number]; color: string }[]) => {
               const [node, bytes] = hovered[0]?.value ?? [0, 0];
               rest(node);
-              return tip(t("plan.at", { node: format.count(node) }), [{ colour: hovered[0]?.color, name: t("memory.allocated"), value: format.bytes(bytes) }]);
+              return tip(t("plan.at", { node: format.count(node) }), [
+                { colour: hovered[0]?.color, name: t("memory.allocated"), value: format.bytes(bytes) },
+              ]);
             },
           },
           series: [
             {
-              type: "line", step: "end", showSymbol: false, color: colours.series[0], data: points({ ...curve, place: curve.node, name: "", unit: "bytes", mean: null }),
+              type: "line",
+              step: "end",
+              showSymbol: false,
+              color: colours.series[0],
+              data: points({ ...curve, place: curve.node, name: "", unit: "bytes", mean: null }),
               markLine: {
-                symbol: "none", silent: true, lineStyle: { type: "dashed", color: colours.faint },
+                symbol: "none",
+                silent: true,
+                lineStyle: { type: "dashed", color: colours.faint },
                 data: [
                   ...(graph.capacity_bytes === null ? [] : [{ yAxis: graph.capacity_bytes, label: label(t("memory.capacity")) }]),
                   { yAxis: graph.static_bytes, label: label(t("plan.static")) },
@@ -99,11 +143,23 @@ function planChart(context: Context, graph: PlannedGraph, curve: PlannedCurve, s
 
 function tensorTable(found: NodeTensors): Child {
   return [
-    h("h3", null, t("plan.alive", { node: format.count(found.node), count: format.count(found.count), bytes: format.bytes(found.bytes) })),
+    h(
+      "h3",
+      null,
+      t("plan.alive", { node: format.count(found.node), count: format.count(found.count), bytes: format.bytes(found.bytes) }),
+    ),
     smallTable(
       t("plan.tensors"),
       [t("plan.tensor"), t("plan.owner"), t("shapes.type"), t("plan.size"), t("plan.life")],
-      found.tensors.slice(0, 40).map((one) => [String(one.tensor), h("code", null, format.shorten(one.owner ?? format.NOTHING, 120)), [one.type, one.kind].filter(Boolean).join(", "), format.bytes(one.bytes), `${format.count(one.life_start)} – ${format.count(one.life_end)}`]),
+      found.tensors
+        .slice(0, 40)
+        .map((one) => [
+          String(one.tensor),
+          h("code", null, format.shorten(one.owner ?? format.NOTHING, 120)),
+          [one.type, one.kind].filter(Boolean).join(", "),
+          format.bytes(one.bytes),
+          `${format.count(one.life_start)} – ${format.count(one.life_end)}`,
+        ]),
       [3],
     ),
     found.count > 40 ? h("p", { class: "note" }, t("rest", { count: format.count(found.count - 40) })) : null,

@@ -31,7 +31,10 @@ function flopsCard(context: Context, found: Flops): Child {
   const { work, cube, vector } = found;
   const place = h("div");
   const deepest = Math.max(0, ...found.nodes.map((one) => one.depth));
-  const state = { kind: KINDS.find((one) => one === context.params["flops"]) ?? "treemap", depth: Math.min(Number(context.params["levels"] ?? 4) || 4, Math.max(deepest, 1)) };
+  const state = {
+    kind: KINDS.find((one) => one === context.params["flops"]) ?? "treemap",
+    depth: Math.min(Number(context.params["levels"] ?? 4) || 4, Math.max(deepest, 1)),
+  };
   const draw = (): void => {
     context.note({ flops: state.kind === "treemap" ? null : state.kind, levels: state.depth === 4 ? null : state.depth });
     replace(place, state.kind === "treemap" ? treemap(context, found.nodes) : sankey(context, found.nodes, state.depth));
@@ -41,25 +44,63 @@ function flopsCard(context: Context, found: Flops): Child {
     t("flops.title"),
     [
       figures(
-        work ? figure(t("flops.work"), format.value(work.flops, "FLOP"), t(work.source === "operator shapes" ? "flops.from_shapes" : "flops.from_device")) : null,
-        work?.flops_per_s == null ? null : figure(t("flops.rate"), format.value(work.flops_per_s, "FLOP/s"), found.peak_flops_per_s === null ? null : t("flops.peak", { peak: format.value(found.peak_flops_per_s, "FLOP/s"), device: found.peak_name ?? "" })),
+        work
+          ? figure(
+              t("flops.work"),
+              format.value(work.flops, "FLOP"),
+              t(work.source === "operator shapes" ? "flops.from_shapes" : "flops.from_device"),
+            )
+          : null,
+        work?.flops_per_s == null
+          ? null
+          : figure(
+              t("flops.rate"),
+              format.value(work.flops_per_s, "FLOP/s"),
+              found.peak_flops_per_s === null
+                ? null
+                : t("flops.peak", { peak: format.value(found.peak_flops_per_s, "FLOP/s"), device: found.peak_name ?? "" }),
+            ),
         work?.utilization_percent == null ? null : figure(t("flops.utilization"), format.percent(work.utilization_percent)),
-        cube ? figure(t("flops.cube"), format.value(cube.flops, "FLOP"), cube.best_flops_per_s === null ? null : t("flops.best", { rate: format.value(cube.best_flops_per_s, "FLOP/s") })) : null,
-        vector ? figure(t("flops.vector"), format.value(vector.flops, "FLOP"), vector.best_flops_per_s === null ? null : t("flops.best", { rate: format.value(vector.best_flops_per_s, "FLOP/s") })) : null,
+        cube
+          ? figure(
+              t("flops.cube"),
+              format.value(cube.flops, "FLOP"),
+              cube.best_flops_per_s === null ? null : t("flops.best", { rate: format.value(cube.best_flops_per_s, "FLOP/s") }),
+            )
+          : null,
+        vector
+          ? figure(
+              t("flops.vector"),
+              format.value(vector.flops, "FLOP"),
+              vector.best_flops_per_s === null
+                ? null
+                : t("flops.best", { rate: format.value(vector.best_flops_per_s, "FLOP/s") }),
+            )
+          : null,
       ),
       found.nodes.length > 1
         ? [
             h(
               "div",
               { class: "controls" },
-              choice(t("chart.kind"), KINDS.map((one) => [one, t(`flops.${one}`)]), state.kind, (value) => {
-                state.kind = value === "sankey" ? "sankey" : "treemap";
-                draw();
-              }),
-              choice(t("flops.levels"), Array.from({ length: deepest }, (_, level): [string, string] => [String(level + 1), String(level + 1)]), String(state.depth), (value) => {
-                state.depth = Number(value);
-                draw();
-              }),
+              choice(
+                t("chart.kind"),
+                KINDS.map((one) => [one, t(`flops.${one}`)]),
+                state.kind,
+                (value) => {
+                  state.kind = value === "sankey" ? "sankey" : "treemap";
+                  draw();
+                },
+              ),
+              choice(
+                t("flops.levels"),
+                Array.from({ length: deepest }, (_, level): [string, string] => [String(level + 1), String(level + 1)]),
+                String(state.depth),
+                (value) => {
+                  state.depth = Number(value);
+                  draw();
+                },
+              ),
               h("button", { type: "button", onclick: draw }, t("flops.reset")),
             ),
             place,
@@ -79,18 +120,27 @@ export function pathOf(nodes: readonly FlopNode[], node: FlopNode): string {
 }
 
 const told = (nodes: readonly FlopNode[], one: FlopNode): HTMLElement =>
-  tip(format.shorten(pathOf(nodes, one), 160), [{ name: t("flops.work"), value: `${format.value(one.flops, "FLOP")} (${format.percent(one.percent)})` }, { name: t("flops.operators"), value: format.count(one.operators) }]);
+  tip(format.shorten(pathOf(nodes, one), 160), [
+    { name: t("flops.work"), value: `${format.value(one.flops, "FLOP")} (${format.percent(one.percent)})` },
+    { name: t("flops.operators"), value: format.count(one.operators) },
+  ]);
 
 /** The first scope that divides: one that is alone in its own says nothing. */
 export function topOf(nodes: readonly FlopNode[]): number {
   const children = new Map<number, number[]>();
-  for (const one of nodes) if (one.parent !== null) (children.get(one.parent) ?? children.set(one.parent, []).get(one.parent)!).push(one.id);
+  for (const one of nodes)
+    if (one.parent !== null) (children.get(one.parent) ?? children.set(one.parent, []).get(one.parent)!).push(one.id);
   let top = 0;
   for (let below = children.get(top); below?.length === 1 && children.has(below[0]!); below = children.get(top)) top = below[0]!;
   return top;
 }
 
-interface Leaf { name: string; id: number; value: number; children?: Leaf[] }
+interface Leaf {
+  name: string;
+  id: number;
+  value: number;
+  children?: Leaf[];
+}
 
 function treemap(context: Context, nodes: readonly FlopNode[]): HTMLElement {
   const made = nodes.map((one): Leaf => ({ name: one.name, id: one.id, value: one.flops }));
@@ -104,12 +154,29 @@ function treemap(context: Context, nodes: readonly FlopNode[]): HTMLElement {
         tooltip: { formatter: (one: { data?: Leaf }) => (one.data?.id === undefined ? "" : told(nodes, nodes[one.data.id]!)) },
         series: [
           {
-            type: "treemap", data: top?.children ?? [], name: top && top.id > 0 ? top.name : t("flops.whole"), leafDepth: 2, roam: false, left: 0, right: 0, top: 4, bottom: 34,
+            type: "treemap",
+            data: top?.children ?? [],
+            name: top && top.id > 0 ? top.name : t("flops.whole"),
+            leafDepth: 2,
+            roam: false,
+            left: 0,
+            right: 0,
+            top: 4,
+            bottom: 34,
             breadcrumb: { bottom: 4, itemStyle: { color: colours.accent, textStyle: { color: colours.surface } } },
-            label: { formatter: (one: { name: string; value: number }) => `${format.shorten(one.name, 40)}\n${format.value(one.value, "FLOP")}`, color: "#ffffff", textShadowColor: "#10141c", textShadowBlur: 3 },
+            label: {
+              formatter: (one: { name: string; value: number }) =>
+                `${format.shorten(one.name, 40)}\n${format.value(one.value, "FLOP")}`,
+              color: "#ffffff",
+              textShadowColor: "#10141c",
+              textShadowBlur: 3,
+            },
             upperLabel: { show: true, height: 20, color: "#ffffff", textShadowColor: "#10141c", textShadowBlur: 3 },
             itemStyle: { borderColor: colours.surface, borderWidth: 1, gapWidth: 1 },
-            levels: [{ itemStyle: { gapWidth: 3 }, upperLabel: { show: false } }, { colorSaturation: [0.35, 0.6], itemStyle: { gapWidth: 1, borderColorSaturation: 0.5 } }],
+            levels: [
+              { itemStyle: { gapWidth: 3 }, upperLabel: { show: false } },
+              { colorSaturation: [0.35, 0.6], itemStyle: { gapWidth: 1, borderColorSaturation: 0.5 } },
+            ],
           },
         ],
       }),
@@ -121,21 +188,50 @@ function treemap(context: Context, nodes: readonly FlopNode[]): HTMLElement {
 function sankey(context: Context, nodes: readonly FlopNode[], levels: number): HTMLElement {
   const beside = new Map<number, number>();
   const top = nodes[topOf(nodes)]!.depth;
-  const shown = nodes.filter((one) => one.depth >= top && one.depth <= top + levels && (beside.set(one.depth, (beside.get(one.depth) ?? 0) + 1).get(one.depth)! <= MOST_BESIDE * 4 || one.percent > 2));
+  const shown = nodes.filter(
+    (one) =>
+      one.depth >= top
+      && one.depth <= top + levels
+      && (beside.set(one.depth, (beside.get(one.depth) ?? 0) + 1).get(one.depth)! <= MOST_BESIDE * 4 || one.percent > 2),
+  );
   const kept = new Set(shown.map((one) => one.id));
   return chart(
     {
       label: t("flops.title"),
       height: Math.min(Math.max(shown.length * 16, 300), 900),
       option: (colours) => ({
-        tooltip: { formatter: (one: { data?: { id?: number; target?: string } }) => { const id = one.data?.id ?? Number(one.data?.target); return Number.isInteger(id) ? told(nodes, nodes[id]!) : ""; } },
+        tooltip: {
+          formatter: (one: { data?: { id?: number; target?: string } }) => {
+            const id = one.data?.id ?? Number(one.data?.target);
+            return Number.isInteger(id) ? told(nodes, nodes[id]!) : "";
+          },
+        },
         series: [
           {
-            type: "sankey", left: 8, right: 230, top: 10, bottom: 10, emphasis: { focus: "adjacency" }, draggable: true, nodeGap: 8,
-            label: { color: colours.text, formatter: (one: { data: { id: number } }) => { const node = nodes[one.data.id]!; return `${format.shorten(node.name, 28)} ${format.value(node.flops, "FLOP")}`; } },
+            type: "sankey",
+            left: 8,
+            right: 230,
+            top: 10,
+            bottom: 10,
+            emphasis: { focus: "adjacency" },
+            draggable: true,
+            nodeGap: 8,
+            label: {
+              color: colours.text,
+              formatter: (one: { data: { id: number } }) => {
+                const node = nodes[one.data.id]!;
+                return `${format.shorten(node.name, 28)} ${format.value(node.flops, "FLOP")}`;
+              },
+            },
             lineStyle: { color: "gradient", opacity: 0.35 },
-            data: shown.map((one, place) => ({ name: String(one.id), id: one.id, itemStyle: { color: colours.series[place % colours.series.length] } })),
-            links: shown.filter((one) => one.parent !== null && kept.has(one.parent)).map((one) => ({ source: String(one.parent), target: String(one.id), value: one.flops })),
+            data: shown.map((one, place) => ({
+              name: String(one.id),
+              id: one.id,
+              itemStyle: { color: colours.series[place % colours.series.length] },
+            })),
+            links: shown
+              .filter((one) => one.parent !== null && kept.has(one.parent))
+              .map((one) => ({ source: String(one.parent), target: String(one.id), value: one.flops })),
           },
         ],
       }),

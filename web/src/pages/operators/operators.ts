@@ -22,11 +22,26 @@ const VIEWS = {
   line: { table: "operators_by_line", column: "line", extra: [] },
 } as const;
 const MORE = [
-  "bound_by_operator", "flops", "flops_by_shape", "flops_by_module", "flops_by_line", "flops_by_step", "shapes", "shapes_by_step",
-  "dynamic_shapes", "dynamic_shapes_by_kernel", "storms", "bound",
+  "bound_by_operator",
+  "flops",
+  "flops_by_shape",
+  "flops_by_module",
+  "flops_by_line",
+  "flops_by_step",
+  "shapes",
+  "shapes_by_step",
+  "dynamic_shapes",
+  "dynamic_shapes_by_kernel",
+  "storms",
+  "bound",
 ];
 /** what MindSpore's profiler stores of operators without recording their calls */
-const HOST_AND_GPU = ["stored_gpu_op_type_info", "stored_gpu_op_detail_info", "stored_cpu_op_type_info", "stored_cpu_op_detail_info"];
+const HOST_AND_GPU = [
+  "stored_gpu_op_type_info",
+  "stored_gpu_op_detail_info",
+  "stored_cpu_op_type_info",
+  "stored_cpu_op_detail_info",
+];
 const STORED = [...HOST_AND_GPU, "core_types", "core_operators", "ai_cpu_types", "dynamic_shapes", "dynamic_shapes_by_kernel"];
 type View = keyof typeof VIEWS;
 
@@ -41,7 +56,11 @@ export const operators: Page = {
     if (!has(ranks, "ops")) {
       const rank = numberOf(context.params, "rank");
       const stored = [flopsPlace(context, rank ?? 0), topicTables(context, t("operators.more"), listed, STORED, rank)];
-      return [h("div", { class: "controls" }, rankChoice(context, ranks, true)), nothing(t("operators.none"), t("operators.none.why")), stored];
+      return [
+        h("div", { class: "controls" }, rankChoice(context, ranks, true)),
+        nothing(t("operators.none"), t("operators.none.why")),
+        stored,
+      ];
     }
     const by = (Object.keys(VIEWS).find((one) => one === context.params["by"]) ?? "name") as View;
     const view = VIEWS[by];
@@ -51,19 +70,59 @@ export const operators: Page = {
     const found = await context.api.table(view.table, { trace, sort: [{ column: metric, descending: true }], limit: 1000 });
     const at = (name: string): number => found.columns.findIndex((one) => one.name === name);
     const slices = found.rows
-      .map((row) => ({ name: title(row[at(view.column)], view.extra.map((one) => row[at(one)])), value: Number(row[at(metric)] ?? 0), plain: String(row[at(view.column)] ?? "") }))
+      .map((row) => ({
+        name: title(
+          row[at(view.column)],
+          view.extra.map((one) => row[at(one)]),
+        ),
+        value: Number(row[at(metric)] ?? 0),
+        plain: String(row[at(view.column)] ?? ""),
+      }))
       .filter((one) => !one.plain.startsWith(STEP_PREFIX));
     const plain = new Map(slices.map((one) => [one.name, one.plain]));
     return [
-      tabs(t("operators.by"), (Object.keys(VIEWS) as View[]).map((id) => ({ id, title: t(`operators.by.${id}` as Key), href: context.to("operators", { ...kept(context), by: id === "name" ? null : id }) })), by),
+      tabs(
+        t("operators.by"),
+        (Object.keys(VIEWS) as View[]).map((id) => ({
+          id,
+          title: t(`operators.by.${id}` as Key),
+          href: context.to("operators", { ...kept(context), by: id === "name" ? null : id }),
+        })),
+        by,
+      ),
       h(
         "div",
         { class: "controls" },
         rankChoice(context, ranks, true),
-        choice(t("operators.metric"), METRICS.map((one) => [one, named("column", one)]), metric, (value) => context.visit({ metric: value })),
+        choice(
+          t("operators.metric"),
+          METRICS.map((one) => [one, named("column", one)]),
+          metric,
+          (value) => context.visit({ metric: value }),
+        ),
       ),
-      card(t("operators.share"), slices.length ? shareChart(context, t("operators.share"), slices, view.column === "name" ? (name) => drill(context, plain.get(name) ?? name) : undefined) : nothing(by === "module" ? t("operators.no_modules") : t("operators.none")), { wide: true, note: found.matching > found.rows.length ? t("operators.largest", { count: format.count(found.rows.length) }) : null }),
-      instancesCard(context, listed, { source: "recorded_ops", trace, where: of === undefined ? [] : [{ column: "name", one_of: [of] }], title: t("instances.title", { name: of ?? "" }), away: context.to("operators", { ...context.params, of: null }) }),
+      card(
+        t("operators.share"),
+        slices.length
+          ? shareChart(
+              context,
+              t("operators.share"),
+              slices,
+              view.column === "name" ? (name) => drill(context, plain.get(name) ?? name) : undefined,
+            )
+          : nothing(by === "module" ? t("operators.no_modules") : t("operators.none")),
+        {
+          wide: true,
+          note: found.matching > found.rows.length ? t("operators.largest", { count: format.count(found.rows.length) }) : null,
+        },
+      ),
+      instancesCard(context, listed, {
+        source: "recorded_ops",
+        trace,
+        where: of === undefined ? [] : [{ column: "name", one_of: [of] }],
+        title: t("instances.title", { name: of ?? "" }),
+        away: context.to("operators", { ...context.params, of: null }),
+      }),
       card(
         t("operators.table"),
         table(context, {
@@ -73,7 +132,9 @@ export const operators: Page = {
           height: 560,
           links: {
             name: (row: Row) => context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }),
-            ...(by === "name" ? { calls: (row: Row) => context.to("operators", { ...kept(context), of: String(row["name"]) }) } : {}),
+            ...(by === "name"
+              ? { calls: (row: Row) => context.to("operators", { ...kept(context), of: String(row["name"]) }) }
+              : {}),
           },
         }),
         { wide: true, note: by === "name" ? t("operators.links") : "name" === view.column ? t("operators.link") : null },
@@ -91,7 +152,11 @@ function kept(context: Context): Record<string, string | undefined> {
 
 /** The shapes with which an operator was called. */
 function drillTo(context: Context, name: string, by: View): string {
-  return context.to("operators", { ...kept(context), by, [`${VIEWS[by].table}.where`]: JSON.stringify([{ column: "name", one_of: [name] }]) });
+  return context.to("operators", {
+    ...kept(context),
+    by,
+    [`${VIEWS[by].table}.where`]: JSON.stringify([{ column: "name", one_of: [name] }]),
+  });
 }
 
 function drill(context: Context, name: string): void {
@@ -99,5 +164,7 @@ function drill(context: Context, name: string): void {
 }
 
 function title(name: unknown, extra: readonly unknown[]): string {
-  return [name ?? "–", ...extra.filter((one) => one !== null && one !== "").map((one) => format.shorten(String(one), 60))].join("  ");
+  return [name ?? "–", ...extra.filter((one) => one !== null && one !== "").map((one) => format.shorten(String(one), 60))].join(
+    "  ",
+  );
 }

@@ -12,7 +12,14 @@ import { named, t } from "../../words/i18n";
 
 const POINTS = 500;
 /** which chart tells about which box of the flow */
-const CHART_OF: Readonly<Record<string, string>> = { processing: "host", host: "host", transfer: "transfer", device: "device", get_next: "get_next", loop: "get_next" };
+const CHART_OF: Readonly<Record<string, string>> = {
+  processing: "host",
+  host: "host",
+  transfer: "transfer",
+  device: "device",
+  get_next: "get_next",
+  loop: "get_next",
+};
 
 /** Cards of the tab. */
 export async function intervalCards(context: Context, trace: number, found: Pipeline, steps: readonly Step[]): Promise<Child> {
@@ -22,11 +29,24 @@ export async function intervalCards(context: Context, trace: number, found: Pipe
   const wait = whole.reduce((sum, one) => sum + Number(one["data_wait_ns"] ?? 0), 0) / Math.max(whole.length, 1);
   const cards = charts(context, every);
   return [
-    whole.length ? figures(figure(t("pipeline.data_wait"), format.time(wait), t("per_step"), context.to("steps", { rank: trace }))) : null,
+    whole.length
+      ? figures(figure(t("pipeline.data_wait"), format.time(wait), t("per_step"), context.to("steps", { rank: trace })))
+      : null,
     rangeNote(found.places, wait),
     grid(
-      found.places.length ? card(t("pipeline.flow"), flowChart(found.places, (id) => highlight(cards, CHART_OF[id] ?? id)), { wide: true, note: t("pipeline.flow.what") }) : null,
-      waits ? card(t("pipeline.waits"), stepCurves(context, steps, ["data_wait"], 210, t("pipeline.waits")), { wide: true, more: context.to("steps", { rank: trace }) }) : null,
+      found.places.length
+        ? card(
+            t("pipeline.flow"),
+            flowChart(found.places, (id) => highlight(cards, CHART_OF[id] ?? id)),
+            { wide: true, note: t("pipeline.flow.what") },
+          )
+        : null,
+      waits
+        ? card(t("pipeline.waits"), stepCurves(context, steps, ["data_wait"], 210, t("pipeline.waits")), {
+            wide: true,
+            more: context.to("steps", { rank: trace }),
+          })
+        : null,
       [...cards.values()],
     ),
   ];
@@ -45,7 +65,11 @@ function charts(context: Context, every: readonly BatchCurves[]): Map<string, HT
     ["host", t("pipeline.flow.host_queue"), of(host, ["queue_size"])],
     ["device", t("pipeline.flow.device_queue"), of("receive", ["queue_size"])],
     ["transfer", t(host === "send" ? "pipeline.flow.transfer_cost" : "pipeline.flow.batch_cost"), costs],
-    ["get_next", t(received.length ? "pipeline.flow.get_next_cost" : "pipeline.flow.until_made"), received.length ? received : of(host, ["wait_ns"])],
+    [
+      "get_next",
+      t(received.length ? "pipeline.flow.get_next_cost" : "pipeline.flow.until_made"),
+      received.length ? received : of(host, ["wait_ns"]),
+    ],
   ];
   return new Map(
     wanted
@@ -60,7 +84,12 @@ function charts(context: Context, every: readonly BatchCurves[]): Map<string, HT
 }
 
 function bucketed(one: BatchCurve): Bucketed {
-  return { ...one, place: one.batch, name: named("value", `batch.${one.name}`, one.name), unit: one.name.endsWith("_ns") ? "ns" : "" };
+  return {
+    ...one,
+    place: one.batch,
+    name: named("value", `batch.${one.name}`, one.name),
+    unit: one.name.endsWith("_ns") ? "ns" : "",
+  };
 }
 
 function highlight(cards: ReadonlyMap<string, HTMLElement>, id: string): void {

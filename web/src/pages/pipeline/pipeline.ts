@@ -12,8 +12,16 @@ import { processorCards } from "./processors";
 
 const VIEWS = ["interval", "processing", "processors"] as const;
 const MORE = [
-  "loader_stages", "loader_workers", "loader_step_waits", "loader_queues", "loader_first_batches", "recorded_pipeline_loaders",
-  "recorded_pipeline_tasks", "recorded_pipeline_epochs", "processors", "recorded_pipeline_batches",
+  "loader_stages",
+  "loader_workers",
+  "loader_step_waits",
+  "loader_queues",
+  "loader_first_batches",
+  "recorded_pipeline_loaders",
+  "recorded_pipeline_tasks",
+  "recorded_pipeline_epochs",
+  "processors",
+  "recorded_pipeline_batches",
 ];
 
 export const pipeline: Page = {
@@ -23,15 +31,36 @@ export const pipeline: Page = {
     const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
     const trace = numberOf(context.params, "rank") ?? 0;
     const [found, steps] = await Promise.all([context.api.pipeline(trace), context.api.steps(trace)]);
-    const recorded = ["pipeline_ops", "pipeline_batches", "pipeline_loaders", "pipeline_samples"].some((name) => has(ranks, name, trace));
-    const view = VIEWS.find((one) => one === context.params["view"]) ?? (found.places.length || !found.operations.length ? "interval" : "processing");
+    const recorded = ["pipeline_ops", "pipeline_batches", "pipeline_loaders", "pipeline_samples"].some((name) =>
+      has(ranks, name, trace),
+    );
+    const view =
+      VIEWS.find((one) => one === context.params["view"])
+      ?? (found.places.length || !found.operations.length ? "interval" : "processing");
     const chooser = h("div", { class: "controls" }, rankChoice(context, ranks, false));
-    if (!recorded) return [chooser, await intervalCards(context, trace, found, steps.steps), nothing(t("pipeline.none"), t("pipeline.none.why"))];
+    if (!recorded)
+      return [
+        chooser,
+        await intervalCards(context, trace, found, steps.steps),
+        nothing(t("pipeline.none"), t("pipeline.none.why")),
+      ];
     return [
-      tabs(t("page.pipeline"), VIEWS.map((id) => ({ id, title: t(`pipeline.view.${id}`), href: context.to("pipeline", { rank: context.params["rank"], view: id }) })), view),
+      tabs(
+        t("page.pipeline"),
+        VIEWS.map((id) => ({
+          id,
+          title: t(`pipeline.view.${id}`),
+          href: context.to("pipeline", { rank: context.params["rank"], view: id }),
+        })),
+        view,
+      ),
       chooser,
       view === "interval" ? await intervalCards(context, trace, found, steps.steps) : null,
-      view === "processing" ? (found.operations.length ? processingCards(context, trace, found) : nothing(t("pipeline.no_operations"), t("pipeline.none.why"))) : null,
+      view === "processing"
+        ? found.operations.length
+          ? processingCards(context, trace, found)
+          : nothing(t("pipeline.no_operations"), t("pipeline.none.why"))
+        : null,
       view === "processors" ? await processorCards(context, trace) : null,
       topicTables(context, t("pipeline.more"), listed, has(ranks, "pipeline_loaders", trace) ? MORE : [...MORE].reverse(), trace),
     ];

@@ -23,7 +23,13 @@ const nameOf = (one: { id: number; type: string | null }): string => `${one.type
 export function processingCards(context: Context, trace: number, found: Pipeline): Child {
   const drawn = found.operations.slice(0, MOST_DRAWN);
   const wanted = numberOf(context.params, "op");
-  const chosen = (drawn.find((one) => one.id === wanted) ?? drawn.find((one) => found.bottlenecks.includes(one.id)) ?? drawn.find((one) => one.usage !== null) ?? drawn[0])?.id ?? null;
+  const chosen =
+    (
+      drawn.find((one) => one.id === wanted)
+      ?? drawn.find((one) => found.bottlenecks.includes(one.id))
+      ?? drawn.find((one) => one.usage !== null)
+      ?? drawn[0]
+    )?.id ?? null;
   const detail = h("div", { "aria-live": "polite" });
   const graph = h("div");
   const show = (id: number): void => {
@@ -37,7 +43,23 @@ export function processingCards(context: Context, trace: number, found: Pipeline
   if (chosen !== null) show(chosen);
   return grid(
     card(t("pipeline.usages"), usageBars(context, drawn, pick), { wide: true, note: t("pipeline.usages.what") }),
-    card(t("pipeline.graph"), [h("div", { class: "controls" }, choice(t("pipeline.operation"), drawn.map((one) => [String(one.id), nameOf(one)]), String(chosen ?? ""), (value) => pick(Number(value)))), graph], { wide: true, note: t("pipeline.read") }),
+    card(
+      t("pipeline.graph"),
+      [
+        h(
+          "div",
+          { class: "controls" },
+          choice(
+            t("pipeline.operation"),
+            drawn.map((one) => [String(one.id), nameOf(one)]),
+            String(chosen ?? ""),
+            (value) => pick(Number(value)),
+          ),
+        ),
+        graph,
+      ],
+      { wide: true, note: t("pipeline.read") },
+    ),
     card(t("pipeline.chosen"), detail, { wide: true }),
     card(named("table", "pipeline"), table(context, { name: "pipeline", trace, height: 300, optional: true }), { wide: true }),
   );
@@ -45,7 +67,10 @@ export function processingCards(context: Context, trace: number, found: Pipeline
 
 /** How full every queue is on average, the fullest first. */
 function usageBars(context: Context, operations: readonly Operation[], pick: (id: number) => void): HTMLElement {
-  const shown = operations.filter((one) => one.usage !== null).sort((one, other) => other.usage! - one.usage!).slice(0, 40);
+  const shown = operations
+    .filter((one) => one.usage !== null)
+    .sort((one, other) => other.usage! - one.usage!)
+    .slice(0, 40);
   return chart(
     {
       label: t("pipeline.usages"),
@@ -57,9 +82,30 @@ function usageBars(context: Context, operations: readonly Operation[], pick: (id
       option: (colours) => ({
         grid: { left: 8, right: 60, top: 4, bottom: 24, containLabel: true },
         xAxis: valueAxis(colours, format.share, { min: 0, max: 1 }),
-        yAxis: nameAxis(colours, shown.map(nameOf).reverse(), { axisLabel: { color: colours.text, width: 220, overflow: "truncate", interval: 0 } }),
-        tooltip: { formatter: (one: { dataIndex: number; value: number }) => tip(nameOf(shown[shown.length - 1 - one.dataIndex]!), [{ name: t("pipeline.usage"), value: format.share(one.value) }]) },
-        series: [{ type: "bar", data: shown.map((one) => one.usage).reverse(), color: colours.accent, barMaxWidth: 16, cursor: "pointer", label: { show: true, position: "right", color: colours.text, formatter: (one: { value: number }) => format.share(one.value) } }],
+        yAxis: nameAxis(colours, shown.map(nameOf).reverse(), {
+          axisLabel: { color: colours.text, width: 220, overflow: "truncate", interval: 0 },
+        }),
+        tooltip: {
+          formatter: (one: { dataIndex: number; value: number }) =>
+            tip(nameOf(shown[shown.length - 1 - one.dataIndex]!), [
+              { name: t("pipeline.usage"), value: format.share(one.value) },
+            ]),
+        },
+        series: [
+          {
+            type: "bar",
+            data: shown.map((one) => one.usage).reverse(),
+            color: colours.accent,
+            barMaxWidth: 16,
+            cursor: "pointer",
+            label: {
+              show: true,
+              position: "right",
+              color: colours.text,
+              formatter: (one: { value: number }) => format.share(one.value),
+            },
+          },
+        ],
       }),
     },
     context.signal,
@@ -77,19 +123,49 @@ async function fill(context: Context, trace: number, id: number, place: HTMLElem
 }
 
 function operationShown(context: Context, one: OperationShown, curve: QueueCurve): Child {
-  const side = (other: { id: number; type: string; workers: number | null }): string => `${nameOf(other)}${other.workers === null ? "" : ` (${t("pipeline.workers", { count: other.workers })})`}`;
+  const side = (other: { id: number; type: string; workers: number | null }): string =>
+    `${nameOf(other)}${other.workers === null ? "" : ` (${t("pipeline.workers", { count: other.workers })})`}`;
   return [
     h("h3", null, nameOf(one)),
     figures(
       figure(t("pipeline.usage"), one.usage === null ? t("pipeline.no_queue") : format.share(one.usage)),
-      figure(t("pipeline.mean_size"), one.mean_size === null ? format.NOTHING : format.plain(one.mean_size), one.capacity === null ? null : t("pipeline.capacity", { capacity: format.count(one.capacity) })),
-      figure(t("pipeline.interval"), one.interval_ms === null ? format.NOTHING : format.time(one.interval_ms * 1e6), t("pipeline.samples", { count: format.count(one.samples) })),
+      figure(
+        t("pipeline.mean_size"),
+        one.mean_size === null ? format.NOTHING : format.plain(one.mean_size),
+        one.capacity === null ? null : t("pipeline.capacity", { capacity: format.count(one.capacity) }),
+      ),
+      figure(
+        t("pipeline.interval"),
+        one.interval_ms === null ? format.NOTHING : format.time(one.interval_ms * 1e6),
+        t("pipeline.samples", { count: format.count(one.samples) }),
+      ),
       figure(t("pipeline.threads"), one.workers === null ? format.NOTHING : format.count(one.workers)),
     ),
-    h("p", { class: "note" }, t("pipeline.between", { from: one.children.map(side).join(", ") || t("pipeline.source"), to: one.parent ? side(one.parent) : t("pipeline.loop") })),
-    curve.samples ? bucketChart(context, t("pipeline.queue"), t("pipeline.sample"), [{ ...curve, place: curve.sample, name: t("pipeline.queue"), unit: "", mean: one.mean_size }], 220) : null,
+    h(
+      "p",
+      { class: "note" },
+      t("pipeline.between", {
+        from: one.children.map(side).join(", ") || t("pipeline.source"),
+        to: one.parent ? side(one.parent) : t("pipeline.loop"),
+      }),
+    ),
+    curve.samples
+      ? bucketChart(
+          context,
+          t("pipeline.queue"),
+          t("pipeline.sample"),
+          [{ ...curve, place: curve.sample, name: t("pipeline.queue"), unit: "", mean: one.mean_size }],
+          220,
+        )
+      : null,
     h("h3", null, t("pipeline.remedy")),
     h("p", null, t(`pipeline.remedy.${one.remedy}`)),
-    one.findings.length ? h("ul", { class: "findings" }, one.findings.map((finding) => findingLine(finding, context.to("advice", { finding: finding.id })))) : null,
+    one.findings.length
+      ? h(
+          "ul",
+          { class: "findings" },
+          one.findings.map((finding) => findingLine(finding, context.to("advice", { finding: finding.id }))),
+        )
+      : null,
   ];
 }

@@ -26,22 +26,57 @@ export async function processorCards(context: Context, trace: number): Promise<C
     figures(
       figure(t("processors.cores"), found.cores === null ? format.NOTHING : format.count(found.cores)),
       figure(t("pipeline.interval"), found.interval_ms === null ? format.NOTHING : format.time(found.interval_ms * 1e6)),
-      figure(t("processors.idle"), found.idle_percent === null ? format.NOTHING : format.percent(found.idle_percent), found.idle_percent === null ? null : t("processors.busy", { busy: format.percent(100 - found.idle_percent) })),
+      figure(
+        t("processors.idle"),
+        found.idle_percent === null ? format.NOTHING : format.percent(found.idle_percent),
+        found.idle_percent === null ? null : t("processors.busy", { busy: format.percent(100 - found.idle_percent) }),
+      ),
       counts(of("host")),
     ),
     found.first_batch === null ? null : batchForm(context, found, first, last),
     grid(
-      ["host", "process"].map((scope) => (of(scope).some((one) => SHARE.test(one.name)) ? card(t(`processors.${scope}` as "processors.host"), lines(context, of(scope)), { wide: true }) : null)),
+      ["host", "process"].map((scope) =>
+        of(scope).some((one) => SHARE.test(one.name))
+          ? card(t(`processors.${scope}` as "processors.host"), lines(context, of(scope)), { wide: true })
+          : null,
+      ),
       operations.length
-        ? card(t("processors.operations"), [h("div", { class: "controls" }, choice(t("pipeline.operation"), [["", t("processors.every")], ...ids.map((one): [string, string] => [String(one), nameOf(operations, one)])], op === null ? "" : String(op), (value) => context.visit({ processor_op: value || null }))), lines(context, shown)], { wide: true })
+        ? card(
+            t("processors.operations"),
+            [
+              h(
+                "div",
+                { class: "controls" },
+                choice(
+                  t("pipeline.operation"),
+                  [["", t("processors.every")], ...ids.map((one): [string, string] => [String(one), nameOf(operations, one)])],
+                  op === null ? "" : String(op),
+                  (value) => context.visit({ processor_op: value || null }),
+                ),
+              ),
+              lines(context, shown),
+            ],
+            { wide: true },
+          )
         : null,
-      card(t("processors.means"), smallTable(t("processors.means"), [t("processors.who"), t("processors.what"), t("mean"), t("pipeline.samples.head")], found.curves.map((one) => [whose(found.curves, one), named("value", one.name), said(one), format.count(one.samples)]), [2, 3]), { wide: true, note: found.left_out ? t("rest", { count: format.count(found.left_out) }) : null }),
+      card(
+        t("processors.means"),
+        smallTable(
+          t("processors.means"),
+          [t("processors.who"), t("processors.what"), t("mean"), t("pipeline.samples.head")],
+          found.curves.map((one) => [whose(found.curves, one), named("value", one.name), said(one), format.count(one.samples)]),
+          [2, 3],
+        ),
+        { wide: true, note: found.left_out ? t("rest", { count: format.count(found.left_out) }) : null },
+      ),
     ),
   ];
 }
 
-const nameOf = (curves: readonly ProcessorCurve[], op: number | null): string => `${curves.find((one) => one.op === op)?.type ?? t("pipeline.operation")} ${op ?? ""}`;
-const whose = (curves: readonly ProcessorCurve[], one: ProcessorCurve): string => (one.scope === "op" ? nameOf(curves, one.op) : t(`processors.${one.scope}` as "processors.host"));
+const nameOf = (curves: readonly ProcessorCurve[], op: number | null): string =>
+  `${curves.find((one) => one.op === op)?.type ?? t("pipeline.operation")} ${op ?? ""}`;
+const whose = (curves: readonly ProcessorCurve[], one: ProcessorCurve): string =>
+  one.scope === "op" ? nameOf(curves, one.op) : t(`processors.${one.scope}` as "processors.host");
 const unitOf = (one: ProcessorCurve): string => (one.unit === "%" ? "percent" : one.unit === "1" ? "" : one.unit);
 const said = (one: ProcessorCurve): string => format.value(one.mean, unitOf(one));
 
@@ -53,17 +88,27 @@ function counts(host: readonly ProcessorCurve[]): Child {
 function lines(context: Context, curves: readonly ProcessorCurve[]): HTMLElement {
   const shares = curves.filter((one) => SHARE.test(one.name));
   const several = new Set(shares.map((one) => one.op)).size > 1;
-  const drawn = shares.slice(0, 40).map((one): Bucketed => ({ ...one, place: one.sample, name: `${several ? `${nameOf(curves, one.op)}: ` : ""}${named("value", one.name)}`, unit: "percent", mean: shares.length <= 4 ? one.mean : null }));
+  const drawn = shares.slice(0, 40).map((one): Bucketed => ({
+    ...one,
+    place: one.sample,
+    name: `${several ? `${nameOf(curves, one.op)}: ` : ""}${named("value", one.name)}`,
+    unit: "percent",
+    mean: shares.length <= 4 ? one.mean : null,
+  }));
   return bucketChart(context, t("page.pipeline"), t("pipeline.sample"), drawn, 240);
 }
 
 function batchForm(context: Context, found: Processors, first: number | null, last: number | null): HTMLElement {
-  const input = (label: string, value: number | null, other: number | null): HTMLInputElement => h("input", { type: "number", "aria-label": label, min: found.first_batch, max: found.last_batch, value: value ?? other });
+  const input = (label: string, value: number | null, other: number | null): HTMLInputElement =>
+    h("input", { type: "number", "aria-label": label, min: found.first_batch, max: found.last_batch, value: value ?? other });
   const from = input(t("processors.first"), first, found.first_batch);
   const to = input(t("processors.last"), last, found.last_batch);
   return h(
     "form",
-    { class: "controls", onsubmit: (event: Event) => (event.preventDefault(), context.visit({ first: from.value || null, last: to.value || null })) },
+    {
+      class: "controls",
+      onsubmit: (event: Event) => (event.preventDefault(), context.visit({ first: from.value || null, last: to.value || null })),
+    },
     h("label", { class: "choice" }, h("span", null, t("processors.first")), from),
     h("label", { class: "choice" }, h("span", null, t("processors.last")), to),
     h("button", { type: "submit" }, t("table.filter")),

@@ -24,20 +24,42 @@ export function heatMaps(context: Context, found: readonly Heat[]): Child {
   const show = (): void => {
     const one = found.find((other) => other.metric === context.params["heat"]) ?? first;
     const granularity = GRANULARITIES.find((each) => each === context.params["granularity"]) ?? GRANULARITIES[0];
-    replace(place, controls(one.metric, granularity), h("p", { class: "note" }, named("value", `heat.${one.metric}.what`), " ", t("heat.of", { of: named("value", `heat.of.${one.of}`, one.of) })), squares(context, one, Number(granularity)), scale(Number(granularity)));
+    replace(
+      place,
+      controls(one.metric, granularity),
+      h(
+        "p",
+        { class: "note" },
+        named("value", `heat.${one.metric}.what`),
+        " ",
+        t("heat.of", { of: named("value", `heat.of.${one.of}`, one.of) }),
+      ),
+      squares(context, one, Number(granularity)),
+      scale(Number(granularity)),
+    );
   };
   const controls = (metric: string, granularity: string): HTMLElement =>
     h(
       "div",
       { class: "controls" },
-      choice(t("heat.metric"), found.map((one): [string, string] => [one.metric, named("value", `heat.${one.metric}`, one.metric)]), metric, (value) => {
-        context.note({ heat: value });
-        show();
-      }),
-      choice(t("heat.granularity"), GRANULARITIES.map((one): [string, string] => [one, one]), granularity, (value) => {
-        context.note({ granularity: value });
-        show();
-      }),
+      choice(
+        t("heat.metric"),
+        found.map((one): [string, string] => [one.metric, named("value", `heat.${one.metric}`, one.metric)]),
+        metric,
+        (value) => {
+          context.note({ heat: value });
+          show();
+        },
+      ),
+      choice(
+        t("heat.granularity"),
+        GRANULARITIES.map((one): [string, string] => [one, one]),
+        granularity,
+        (value) => {
+          context.note({ granularity: value });
+          show();
+        },
+      ),
     );
   show();
   return card(t("heat"), place, { wide: true });
@@ -53,7 +75,11 @@ function squares(context: Context, found: Heat, granularity: number): HTMLElemen
         "section",
         null,
         stages.length > 1 ? h("h3", null, t("stage.n", { number: stage })) : null,
-        h("ul", { class: "heat-ranks" }, found.ranks.filter((one) => one.stage === stage).map((one) => h("li", null, square(context, found, one, granularity)))),
+        h(
+          "ul",
+          { class: "heat-ranks" },
+          found.ranks.filter((one) => one.stage === stage).map((one) => h("li", null, square(context, found, one, granularity))),
+        ),
       ),
     ),
   );
@@ -64,8 +90,15 @@ function square(context: Context, found: Heat, one: HeatRank, granularity: numbe
   const share = one.share === null ? format.NOTHING : format.share(one.share);
   return h(
     "a",
-    { href: context.to(pageOf(found.metric), { rank: one.trace }), title: `${t("rank.n", { number: one.rank })}: ${said} (${share})` },
-    h("span", { class: "heat-square", "data-class": one.share === null ? "" : heatClass(one.share, granularity), style: { background: one.share === null ? "transparent" : tint(heatClass(one.share, granularity) + granularity) } }),
+    {
+      href: context.to(pageOf(found.metric), { rank: one.trace }),
+      title: `${t("rank.n", { number: one.rank })}: ${said} (${share})`,
+    },
+    h("span", {
+      class: "heat-square",
+      "data-class": one.share === null ? "" : heatClass(one.share, granularity),
+      style: { background: one.share === null ? "transparent" : tint(heatClass(one.share, granularity) + granularity) },
+    }),
     h("span", null, t("rank.n", { number: one.rank })),
     h("span", { class: "note" }, `${said} · ${share}`),
   );

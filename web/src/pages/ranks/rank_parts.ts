@@ -34,11 +34,25 @@ export function rankParts(context: Context, found: ClusterSteps): Child {
       h("div", { class: "controls" }, clusterStep(context, found.steps), clusterStage(context, job.stages)),
       figures(
         figure(t("cluster.mode"), mode, t("cluster.size", { ranks: format.count(job.size), stages: format.count(job.stages) })),
-        found.communication_rate === null ? null : figure(t("cluster.rate"), format.share(found.communication_rate), t("cluster.rate.what")),
-        found.between_stages_rate === null || job.stages < 2 ? null : figure(t("cluster.between"), format.share(found.between_stages_rate)),
-        job.stages < 2 ? null : Object.entries(found.within_stage_rates).map(([stage, rate]) => figure(t("cluster.within", { stage }), format.share(rate))),
+        found.communication_rate === null
+          ? null
+          : figure(t("cluster.rate"), format.share(found.communication_rate), t("cluster.rate.what")),
+        found.between_stages_rate === null || job.stages < 2
+          ? null
+          : figure(t("cluster.between"), format.share(found.between_stages_rate)),
+        job.stages < 2
+          ? null
+          : Object.entries(found.within_stage_rates).map(([stage, rate]) =>
+              figure(t("cluster.within", { stage }), format.share(rate)),
+            ),
       ),
-      job.missing.length ? h("p", { class: "note" }, t("cluster.missing", { ranks: job.missing.slice(0, 20).join(", ") + (job.missing.length > 20 ? " …" : "") })) : null,
+      job.missing.length
+        ? h(
+            "p",
+            { class: "note" },
+            t("cluster.missing", { ranks: job.missing.slice(0, 20).join(", ") + (job.missing.length > 20 ? " …" : "") }),
+          )
+        : null,
       found.rows.length ? [bar(context, found), rows(context, found)] : nothing(t("cluster.no_step"), t("cluster.no_step.why")),
     ],
     { wide: true, note: named("value", `mode.${job.mode || "unknown"}.what`) },
@@ -55,15 +69,34 @@ function bar(context: Context, found: ClusterSteps): HTMLElement {
       height: 260,
       onPick: ({ dataIndex }) => {
         const one = found.rows[dataIndex];
-        if (one && one.trace !== null) location.hash = context.to("steps", { rank: one.trace, step: numberOf(context.params, "step") });
+        if (one && one.trace !== null)
+          location.hash = context.to("steps", { rank: one.trace, step: numberOf(context.params, "step") });
       },
       option: (colours) => ({
         grid: { left: 70, right: 12, top: 30, bottom: 24 },
         legend: { top: 0 },
-        xAxis: nameAxis(colours, found.rows.map((row) => t("rank.n", { number: row.rank }))),
+        xAxis: nameAxis(
+          colours,
+          found.rows.map((row) => t("rank.n", { number: row.rank })),
+        ),
         yAxis: valueAxis(colours, format.time),
-        tooltip: { trigger: "axis", axisPointer: { type: "shadow" }, formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) => tip(hovered[0]?.name ?? "", hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) }))) },
-        series: used.map((part, place) => ({ type: "bar", stack: "all", name: nameOfPart(part), color: colours.series[place], barMaxWidth: 48, data: found.rows.map((row) => Number(row[part] ?? 0)) })),
+        tooltip: {
+          trigger: "axis",
+          axisPointer: { type: "shadow" },
+          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
+            tip(
+              hovered[0]?.name ?? "",
+              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
+            ),
+        },
+        series: used.map((part, place) => ({
+          type: "bar",
+          stack: "all",
+          name: nameOfPart(part),
+          color: colours.series[place],
+          barMaxWidth: 48,
+          data: found.rows.map((row) => Number(row[part] ?? 0)),
+        })),
       }),
     },
     context.signal,
@@ -76,12 +109,36 @@ function rows(context: Context, found: ClusterSteps): Child {
   const columns: SortedColumn<RankParts>[] = [
     { name: "rank", title: t("rank"), cell: (row) => t("rank.n", { number: row.rank }) },
     ...(found.job.stages > 1 ? [{ name: "stage", title: t("stage"), cell: (row: RankParts): Child => String(row.stage) }] : []),
-    ...found.parts.map((part): SortedColumn<RankParts> => ({ name: part, title: nameOfPart(part), numeric: true, cell: (row) => format.value(row[part], "ns") })),
-    { name: "", title: t("steps"), numeric: true, cell: (row) => (row.stored ? h("span", { title: t("cluster.stored") }, `${format.count(row.steps)} *`) : format.count(row.steps)) },
-    { name: "", title: "", cell: (row) => (row.trace === null ? null : h("a", { href: context.to("steps", { rank: row.trace, step: numberOf(params, "step") }) }, t("details"))) },
+    ...found.parts.map((part): SortedColumn<RankParts> => ({
+      name: part,
+      title: nameOfPart(part),
+      numeric: true,
+      cell: (row) => format.value(row[part], "ns"),
+    })),
+    {
+      name: "",
+      title: t("steps"),
+      numeric: true,
+      cell: (row) =>
+        row.stored ? h("span", { title: t("cluster.stored") }, `${format.count(row.steps)} *`) : format.count(row.steps),
+    },
+    {
+      name: "",
+      title: "",
+      cell: (row) =>
+        row.trace === null
+          ? null
+          : h("a", { href: context.to("steps", { rank: row.trace, step: numberOf(params, "step") }) }, t("details")),
+    },
   ];
   return [
-    sortedTable(t("cluster.parts"), columns, found.rows, { by: params["sort"] ?? "rank", descending: params["descending"] === "1" }, (by, descending) => context.visit({ sort: by, descending: descending ? 1 : null, offset: null })),
+    sortedTable(
+      t("cluster.parts"),
+      columns,
+      found.rows,
+      { by: params["sort"] ?? "rank", descending: params["descending"] === "1" },
+      (by, descending) => context.visit({ sort: by, descending: descending ? 1 : null, offset: null }),
+    ),
     found.rows.some((row) => row.stored) ? h("p", { class: "note" }, `* ${t("cluster.stored")}`) : null,
     pager(offset, found.rows.length, found.matching, PAGE, (to) => context.visit({ offset: to || null })),
   ];

@@ -28,10 +28,24 @@ export const ranks: Page = {
       await parts(context, [
         [t("cluster.parts"), askForParts(context).then((one) => rankParts(context, one))],
         [t("communication.waits"), waits.then((one) => (one ? [slowRank(context, one), waitsCard(context, one)] : null))],
-        [t("heat"), Promise.all([found, api.heat()]).then(([all, heat]) => (all.length > 1 || (heat[0]?.ranks.length ?? 0) > 1 ? heatMaps(context, heat) : null))],
-        [t("page.strategy"), context.run.strategy ? api.strategy().then((one) => strategyCard(context, one)) : Promise.resolve(null)],
+        [
+          t("heat"),
+          Promise.all([found, api.heat()]).then(([all, heat]) =>
+            all.length > 1 || (heat[0]?.ranks.length ?? 0) > 1 ? heatMaps(context, heat) : null,
+          ),
+        ],
+        [
+          t("page.strategy"),
+          context.run.strategy ? api.strategy().then((one) => strategyCard(context, one)) : Promise.resolve(null),
+        ],
         [t("ranks"), found.then((all) => rankCards(context, all))],
-        [t("ranks.more"), Promise.all([found, api.tables()]).then(([all, listed]) => [topicTables(context, t("ranks.more"), listed, MORE, null), rowsCard(all)])],
+        [
+          t("ranks.more"),
+          Promise.all([found, api.tables()]).then(([all, listed]) => [
+            topicTables(context, t("ranks.more"), listed, MORE, null),
+            rowsCard(all),
+          ]),
+        ],
       ]),
     );
   },
@@ -39,12 +53,22 @@ export const ranks: Page = {
 
 function waitsCard(context: Context, found: Communication): Child {
   if (!found.waits.length) return null;
-  return card(t("communication.waits"), waitsChart(context, found), { note: t("communication.waits.what"), more: context.to("communication") });
+  return card(t("communication.waits"), waitsChart(context, found), {
+    note: t("communication.waits.what"),
+    more: context.to("communication"),
+  });
 }
 
 function strategyCard(context: Context, found: Stages): Child {
   if (!found.stages.length) return null;
-  return card(t("page.strategy"), h("p", null, h("a", { href: context.to("strategy") }, t("strategy.go", { type: found.parallel_type, stages: found.stages.length }))));
+  return card(
+    t("page.strategy"),
+    h(
+      "p",
+      null,
+      h("a", { href: context.to("strategy") }, t("strategy.go", { type: found.parallel_type, stages: found.stages.length })),
+    ),
+  );
 }
 
 /** The parts of the steps of every rank, and where each rank comes from. */
@@ -65,7 +89,13 @@ function rankCards(context: Context, found: readonly Rank[]): Child {
           format.value(one.peak_bytes, "bytes"),
           one.format,
           h("code", { title: one.path }, format.shorten(one.path.split("/").slice(-2).join("/"), 80)),
-          h("span", null, h("a", { href: context.to("steps", { rank: one.trace }) }, t("page.steps")), " · ", h("a", { href: context.to("timeline", { rank: one.trace }) }, t("page.timeline"))),
+          h(
+            "span",
+            null,
+            h("a", { href: context.to("steps", { rank: one.trace }) }, t("page.steps")),
+            " · ",
+            h("a", { href: context.to("timeline", { rank: one.trace }) }, t("page.timeline")),
+          ),
         ]),
         [2, 3, 4],
       ),
@@ -76,12 +106,24 @@ function rankCards(context: Context, found: readonly Rank[]): Child {
 
 function rowsCard(found: readonly Rank[]): Child {
   const heads = [t("page.tables"), ...found.map((one) => rankName(one, found))];
-  return card(t("ranks.tables"), smallTable(t("ranks.tables"), heads, tableRows(found), found.map((_, place) => place + 1)), { wide: true, note: t("ranks.tables.what") });
+  return card(
+    t("ranks.tables"),
+    smallTable(
+      t("ranks.tables"),
+      heads,
+      tableRows(found),
+      found.map((_, place) => place + 1),
+    ),
+    { wide: true, note: t("ranks.tables.what") },
+  );
 }
 
 function tableRows(found: readonly Rank[]): string[][] {
   const names = [...new Set(found.flatMap((one) => Object.keys(one.tables)))];
-  return names.map((name) => [named("table", `recorded_${name}`, name), ...found.map((one) => (one.tables[name] === undefined ? format.NOTHING : format.count(one.tables[name])))]);
+  return names.map((name) => [
+    named("table", `recorded_${name}`, name),
+    ...found.map((one) => (one.tables[name] === undefined ? format.NOTHING : format.count(one.tables[name]))),
+  ]);
 }
 
 function partsChart(context: Context, found: readonly Rank[], names: readonly (typeof PARTS)[number][]): HTMLElement {
@@ -97,10 +139,28 @@ function partsChart(context: Context, found: readonly Rank[], names: readonly (t
       option: (colours) => ({
         grid: { left: 70, right: 12, top: 30, bottom: 24 },
         legend: { type: "scroll", top: 0, textStyle: { color: colours.text } },
-        xAxis: nameAxis(colours, found.map((one) => rankName(one, found))),
+        xAxis: nameAxis(
+          colours,
+          found.map((one) => rankName(one, found)),
+        ),
         yAxis: valueAxis(colours, format.time),
-        tooltip: { trigger: "axis", axisPointer: { type: "shadow" }, formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) => tip(hovered[0]?.name ?? "", hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) }))) },
-        series: used.map((name) => ({ type: "bar", stack: "all", name: named("part", name), color: colours.parts[name], barMaxWidth: 48, data: found.map((one) => partOf(one.parts, name) ?? 0) })),
+        tooltip: {
+          trigger: "axis",
+          axisPointer: { type: "shadow" },
+          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
+            tip(
+              hovered[0]?.name ?? "",
+              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
+            ),
+        },
+        series: used.map((name) => ({
+          type: "bar",
+          stack: "all",
+          name: named("part", name),
+          color: colours.parts[name],
+          barMaxWidth: 48,
+          data: found.map((one) => partOf(one.parts, name) ?? 0),
+        })),
       }),
     },
     context.signal,

@@ -17,10 +17,21 @@ export const reportPage: Page = {
     if (!held) return null;
     const told = await held.manifest();
     return [
-      h("p", null, t("report.what", { version: told.version, created: told.created.replace("T", " ").replace("+00:00", " UTC") })),
+      h(
+        "p",
+        null,
+        t("report.what", { version: told.version, created: told.created.replace("T", " ").replace("+00:00", " UTC") }),
+      ),
       h("p", { class: told.redacted ? "callout" : null }, t(told.redacted ? "report.redacted" : "report.plain")),
       figures(
-        told.windows.map((one, run) => figure(`${t("report.window")}${told.windows.length > 1 ? ` ${runName(context, run)}` : ""}`, windowText(one), null, `#/${run}/timeline`)),
+        told.windows.map((one, run) =>
+          figure(
+            `${t("report.window")}${told.windows.length > 1 ? ` ${runName(context, run)}` : ""}`,
+            windowText(one),
+            null,
+            `#/${run}/timeline`,
+          ),
+        ),
         figure(t("report.limits.rows"), format.count(told.rows)),
         figure(t("report.limits.size"), format.bytes(told.limit_bytes)),
       ),
@@ -35,11 +46,28 @@ const runName = (context: Context, run: number): string => context.session.runs[
 function leftOut(context: Context, told: Manifest): Child {
   if (!told.left_out.length) return card(t("report.left_out"), h("p", null, t("report.left_out.none")), { wide: true });
   const several = told.windows.length > 1;
-  const heads = [t("report.left_out.what"), ...(several ? [t("run")] : []), t("report.left_out.shown"), t("report.left_out.of"), t("report.left_out.why")];
+  const heads = [
+    t("report.left_out.what"),
+    ...(several ? [t("run")] : []),
+    t("report.left_out.shown"),
+    t("report.left_out.of"),
+    t("report.left_out.why"),
+  ];
   const first = several ? 2 : 1;
   return card(
     t("report.left_out"),
-    smallTable(t("report.left_out"), heads, told.left_out.map((one) => [nameOf(one), ...(several ? [runName(context, one.run)] : []), format.count(one.shown), format.count(one.of), t(`report.why.${one.why}` as Key)]), [first, first + 1]),
+    smallTable(
+      t("report.left_out"),
+      heads,
+      told.left_out.map((one) => [
+        nameOf(one),
+        ...(several ? [runName(context, one.run)] : []),
+        format.count(one.shown),
+        format.count(one.of),
+        t(`report.why.${one.why}` as Key),
+      ]),
+      [first, first + 1],
+    ),
     { wide: true, note: t("report.left_out.none") },
   );
 }

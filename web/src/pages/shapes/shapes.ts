@@ -24,14 +24,26 @@ export const shapes: Page = {
     const level = LEVELS.find((one) => one === context.params["level"]) ?? "operator";
     const found = await context.api.shapes(trace, level);
     const head = [
-      tabs(t("shapes.level"), LEVELS.map((id) => ({ id, title: t(`shapes.level.${id}`), href: context.to("shapes", { rank: context.params["rank"], level: id }) })), level),
+      tabs(
+        t("shapes.level"),
+        LEVELS.map((id) => ({
+          id,
+          title: t(`shapes.level.${id}`),
+          href: context.to("shapes", { rank: context.params["rank"], level: id }),
+        })),
+        level,
+      ),
       h("div", { class: "controls" }, rankChoice(context, ranks, false)),
     ];
-    if (!found.types.length) return [head, nothing(t("shapes.none"), has(ranks, "steps", trace) ? t("shapes.none.why") : t("steps.none.why"))];
+    if (!found.types.length)
+      return [head, nothing(t("shapes.none"), has(ranks, "steps", trace) ? t("shapes.none.why") : t("steps.none.why"))];
     const known = found.types.map((one) => one.type);
     const chosen = chosenTypes(context, known, found.first);
     const name = context.params["name"] ?? "";
-    const [series, runs] = await Promise.all([context.api.shapeSeries(trace, level, chosen), context.api.shapeRuns(trace, level, chosen, name)]);
+    const [series, runs] = await Promise.all([
+      context.api.shapeSeries(trace, level, chosen),
+      context.api.shapeRuns(trace, level, chosen, name),
+    ]);
     return [
       head,
       typeBoxes(context, found.types, chosen, found.left_out),
@@ -65,15 +77,42 @@ function typeBoxes(context: Context, types: readonly ShapeType[], chosen: readon
     replace(
       list,
       matching.slice(0, 200).map((one) => {
-        const box = h("input", { type: "checkbox", checked: chosen.includes(one.type), onchange: () => choose(one.type, box.checked) });
-        return h("label", null, box, format.shorten(one.type, 120), h("span", { class: "note" }, ` ${format.count(one.count)} × · ${format.time(one.total_ns)}${one.shapes === null ? "" : ` · ${t("shapes.shapes", { count: format.count(one.shapes) })}`}`));
+        const box = h("input", {
+          type: "checkbox",
+          checked: chosen.includes(one.type),
+          onchange: () => choose(one.type, box.checked),
+        });
+        return h(
+          "label",
+          null,
+          box,
+          format.shorten(one.type, 120),
+          h(
+            "span",
+            { class: "note" },
+            ` ${format.count(one.count)} × · ${format.time(one.total_ns)}${one.shapes === null ? "" : ` · ${t("shapes.shapes", { count: format.count(one.shapes) })}`}`,
+          ),
+        );
       }),
-      matching.length > 200 || left_out ? h("p", { class: "note" }, t("rest", { count: format.count(Math.max(matching.length - 200, 0) + left_out) })) : null,
+      matching.length > 200 || left_out
+        ? h("p", { class: "note" }, t("rest", { count: format.count(Math.max(matching.length - 200, 0) + left_out) }))
+        : null,
     );
   };
-  const search = h("input", { type: "search", "aria-label": t("shapes.find"), placeholder: t("shapes.find"), autocomplete: "off", oninput: () => fill(search.value) });
+  const search = h("input", {
+    type: "search",
+    "aria-label": t("shapes.find"),
+    placeholder: t("shapes.find"),
+    autocomplete: "off",
+    oninput: () => fill(search.value),
+  });
   fill("");
-  return h("details", { class: "drop" }, h("summary", null, t("shapes.types", { chosen: chosen.length, count: types.length })), h("div", { class: "drop-list" }, search, list, h("p", { class: "note" }, t("shapes.most", { count: MOST }))));
+  return h(
+    "details",
+    { class: "drop" },
+    h("summary", null, t("shapes.types", { chosen: chosen.length, count: types.length })),
+    h("div", { class: "drop-list" }, search, list, h("p", { class: "note" }, t("shapes.most", { count: MOST }))),
+  );
 }
 
 function seriesChart(context: Context, series: readonly ShapeSeries[]): HTMLElement {
@@ -96,11 +135,22 @@ function seriesChart(context: Context, series: readonly ShapeSeries[]): HTMLElem
               hovered.map((one) => {
                 const mine = series[one.seriesIndex]!;
                 const shapes = mine.shapes[one.dataIndex];
-                return { colour: one.color, name: format.shorten(mine.type, 60), value: `${format.time(mine.average_ns[one.dataIndex]!)} · ${mine.count[one.dataIndex]} ×${shapes == null ? "" : ` · ${t("shapes.shapes", { count: shapes })}`}` };
+                return {
+                  colour: one.color,
+                  name: format.shorten(mine.type, 60),
+                  value: `${format.time(mine.average_ns[one.dataIndex]!)} · ${mine.count[one.dataIndex]} ×${shapes == null ? "" : ` · ${t("shapes.shapes", { count: shapes })}`}`,
+                };
               }),
             ),
         },
-        series: series.map((one, place) => ({ type: "line", name: format.shorten(one.type, 80), color: colours.series[place], showSymbol: steps.length < 80, symbolSize: 6, data: one.average_ns })),
+        series: series.map((one, place) => ({
+          type: "line",
+          name: format.shorten(one.type, 80),
+          color: colours.series[place],
+          showSymbol: steps.length < 80,
+          symbolSize: 6,
+          data: one.average_ns,
+        })),
       }),
     },
     context.signal,
@@ -119,11 +169,30 @@ function scatterCard(context: Context, found: ShapeRuns, chosen: readonly string
       replace(shown, problemBox(error));
     }
   };
-  const input = h("input", { type: "search", value: name, "aria-label": t("shapes.name"), placeholder: t("shapes.name"), autocomplete: "off" });
+  const input = h("input", {
+    type: "search",
+    value: name,
+    "aria-label": t("shapes.name"),
+    placeholder: t("shapes.name"),
+    autocomplete: "off",
+  });
   return card(
     t("shapes.runs"),
     [
-      h("form", { class: "controls", onsubmit: (event: Event) => (event.preventDefault(), context.visit({ name: input.value.trim() || null })) }, input, h("button", { type: "submit" }, t("table.filter")), h("span", { class: "note" }, t("shapes.of", { shown: format.count(found.runs.length), total: format.count(found.total) }))),
+      h(
+        "form",
+        {
+          class: "controls",
+          onsubmit: (event: Event) => (event.preventDefault(), context.visit({ name: input.value.trim() || null })),
+        },
+        input,
+        h("button", { type: "submit" }, t("table.filter")),
+        h(
+          "span",
+          { class: "note" },
+          t("shapes.of", { shown: format.count(found.runs.length), total: format.count(found.total) }),
+        ),
+      ),
       chart(
         {
           label: t("shapes.runs"),
@@ -135,11 +204,23 @@ function scatterCard(context: Context, found: ShapeRuns, chosen: readonly string
             dataZoom: [{ type: "inside" }, { type: "slider", height: 14, bottom: 2 }],
             xAxis: valueAxis(colours, format.count, { min: "dataMin", max: "dataMax", minInterval: 1 }),
             yAxis: valueAxis(colours, format.time),
-            tooltip: { formatter: (one: { seriesIndex: number; dataIndex: number; color: string }) => {
-              const run = runs[one.seriesIndex]![one.dataIndex]!;
-              return tip(format.shorten(run.name, 100), [{ colour: one.color, name: `${t("step")} ${run.step}`, value: format.time(run.duration_ns) }, { name: t("shapes.of_run"), value: format.shorten(run.shapes ?? format.NOTHING, 60) }]);
-            } },
-            series: runs.map((mine, place) => ({ type: "scatter", name: format.shorten(chosen[place]!, 80), color: colours.series[place], symbolSize: 8, cursor: "pointer", data: mine.map((one) => [one.step, one.duration_ns]) })),
+            tooltip: {
+              formatter: (one: { seriesIndex: number; dataIndex: number; color: string }) => {
+                const run = runs[one.seriesIndex]![one.dataIndex]!;
+                return tip(format.shorten(run.name, 100), [
+                  { colour: one.color, name: `${t("step")} ${run.step}`, value: format.time(run.duration_ns) },
+                  { name: t("shapes.of_run"), value: format.shorten(run.shapes ?? format.NOTHING, 60) },
+                ]);
+              },
+            },
+            series: runs.map((mine, place) => ({
+              type: "scatter",
+              name: format.shorten(chosen[place]!, 80),
+              color: colours.series[place],
+              symbolSize: 8,
+              cursor: "pointer",
+              data: mine.map((one) => [one.step, one.duration_ns]),
+            })),
           }),
         },
         context.signal,
@@ -151,5 +232,10 @@ function scatterCard(context: Context, found: ShapeRuns, chosen: readonly string
 }
 
 function runDetails(one: ShapeRuns["runs"][number]): Child {
-  return smallTable(t("shapes.runs"), [t("step"), t("shapes.type"), t("shapes.operator"), t("time"), t("shapes.of_run")], [[String(one.step), one.type, one.name, format.time(one.duration_ns), h("code", null, one.shapes ?? format.NOTHING)]], [3]);
+  return smallTable(
+    t("shapes.runs"),
+    [t("step"), t("shapes.type"), t("shapes.operator"), t("time"), t("shapes.of_run")],
+    [[String(one.step), one.type, one.name, format.time(one.duration_ns), h("code", null, one.shapes ?? format.NOTHING)]],
+    [3],
+  );
 }

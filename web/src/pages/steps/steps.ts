@@ -7,7 +7,19 @@ import { stepTraceCards } from "../../charts/step_trace_card";
 import { table } from "../../tables/table";
 import { h, type Child } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
-import { DEVICE_PARTS, HOST_PARTS, card, choice, figure, figures, grid, nothing, rankChoice, smallTable, stepPartsBars } from "../../ui/ui";
+import {
+  DEVICE_PARTS,
+  HOST_PARTS,
+  card,
+  choice,
+  figure,
+  figures,
+  grid,
+  nothing,
+  rankChoice,
+  smallTable,
+  stepPartsBars,
+} from "../../ui/ui";
 import { whichSteps } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -19,21 +31,47 @@ export const steps: Page = {
     const ranks = await context.api.ranks();
     const trace = numberOf(context.params, "rank") ?? 0;
     const [found, phases] = await Promise.all([context.api.steps(trace), context.api.rows("step_trace", { trace })]);
-    const chooser = h("div", { class: "controls" }, rankChoice(context, ranks, false), found.steps.length ? stepChoice(context, found) : null);
+    const chooser = h(
+      "div",
+      { class: "controls" },
+      rankChoice(context, ranks, false),
+      found.steps.length ? stepChoice(context, found) : null,
+    );
     if (!found.steps.length) return [chooser, nothing(t("steps.none"), t("steps.none.why"))];
     return [
       chooser,
       spreadFigures(found.spread),
       await stepTraceCards(context, trace, numberOf(context.params, "step"), phases),
       grid(
-        chosenCard(context, found, trace, ranks.find((one) => one.trace === trace)),
-        card(t("steps.distribution"), found.spread.counts.length ? histogram(context, found.spread, 220) : nothing(t("steps.few"))),
+        chosenCard(
+          context,
+          found,
+          trace,
+          ranks.find((one) => one.trace === trace),
+        ),
+        card(
+          t("steps.distribution"),
+          found.spread.counts.length ? histogram(context, found.spread, 220) : nothing(t("steps.few")),
+        ),
         card(t("steps.chart"), stepBars(context, found.steps, 260), { wide: true }),
-        card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, ...DEVICE_PARTS], 280, t("steps.curves")), { wide: true }),
+        card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, ...DEVICE_PARTS], 280, t("steps.curves")), {
+          wide: true,
+        }),
         outliersCard(context, found.spread),
-        card(t("steps.table"), table(context, { name: "steps", trace, links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) } }), { wide: true }),
+        card(
+          t("steps.table"),
+          table(context, {
+            name: "steps",
+            trace,
+            links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) },
+          }),
+          { wide: true },
+        ),
         card(named("table", "idle_causes"), table(context, { name: "idle_causes", trace, height: 300, optional: true })),
-        card(named("table", "step_collectives"), table(context, { name: "step_collectives", trace, height: 300, optional: true })),
+        card(
+          named("table", "step_collectives"),
+          table(context, { name: "step_collectives", trace, height: 300, optional: true }),
+        ),
       ),
     ];
   },
@@ -41,14 +79,20 @@ export const steps: Page = {
 
 function stepChoice(context: Context, found: Steps): HTMLElement {
   const items: [string, string][] = [["", t("steps.chosen")]];
-  for (const one of found.steps) if (one.step !== null) items.push([String(one.step), `${t("step")} ${one.step}${one.complete ? "" : ` (${t("step.incomplete")})`}`]);
+  for (const one of found.steps)
+    if (one.step !== null)
+      items.push([String(one.step), `${t("step")} ${one.step}${one.complete ? "" : ` (${t("step.incomplete")})`}`]);
   return choice(t("step"), items, context.params["step"] ?? "", (value) => context.visit({ step: value || null }));
 }
 
 function spreadFigures(spread: Spread): Child {
   return figures(
     figure(t("steps"), format.count(spread.count)),
-    figure(t("steps.mean"), format.value(spread.mean_ns, "ns"), spread.std_ns === null ? null : `± ${format.time(spread.std_ns)}`),
+    figure(
+      t("steps.mean"),
+      format.value(spread.mean_ns, "ns"),
+      spread.std_ns === null ? null : `± ${format.time(spread.std_ns)}`,
+    ),
     figure(t("steps.median"), format.value(spread.median_ns, "ns")),
     figure(t("steps.p90"), format.value(spread.p90_ns, "ns")),
     figure(t("steps.min"), format.value(spread.min_ns, "ns")),
@@ -59,7 +103,8 @@ function spreadFigures(spread: Spread): Child {
 /** The wanted step, or the median step of the rank as the server has it on all pages. */
 function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | undefined): Child {
   const wanted = numberOf(context.params, "step");
-  if (wanted === null) return card(`${t("steps.chosen")}: ${format.value(rank?.step_ns ?? null, "ns")}`, [
+  if (wanted === null)
+    return card(`${t("steps.chosen")}: ${format.value(rank?.step_ns ?? null, "ns")}`, [
       ...stepPartsBars(rank?.parts ?? {}),
       rank ? h("p", { class: "note" }, whichSteps(rank.figures)) : null,
     ]);
@@ -78,11 +123,17 @@ function outliersCard(context: Context, spread: Spread): Child {
     smallTable(
       t("steps.outliers"),
       [t("step"), t("step.time"), t("steps.longer")],
-      spread.outliers.slice(0, 20).map((row) => [
-        h("a", { href: context.to("steps", { ...context.params, step: row["step"] as number }) }, `${t("step")} ${String(row["step"])}`),
-        format.value(row["step_time_ns"], "ns"),
-        spread.median_ns ? format.share(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
-      ]),
+      spread.outliers
+        .slice(0, 20)
+        .map((row) => [
+          h(
+            "a",
+            { href: context.to("steps", { ...context.params, step: row["step"] as number }) },
+            `${t("step")} ${String(row["step"])}`,
+          ),
+          format.value(row["step_time_ns"], "ns"),
+          spread.median_ns ? format.share(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
+        ]),
       [1, 2],
     ),
   );

@@ -61,16 +61,47 @@ function pipelineCard(context: Context, found: Stages, stage: number): Child {
     place ? h("span", { class: "stage-arrow", "aria-hidden": "true" }, "→") : null,
     h(
       "a",
-      { class: "stage-box", href: context.to("strategy", { stage: one.stage }), "aria-current": one.stage === stage ? "true" : null },
+      {
+        class: "stage-box",
+        href: context.to("strategy", { stage: one.stage }),
+        "aria-current": one.stage === stage ? "true" : null,
+      },
       h("strong", null, t("stage.n", { number: one.stage })),
       h("span", null, `${t("ranks")}: ${shortRanks(one.ranks)}`),
-      h("span", { class: "note" }, t("strategy.counts", { operators: format.count(one.operators), cut: format.count(one.with_strategy) })),
-      h("span", { class: "note" }, t("strategy.roles", { redistributions: format.count(one.redistributions), aggregations: format.count(one.gradient_aggregations) })),
-      one.recorded < one.ranks.length ? h("span", { class: "note" }, t("strategy.recorded", { recorded: one.recorded, ranks: one.ranks.length })) : null,
+      h(
+        "span",
+        { class: "note" },
+        t("strategy.counts", { operators: format.count(one.operators), cut: format.count(one.with_strategy) }),
+      ),
+      h(
+        "span",
+        { class: "note" },
+        t("strategy.roles", {
+          redistributions: format.count(one.redistributions),
+          aggregations: format.count(one.gradient_aggregations),
+        }),
+      ),
+      one.recorded < one.ranks.length
+        ? h("span", { class: "note" }, t("strategy.recorded", { recorded: one.recorded, ranks: one.ranks.length }))
+        : null,
     ),
   ]);
-  const pairs = found.transfers.map((one) => [`${one.source} → ${one.destination}`, one.tag, format.shorten(one.send, 90), format.shorten(one.receive, 90)]);
-  return card(t("strategy.pipeline"), [h("div", { class: "stages" }, boxes), pairs.length ? smallTable(t("strategy.transfers"), [t("stage"), t("strategy.tag"), t("strategy.send"), t("strategy.receive")], pairs) : null], { wide: true, note: t("strategy.type", { type: found.parallel_type || format.NOTHING }) });
+  const pairs = found.transfers.map((one) => [
+    `${one.source} → ${one.destination}`,
+    one.tag,
+    format.shorten(one.send, 90),
+    format.shorten(one.receive, 90),
+  ]);
+  return card(
+    t("strategy.pipeline"),
+    [
+      h("div", { class: "stages" }, boxes),
+      pairs.length
+        ? smallTable(t("strategy.transfers"), [t("stage"), t("strategy.tag"), t("strategy.send"), t("strategy.receive")], pairs)
+        : null,
+    ],
+    { wide: true, note: t("strategy.type", { type: found.parallel_type || format.NOTHING }) },
+  );
 }
 
 function shortRanks(ranks: readonly number[]): string {
@@ -79,7 +110,12 @@ function shortRanks(ranks: readonly number[]): string {
 
 function stageChoice(context: Context, found: Stages, stage: number): HTMLElement | null {
   if (found.stages.length < 2) return null;
-  return choice(t("stage"), found.stages.map((one): [string, string] => [String(one.stage), t("stage.n", { number: one.stage })]), String(stage), (value) => context.visit({ stage: value, open: null, node: null }));
+  return choice(
+    t("stage"),
+    found.stages.map((one): [string, string] => [String(one.stage), t("stage.n", { number: one.stage })]),
+    String(stage),
+    (value) => context.visit({ stage: value, open: null, node: null }),
+  );
 }
 
 /** Finds operators by name or type; picking one opens the scopes around it. */
@@ -94,11 +130,30 @@ function searchBox(context: Context, stage: number): HTMLElement {
     replace(
       hits,
       found.hits.length ? null : h("li", null, t("search.nothing")),
-      found.hits.map((one) => h("li", null, h("a", { href: context.to("strategy", { stage, node: one.node, open: keep(scopesAround(one.scope)) }) }, format.shorten(one.name, 100)), h("span", { class: "note" }, ` ${one.type}`))),
-      found.matching > found.hits.length ? h("li", { class: "note" }, t("rest", { count: format.count(found.matching - found.hits.length) })) : null,
+      found.hits.map((one) =>
+        h(
+          "li",
+          null,
+          h(
+            "a",
+            { href: context.to("strategy", { stage, node: one.node, open: keep(scopesAround(one.scope)) }) },
+            format.shorten(one.name, 100),
+          ),
+          h("span", { class: "note" }, ` ${one.type}`),
+        ),
+      ),
+      found.matching > found.hits.length
+        ? h("li", { class: "note" }, t("rest", { count: format.count(found.matching - found.hits.length) }))
+        : null,
     );
   };
-  return h("form", { class: "strategy-search", role: "search", "aria-label": t("strategy.find"), onsubmit: (event: Event) => void ask(event) }, input, h("button", { type: "submit" }, t("strategy.find")), hits);
+  return h(
+    "form",
+    { class: "strategy-search", role: "search", "aria-label": t("strategy.find"), onsubmit: (event: Event) => void ask(event) },
+    input,
+    h("button", { type: "submit" }, t("strategy.find")),
+    hits,
+  );
 }
 
 function openScopes(context: Context, expanded: readonly string[]): Child {
@@ -108,13 +163,32 @@ function openScopes(context: Context, expanded: readonly string[]): Child {
     "div",
     { class: "controls" },
     h("span", { class: "note" }, t("strategy.open")),
-    expanded.map((scope) => h("button", { type: "button", class: "chip", "data-close": scope, "aria-label": `${t("strategy.close")}: ${scope}`, onclick: () => context.visit({ open: close(scope) }) }, `${format.shorten(scope, 60)} ✕`)),
+    expanded.map((scope) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "data-close": scope,
+          "aria-label": `${t("strategy.close")}: ${scope}`,
+          onclick: () => context.visit({ open: close(scope) }),
+        },
+        `${format.shorten(scope, 60)} ✕`,
+      ),
+    ),
   );
 }
 
 function legend(): Child {
   const item = (kind: string, text: string): Child => h("li", null, h("span", { class: `swatch strategy-${kind}` }), text);
-  return h("ul", { class: "legend" }, item("scope", t("strategy.scope")), item("cut", t("strategy.cut")), item("redistribution", named("value", "strategy.redistribution")), item("gradient-aggregation", named("value", "strategy.gradient_aggregation")));
+  return h(
+    "ul",
+    { class: "legend" },
+    item("scope", t("strategy.scope")),
+    item("cut", t("strategy.cut")),
+    item("redistribution", named("value", "strategy.redistribution")),
+    item("gradient-aggregation", named("value", "strategy.gradient_aggregation")),
+  );
 }
 
 function graphBox(context: Context, graph: StrategyGraph, expanded: readonly string[], chosen: string): Child {
@@ -123,14 +197,25 @@ function graphBox(context: Context, graph: StrategyGraph, expanded: readonly str
     else context.visit({ node: node.id.slice(1) });
   };
   return [
-    h("div", { class: "strategy-scroll", tabindex: 0, role: "region", "aria-label": t("strategy.graph") }, strategyGraph(graph, chosen ? `#${chosen}` : "", t("strategy.graph"), pick)),
+    h(
+      "div",
+      { class: "strategy-scroll", tabindex: 0, role: "region", "aria-label": t("strategy.graph") },
+      strategyGraph(graph, chosen ? `#${chosen}` : "", t("strategy.graph"), pick),
+    ),
     graph.left_out ? h("p", { class: "note" }, t("strategy.left_out", { count: format.count(graph.left_out) })) : null,
   ];
 }
 
 function operatorPanel(context: Context, one: StrategyOperator): Child {
   const here = (node: string): string => context.to("strategy", { ...context.params, node });
-  const ends = (list: StrategyOperator["inputs"]): Child => (list.length ? h("ul", null, list.slice(0, 50).map((end) => h("li", null, h("a", { href: here(end.node) }, format.shorten(end.name, 100))))) : format.NOTHING);
+  const ends = (list: StrategyOperator["inputs"]): Child =>
+    list.length
+      ? h(
+          "ul",
+          null,
+          list.slice(0, 50).map((end) => h("li", null, h("a", { href: here(end.node) }, format.shorten(end.name, 100)))),
+        )
+      : format.NOTHING;
   const pair = (name: string, value: Child): Child => [h("dt", null, name), h("dd", null, value || format.NOTHING)];
   return [
     h("h3", null, one.name),
@@ -148,7 +233,13 @@ function operatorPanel(context: Context, one: StrategyOperator): Child {
     ),
     one.strategy ? matrices(one.strategy) : null,
     h("h3", null, t("strategy.attributes")),
-    Object.keys(one.attributes).length ? h("dl", { class: "pairs" }, Object.entries(one.attributes).map(([name, value]) => pair(name, h("code", null, value)))) : h("p", { class: "note" }, format.NOTHING),
+    Object.keys(one.attributes).length
+      ? h(
+          "dl",
+          { class: "pairs" },
+          Object.entries(one.attributes).map(([name, value]) => pair(name, h("code", null, value))),
+        )
+      : h("p", { class: "note" }, format.NOTHING),
   ];
 }
 
@@ -157,6 +248,14 @@ function matrices(strategy: readonly (readonly number[])[]): Child {
   const inputs = strategy.map((one) => (Array.isArray(one) ? one : [one as unknown as number]));
   const most = Math.max(...inputs.map((one) => one.length), 1);
   const heads = [t("strategy.input"), ...Array.from({ length: most }, (_, place) => t("strategy.dimension", { number: place }))];
-  const rows = inputs.map((one, place) => [String(place), ...Array.from({ length: most }, (_, at) => (at < one.length ? h("span", { class: Number(one[at]) > 1 ? "cut" : "" }, String(one[at])) : ""))]);
-  return [h("h3", null, t("strategy.matrix")), smallTable(t("strategy.matrix"), heads, rows, heads.map((_, place) => place).slice(1))];
+  const rows = inputs.map((one, place) => [
+    String(place),
+    ...Array.from({ length: most }, (_, at) =>
+      at < one.length ? h("span", { class: Number(one[at]) > 1 ? "cut" : "" }, String(one[at])) : "",
+    ),
+  ]);
+  return [
+    h("h3", null, t("strategy.matrix")),
+    smallTable(t("strategy.matrix"), heads, rows, heads.map((_, place) => place).slice(1)),
+  ];
 }

@@ -19,10 +19,23 @@ export const tables: Page = {
       h(
         "div",
         { class: "controls" },
-        choice(t("page.tables"), found.map((one) => [one.name, named("table", one.name, one.title)]), shown.name, (value) => context.visit({ table: value })),
+        choice(
+          t("page.tables"),
+          found.map((one) => [one.name, named("table", one.name, one.title)]),
+          shown.name,
+          (value) => context.visit({ table: value }),
+        ),
         shown.per_trace ? rankChoice(context, ranks, true) : null,
       ),
-      card(title, table(context, { name: shown.name, trace: shown.per_trace ? numberOf(context.params, "rank") : null, height: Math.max(innerHeight - 330, 320) }), { wide: true }),
+      card(
+        title,
+        table(context, {
+          name: shown.name,
+          trace: shown.per_trace ? numberOf(context.params, "rank") : null,
+          height: Math.max(innerHeight - 330, 320),
+        }),
+        { wide: true },
+      ),
     ];
   },
 };

@@ -21,14 +21,24 @@ export async function drawDraft(context: Context, draft: Draft, signal: AbortSig
   const own = new Context(context.page, context.run, context.session, {}, api, signal, () => undefined);
   const held = looked.get(context.run.run);
   const window = held?.origin_ns === draft.origin_ns ? held.window : bounds;
-  const view = new TimelineView(own, [{ trace: 0, name: context.run.name, lanes: found.lanes, series: [] }], bounds, [], { window, held: [], draft: true }, {
-    chosen: () => undefined,
-    selected: () => undefined,
-    held: () => undefined,
-    painted,
-    moved: (now) => looked.set(context.run.run, { origin_ns: draft.origin_ns, window: now }),
-  });
-  return [h("p", { class: "callout", role: "note" }, t("timeline.draft", { count: format.count(Math.round(draft.one_of)) })), view.element];
+  const view = new TimelineView(
+    own,
+    [{ trace: 0, name: context.run.name, lanes: found.lanes, series: [] }],
+    bounds,
+    [],
+    { window, held: [], draft: true },
+    {
+      chosen: () => undefined,
+      selected: () => undefined,
+      held: () => undefined,
+      painted,
+      moved: (now) => looked.set(context.run.run, { origin_ns: draft.origin_ns, window: now }),
+    },
+  );
+  return [
+    h("p", { class: "callout", role: "note" }, t("timeline.draft", { count: format.count(Math.round(draft.one_of)) })),
+    view.element,
+  ];
 }
 
 /** Where the user looked at in the draft of a run, in ns of the run's origin; null where nowhere. It is asked once. */

@@ -67,17 +67,57 @@ export class Panel {
         { class: "actions" },
         h("button", { type: "button", onclick: () => this.actions.go(trace, found) }, t("timeline.zoom")),
         h("button", { type: "button", onclick: () => this.actions.find(found.name) }, t("timeline.same")),
-        inOperators ? h("a", { class: "button", href: this.context.to("operators", { rank: trace, "operators.where": where }) }, t("timeline.in_operators")) : null,
-        inKernels ? h("a", { class: "button", href: this.context.to("kernels", { rank: trace, "kernels.where": where }) }, t("timeline.in_kernels")) : null,
+        inOperators
+          ? h(
+              "a",
+              { class: "button", href: this.context.to("operators", { rank: trace, "operators.where": where }) },
+              t("timeline.in_operators"),
+            )
+          : null,
+        inKernels
+          ? h(
+              "a",
+              { class: "button", href: this.context.to("kernels", { rank: trace, "kernels.where": where }) },
+              t("timeline.in_kernels"),
+            )
+          : null,
       ),
       h(
         "div",
         { class: "two" },
-        h("dl", { class: "pairs" }, Object.entries(found.columns).map(([name, value]) => [h("dt", null, named("column", name)), h("dd", null, cell(name, value))])),
-        h("div", null, found.links.map((link) => [
-          h("h3", null, `${named("value", `link.${link.kind}`, link.kind)} (${format.count(link.count)})`),
-          h("ul", { class: "links" }, link.events.slice(0, MOST_LINKS).map((one) => h("li", null, h("button", { type: "button", class: "plain", onclick: () => this.actions.go(trace, one) }, format.shorten(one.name, 120)), h("span", { class: "note" }, ` ${format.time(one.end_ns - one.start_ns)}`)))),
-        ])),
+        h(
+          "dl",
+          { class: "pairs" },
+          Object.entries(found.columns).map(([name, value]) => [
+            h("dt", null, named("column", name)),
+            h("dd", null, cell(name, value)),
+          ]),
+        ),
+        h(
+          "div",
+          null,
+          found.links.map((link) => [
+            h("h3", null, `${named("value", `link.${link.kind}`, link.kind)} (${format.count(link.count)})`),
+            h(
+              "ul",
+              { class: "links" },
+              link.events
+                .slice(0, MOST_LINKS)
+                .map((one) =>
+                  h(
+                    "li",
+                    null,
+                    h(
+                      "button",
+                      { type: "button", class: "plain", onclick: () => this.actions.go(trace, one) },
+                      format.shorten(one.name, 120),
+                    ),
+                    h("span", { class: "note" }, ` ${format.time(one.end_ns - one.start_ns)}`),
+                  ),
+                ),
+            ),
+          ]),
+        ),
       ),
     ];
   }
@@ -86,19 +126,70 @@ export class Panel {
     return this.fill(async (api) => {
       const traces = [...new Set(lanes.map((one) => one.trace))];
       const [start_ns, end_ns] = [Math.floor(range.start), Math.ceil(range.end)];
-      const parts = await Promise.all(traces.map(async (trace) => ({ trace, found: await api.selection({ trace, start_ns, end_ns, limit: MOST_NAMES, lanes: lanes.filter((one) => one.trace === trace).map((one) => one.lane).join(",") }) })));
-      const names = parts.flatMap(({ trace, found }) => found.names.map((row): [number, NameInSelection] => [trace, row])).sort((one, other) => other[1].total_ns - one[1].total_ns);
+      const parts = await Promise.all(
+        traces.map(async (trace) => ({
+          trace,
+          found: await api.selection({
+            trace,
+            start_ns,
+            end_ns,
+            limit: MOST_NAMES,
+            lanes: lanes
+              .filter((one) => one.trace === trace)
+              .map((one) => one.lane)
+              .join(","),
+          }),
+        })),
+      );
+      const names = parts
+        .flatMap(({ trace, found }) => found.names.map((row): [number, NameInSelection] => [trace, row]))
+        .sort((one, other) => other[1].total_ns - one[1].total_ns);
       const events = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.count, 0), 0);
       const covered = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.covered_ns, 0), 0);
       const different = parts.reduce((sum, { found }) => sum + found.different, 0);
       return [
-        h("h2", null, t("timeline.selection", { span: format.time(range.end - range.start), lanes: format.count(lanes.length), events: format.count(events) })),
-        h("p", { class: "note" }, t("timeline.covered", { time: format.time(covered), share: format.share(covered / Math.max((range.end - range.start) * lanes.length, 1)) }), different > names.length ? ` ${t("timeline.largest", { shown: format.count(names.length), all: format.count(different) })}` : ""),
+        h(
+          "h2",
+          null,
+          t("timeline.selection", {
+            span: format.time(range.end - range.start),
+            lanes: format.count(lanes.length),
+            events: format.count(events),
+          }),
+        ),
+        h(
+          "p",
+          { class: "note" },
+          t("timeline.covered", {
+            time: format.time(covered),
+            share: format.share(covered / Math.max((range.end - range.start) * lanes.length, 1)),
+          }),
+          different > names.length
+            ? ` ${t("timeline.largest", { shown: format.count(names.length), all: format.count(different) })}`
+            : "",
+        ),
         smallTable(
           t("timeline.names"),
-          [named("column", "name"), t("timeline.kind"), named("column", "count"), named("column", "total_ns"), t("mean"), named("column", "min_ns"), named("column", "max_ns")],
+          [
+            named("column", "name"),
+            t("timeline.kind"),
+            named("column", "count"),
+            named("column", "total_ns"),
+            t("mean"),
+            named("column", "min_ns"),
+            named("column", "max_ns"),
+          ],
           names.slice(0, MOST_NAMES).map(([trace, row]) => [
-            h("button", { type: "button", class: "plain", title: t("timeline.longest"), onclick: () => void this.jump(trace, row.longest) }, format.shorten(row.name, 160)),
+            h(
+              "button",
+              {
+                type: "button",
+                class: "plain",
+                title: t("timeline.longest"),
+                onclick: () => void this.jump(trace, row.longest),
+              },
+              format.shorten(row.name, 160),
+            ),
             named("lane", row.source, row.source),
             format.count(row.count),
             format.time(row.total_ns),
@@ -117,17 +208,29 @@ export class Panel {
   }
 
   occurrences(trace: number, text: string, whole: boolean): Promise<void> {
-    return this.fill(async (api) => this.found(trace, text, await api.occurrences({ trace, text, whole, by: "duration", limit: MOST_FOUND })));
+    return this.fill(async (api) =>
+      this.found(trace, text, await api.occurrences({ trace, text, whole, by: "duration", limit: MOST_FOUND })),
+    );
   }
 
   private found(trace: number, text: string, found: Occurrences): Child {
     return [
       h("h2", null, t("timeline.found", { count: format.count(found.total), text: format.shorten(text, 120) })),
-      found.total > found.events.length ? h("p", { class: "note" }, t("timeline.longest_first", { shown: format.count(found.events.length) })) : null,
+      found.total > found.events.length
+        ? h("p", { class: "note" }, t("timeline.longest_first", { shown: format.count(found.events.length) }))
+        : null,
       smallTable(
         t("timeline.occurrences"),
         [named("column", "name"), named("column", "start_ns"), named("column", "duration_ns")],
-        found.events.map((one) => [h("button", { type: "button", class: "plain", onclick: () => this.actions.go(trace, one) }, format.shorten(one.name, 160)), format.moment(one.start_ns, 1e3), format.time(one.end_ns - one.start_ns)]),
+        found.events.map((one) => [
+          h(
+            "button",
+            { type: "button", class: "plain", onclick: () => this.actions.go(trace, one) },
+            format.shorten(one.name, 160),
+          ),
+          format.moment(one.start_ns, 1e3),
+          format.time(one.end_ns - one.start_ns),
+        ]),
         [1, 2],
       ),
     ];

@@ -39,8 +39,13 @@ export const timeline: Page = {
     });
     const held = h("div", null);
     // what cannot be drawn is shown once it is laid out
-    replace(held, await drawDraft(context, draft, signal, painted).catch(() => h("p", { class: "note", role: "status" }, t("loading"))));
-    const whole = seen.then(() => wholePage(context)).catch((error: unknown) => (context.signal.aborted ? null : problemBox(error)));
+    replace(
+      held,
+      await drawDraft(context, draft, signal, painted).catch(() => h("p", { class: "note", role: "status" }, t("loading"))),
+    );
+    const whole = seen
+      .then(() => wholePage(context))
+      .catch((error: unknown) => (context.signal.aborted ? null : problemBox(error)));
     context.pending.push(
       whole.then((one) => {
         leaving.abort();
@@ -58,11 +63,28 @@ async function wholePage(context: Context): Promise<Child> {
   const found = await Promise.all(traces.map((trace) => context.api.timeline(trace)));
   const events = found.reduce((sum, one) => sum + one.events, 0);
   if (!events) return [rankBoxes(context, ranks, traces), nothing(t("timeline.none"), t("timeline.none.why"))];
-  const tracks: Track[] = found.map((one, place) => ({ trace: traces[place]!, name: rankName(ranks.find((rank) => rank.trace === traces[place])!, ranks), lanes: one.lanes, series: one.series }));
+  const tracks: Track[] = found.map((one, place) => ({
+    trace: traces[place]!,
+    name: rankName(
+      ranks.find((rank) => rank.trace === traces[place])!,
+      ranks,
+    ),
+    lanes: one.lanes,
+    series: one.series,
+  }));
   const filled = found.filter((one) => one.events);
   const bounds = { start: Math.min(...filled.map((one) => one.start_ns)), end: Math.max(...filled.map((one) => one.end_ns)) };
   const focus = lookedAt(context.run) ?? (await windowOf(context.run.run)) ?? bounds;
-  return new TimelinePage(context, ranks, traces, tracks, found[0]!.steps, bounds, focus, found.map((one) => one.unplaced)).element;
+  return new TimelinePage(
+    context,
+    ranks,
+    traces,
+    tracks,
+    found[0]!.steps,
+    bounds,
+    focus,
+    found.map((one) => one.unplaced),
+  ).element;
 }
 
 class TimelinePage {
@@ -90,19 +112,33 @@ class TimelinePage {
     const { params } = context;
     const [start, end] = [numberOf(params, "start"), numberOf(params, "end")];
     const window = start !== null && end !== null && end > start ? { start, end } : focus;
-    this.view = new TimelineView(context, tracks, bounds, this.steps, { window, held: heldLanes(params["pin"]) }, {
-      chosen: (one) => {
-        context.note({ event: one ? `${one.trace}.${one.event}` : null });
-        if (one) void this.panel.event(one.trace, one.event);
-        else this.panel.hint();
+    this.view = new TimelineView(
+      context,
+      tracks,
+      bounds,
+      this.steps,
+      { window, held: heldLanes(params["pin"]) },
+      {
+        chosen: (one) => {
+          context.note({ event: one ? `${one.trace}.${one.event}` : null });
+          if (one) void this.panel.event(one.trace, one.event);
+          else this.panel.hint();
+        },
+        selected: (range, lanes) => {
+          if (range && lanes.length) void this.panel.selection(range, lanes);
+        },
+        held: (lanes) => context.note({ pin: lanes.map((one) => `${one.trace}.${one.lane}`).join(",") || null }),
+        moved: (window) =>
+          context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) }),
       },
-      selected: (range, lanes) => {
-        if (range && lanes.length) void this.panel.selection(range, lanes);
-      },
-      held: (lanes) => context.note({ pin: lanes.map((one) => `${one.trace}.${one.lane}`).join(",") || null }),
-      moved: (window) => context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) }),
+    );
+    this.input = h("input", {
+      type: "search",
+      placeholder: t("timeline.find"),
+      "aria-label": t("timeline.find"),
+      value: params["find"] ?? "",
+      autocomplete: "off",
     });
-    this.input = h("input", { type: "search", placeholder: t("timeline.find"), "aria-label": t("timeline.find"), value: params["find"] ?? "", autocomplete: "off" });
     const lost = unplaced.reduce((sum, one) => sum + Object.values(one).reduce((all, count) => all + count, 0), 0);
     this.element = h(
       "div",
@@ -112,7 +148,13 @@ class TimelinePage {
         { class: "controls" },
         rankBoxes(context, ranks, traces),
         this.stepChoice(),
-        h("form", { role: "search", "aria-label": t("timeline.find"), class: "filter", onsubmit: (event: Event) => this.submit(event) }, this.input, h("button", { type: "submit" }, t("timeline.next")), h("button", { type: "button", onclick: () => void this.next("previous") }, t("timeline.previous"))),
+        h(
+          "form",
+          { role: "search", "aria-label": t("timeline.find"), class: "filter", onsubmit: (event: Event) => this.submit(event) },
+          this.input,
+          h("button", { type: "submit" }, t("timeline.next")),
+          h("button", { type: "button", onclick: () => void this.next("previous") }, t("timeline.previous")),
+        ),
         this.said,
         this.sourceBoxes(),
         this.seriesBoxes(),
@@ -123,7 +165,9 @@ class TimelinePage {
       ),
       h("p", { class: "note keys" }, t("timeline.keys")),
       windowNote(context.run.run),
-      new Set(ranks.filter((one) => traces.includes(one.trace)).map((one) => one.origin_ns)).size > 1 ? h("p", { class: "callout" }, t("timeline.clocks")) : null,
+      new Set(ranks.filter((one) => traces.includes(one.trace)).map((one) => one.origin_ns)).size > 1
+        ? h("p", { class: "callout" }, t("timeline.clocks"))
+        : null,
       lost ? h("p", { class: "note" }, t("timeline.unplaced", { count: format.count(lost) })) : null,
       this.view.element,
       this.panel.element,
@@ -141,17 +185,23 @@ class TimelinePage {
     for (const source of listed(this.context, "hide")) this.view.setSource(source, false);
     for (const key of listed(this.context, "curves")) this.view.setSeries(key, true);
     const chosen = /^(\d{1,9})\.(\d{1,10})$/.exec(params["event"] ?? "");
-    const kept = chosen && this.traces.includes(Number(chosen[1])) ? { trace: Number(chosen[1]), event: Number(chosen[2]) } : null;
+    const kept =
+      chosen && this.traces.includes(Number(chosen[1])) ? { trace: Number(chosen[1]), event: Number(chosen[2]) } : null;
     if (kept) this.view.choose(kept);
     if (params["find"]) void this.find(params["find"], false, kept);
   }
 
   private stepChoice(): Child {
     if (!this.steps.length) return null;
-    return choice(t("step"), [["", t("steps.all")], ...this.steps.map((one): [string, string] => [String(one.id), `${t("step")} ${one.id}`])], this.context.params["step"] ?? "", (value) => {
-      this.context.note({ step: value || null });
-      this.view.setStep(this.steps.find((one) => String(one.id) === value) ?? null);
-    });
+    return choice(
+      t("step"),
+      [["", t("steps.all")], ...this.steps.map((one): [string, string] => [String(one.id), `${t("step")} ${one.id}`])],
+      this.context.params["step"] ?? "",
+      (value) => {
+        this.context.note({ step: value || null });
+        this.view.setStep(this.steps.find((one) => String(one.id) === value) ?? null);
+      },
+    );
   }
 
   private sourceBoxes(): Child {
@@ -168,7 +218,12 @@ class TimelinePage {
   }
 
   private seriesBoxes(): Child {
-    const all = this.tracks.flatMap((one) => one.series.map((series) => ({ key: seriesKey(one.trace, series), label: this.tracks.length > 1 ? `${one.name}: ${seriesName(series.label)}` : seriesName(series.label) })));
+    const all = this.tracks.flatMap((one) =>
+      one.series.map((series) => ({
+        key: seriesKey(one.trace, series),
+        label: this.tracks.length > 1 ? `${one.name}: ${seriesName(series.label)}` : seriesName(series.label),
+      })),
+    );
     if (!all.length) return null;
     return drop(
       t("timeline.curves"),
@@ -198,13 +253,21 @@ class TimelinePage {
     const together = `${download}: ${t("timeline.download.together", { count: this.tracks.length })}`;
     return [
       link(together, together, { traces: this.traces.join(",") }),
-      drop(t("timeline.download.single"), this.tracks.map((track) => link(track.name, `${download}: ${track.name}`, { trace: track.trace }))),
+      drop(
+        t("timeline.download.single"),
+        this.tracks.map((track) => link(track.name, `${download}: ${track.name}`, { trace: track.trace })),
+      ),
     ];
   }
 
   private fileOf(of: { trace: number } | { traces: string }): string {
     const { start, end } = this.view.window;
-    return address(`runs/${this.context.run.run}/download`, { ...of, to: "chrome", start_ns: Math.floor(start), end_ns: Math.ceil(end) });
+    return address(`runs/${this.context.run.run}/download`, {
+      ...of,
+      to: "chrome",
+      start_ns: Math.floor(start),
+      end_ns: Math.ceil(end),
+    });
   }
 
   private selectWindow(): void {
@@ -251,13 +314,30 @@ class TimelinePage {
       const from = this.current;
       const trace = from?.trace ?? this.traces[0]!;
       const found = await this.context.api.find(
-        { trace, text, whole, direction, ...(from ? { from_ns: from.brief.start_ns, from_event: from.brief.event } : direction === "previous" ? { from_ns: Math.ceil(this.view.window.end) } : {}) },
+        {
+          trace,
+          text,
+          whole,
+          direction,
+          ...(from
+            ? { from_ns: from.brief.start_ns, from_event: from.brief.event }
+            : direction === "previous"
+              ? { from_ns: Math.ceil(this.view.window.end) }
+              : {}),
+        },
         AbortSignal.any([signal, this.context.signal]),
       );
-      replace(this.said, found.total ? t("timeline.hits", { count: format.count(found.total), lanes: format.count(Object.keys(found.lanes).length) }) : t("search.nothing"), found.total && !found.next ? ` ${t("timeline.no_more")}` : "");
+      replace(
+        this.said,
+        found.total
+          ? t("timeline.hits", { count: format.count(found.total), lanes: format.count(Object.keys(found.lanes).length) })
+          : t("search.nothing"),
+        found.total && !found.next ? ` ${t("timeline.no_more")}` : "",
+      );
       if (found.next && !stay) this.go(trace, found.next);
     } catch (error) {
-      if (!signal.aborted && !this.context.signal.aborted) replace(this.said, error instanceof Error ? error.message : String(error));
+      if (!signal.aborted && !this.context.signal.aborted)
+        replace(this.said, error instanceof Error ? error.message : String(error));
     }
   }
 }
