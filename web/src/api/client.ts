@@ -37,6 +37,10 @@ async function ask<A>(path: string, query: Query, init: RequestInit, body?: T.Ta
   return (await (await request(path, query, sent)).json()) as A;
 }
 
+/** What is said beside an address: what has to be asked of it, and when to stop waiting. */
+type Question<P extends T.RunPath> =
+  object extends T.Asked<P> ? [query?: T.Asked<P>, signal?: AbortSignal] : [query: T.Asked<P>, signal?: AbortSignal];
+
 /** Answers about one run. */
 export class RunApi {
   constructor(
@@ -44,8 +48,8 @@ export class RunApi {
     readonly signal: AbortSignal,
   ) {}
 
-  /** What an address answers; of `query` what the address has a place for stands there. */
-  private get<P extends T.RunPath>(path: P, query: T.Asked<P>, signal = this.signal): Promise<T.Answer<P>> {
+  /** What an address answers; of the query what the address has a place for stands there. */
+  get<P extends T.RunPath>(path: P, ...[query, signal = this.signal]: Question<P>): Promise<T.Answer<P>> {
     const rest = { ...query } as Record<string, Query[string]>;
     const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => {
       const value = String(rest[name]);
@@ -54,56 +58,6 @@ export class RunApi {
     });
     return ask(`runs/${this.run}/${filled}`, rest, { signal });
   }
-
-  overview = () => this.get("overview", {});
-  ranks = () => this.get("ranks", {});
-  steps = (trace: number | null) => this.get("steps", { trace });
-  health = () => this.get("health", {});
-  advice = () => this.get("advice", {});
-  tables = () => this.get("tables", {});
-  pipeline = (trace: number) => this.get("pipeline", { trace });
-  stepTrace = (trace: number, query: Omit<T.Asked<"step-trace">, "trace">) => this.get("step-trace", { trace, ...query });
-  flops = (trace: number) => this.get("flops", { trace });
-  shapes = (trace: number, level: T.ShapeLevel) => this.get("shapes", { trace, level });
-  shapeSeries = (trace: number, level: T.ShapeLevel, types: string[]) => this.get("shapes/series", { trace, level, types });
-  shapeRuns = (trace: number, level: T.ShapeLevel, types: string[], name: string) =>
-    this.get("shapes/runs", { trace, level, types, name });
-  operation = (trace: number, op: number) => this.get("pipeline/operation", { trace, op });
-  batches = (trace: number, kind: T.Place["kind"], points: number) => this.get("pipeline/batches", { trace, kind, points });
-  processors = (trace: number, query: Omit<T.Asked<"pipeline/processors">, "trace">) =>
-    this.get("pipeline/processors", { trace, ...query });
-  memory = (trace: number) => this.get("memory", { trace });
-  plannedGraphs = (trace: number) => this.get("memory/graphs", { trace });
-  plannedCurve = (trace: number, graph: number, points: number) => this.get("memory/graphs/{graph}", { trace, graph, points });
-  plannedTensors = (trace: number, graph: number, node: number) =>
-    this.get("memory/graphs/{graph}/tensors", { trace, graph, node });
-  captures = () => this.get("captures", {});
-  adviceOf = (trace: number | null) => this.get("advice", { trace });
-  queue = (trace: number, op: number, points: number) => this.get("pipeline/queue", { trace, op, points });
-  communication = () => this.get("communication", {});
-  communicationCosts = (query: T.Asked<"communication/costs">) => this.get("communication/costs", query);
-  communicationLinks = (query: T.Asked<"communication/links">) => this.get("communication/links", query);
-  communicationOperations = (query: T.Asked<"communication/operations">) => this.get("communication/operations", query);
-  operationLinks = (query: T.Asked<"communication/operation_links">) => this.get("communication/operation_links", query);
-  clusterSteps = (query: T.Asked<"cluster/steps">) => this.get("cluster/steps", query);
-  heat = () => this.get("cluster/heat", {});
-  rankSteps = () => this.get("marey/steps", {});
-  joinedOperators = (query: T.Asked<"marey/operators">) => this.get("marey/operators", query);
-  strategy = () => this.get("strategy", {});
-  strategyGraph = (query: T.Asked<"strategy/graph">) => this.get("strategy/graph", query);
-  strategyOperator = (query: T.Asked<"strategy/operator">) => this.get("strategy/operator", query);
-  strategyFind = (query: T.Asked<"strategy/find">) => this.get("strategy/find", query);
-  alive = (trace: number, time_ns: number) => this.get("memory/alive", { trace, time_ns });
-  search = (text: string, signal: AbortSignal) => this.get("search", { text }, signal);
-  live = () => this.get("live", {});
-  timeline = (trace: number) => this.get("timeline", { trace });
-  event = (trace: number, event: number) => this.get("timeline/events/{event}", { trace, event });
-  selection = (query: T.Asked<"timeline/selection">) => this.get("timeline/selection", query);
-  find = (query: T.Asked<"timeline/search">, signal = this.signal) => this.get("timeline/search", query, signal);
-  occurrences = (query: T.Asked<"timeline/occurrences">) => this.get("timeline/occurrences", query);
-  flows = (query: T.Asked<"timeline/flows">, signal: AbortSignal) => this.get("timeline/flows", query, signal);
-  series = (query: T.Asked<"timeline/series/{series}">, signal = this.signal) =>
-    this.get("timeline/series/{series}", query, signal);
 
   async tile(query: Query, signal: AbortSignal): Promise<Tile> {
     const held = report();

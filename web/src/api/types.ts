@@ -7,7 +7,6 @@ import type * as S from "./schema";
 
 export type * from "./schema";
 export type {
-  AdviceShown as Advice,
   CurveShown as Curve,
   EvidenceShown as Evidence,
   FindingShown as Finding,
@@ -19,7 +18,6 @@ export type {
   SegmentShown as FigureSegment,
   SeriesShown as Series,
   TimelineShown as Timeline,
-  TypeList as ShapeTypes,
   TypeSeries as ShapeSeries,
   TypeShown as ShapeType,
   VerdictShown as Verdict,
@@ -47,7 +45,6 @@ export type RankStep = S.RankSteps["rows"][number];
 export type JoinedOperator = S.Joined["operators"][number];
 export type Band = S.Joined["bands"][number];
 export type Load = S.Joined["loads"][number];
-export type ShapeLevel = NonNullable<Asked<"shapes">["level"]>;
 export type StrategyNode = S.StrategyGraph["nodes"][number];
 export type StrategyEdge = S.StrategyGraph["edges"][number];
 

@@ -37,7 +37,7 @@ export class Assistant {
     replace(this.element, h("summary", null, t("assistant")), list);
     try {
       await pageIsThere(signal);
-      const ranks = await api.ranks();
+      const ranks = await api.get("ranks");
       if (signal.aborted) return;
       if (ranks.length > 1) this.element.insertBefore(this.rankList(ranks, api, run, list), list);
       await this.fill(api, run, list);
@@ -63,7 +63,7 @@ export class Assistant {
   private async fill(api: RunApi, run: number, list: HTMLElement): Promise<void> {
     const trace = this.trace;
     replace(list, h("p", { class: "note" }, t("assistant.asking")));
-    const found = await api.adviceOf(trace);
+    const found = await api.get("advice", { trace });
     if (api.signal.aborted || trace !== this.trace) return;
     const top = found.findings.slice(0, MOST);
     replace(

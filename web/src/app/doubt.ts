@@ -24,7 +24,7 @@ export class Doubt {
     this.asking = new AbortController();
     const { signal } = this.asking;
     try {
-      const errors = (await new RunApi(run, signal).health()).filter((one) => one.severity === "error").length;
+      const errors = (await new RunApi(run, signal).get("health")).filter((one) => one.severity === "error").length;
       if (signal.aborted) return;
       this.element.hidden = errors === 0;
       this.element.textContent = t("doubt");

@@ -133,7 +133,7 @@ function searchBox(run: number): HTMLElement {
     if (!text) return hide();
     try {
       const { signal } = asking;
-      const found = await new RunApi(run, signal).search(text, signal);
+      const found = await new RunApi(run, signal).get("search", { text });
       if (signal.aborted) return;
       const kinds = [...new Set(found.hits.map((one) => one.kind))];
       replace(

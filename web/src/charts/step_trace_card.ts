@@ -17,7 +17,7 @@ export async function stepTraceCards(context: Context, trace: number, step: numb
   const points = { forward_point: context.params["forward"] ?? null, backward_point: context.params["backward"] ?? null };
   let found: StepTrace;
   try {
-    found = await context.api.stepTrace(trace, { step, ...points });
+    found = await context.api.get("step-trace", { trace, step, ...points });
   } catch (error) {
     if (context.signal.aborted) return null;
     return card(t("steps.trace"), problemBox(error), { wide: true });
@@ -123,7 +123,7 @@ function partFigures(found: StepTrace, part: string): Child {
 export function averageFigure(context: Context, trace: number): HTMLElement {
   const place = h("div", null, h("p", { class: "note" }, t("loading")));
   context.api
-    .stepTrace(trace, {})
+    .get("step-trace", { trace })
     .then((found) =>
       replace(
         place,

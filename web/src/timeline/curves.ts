@@ -61,7 +61,7 @@ export class Curves {
     if (!covers || size > span * 4) {
       const points = Math.min(Math.ceil((width * (asked.end - asked.start)) / span), MOST_POINTS);
       this.later(`series ${key}`, found, `${asked.start}-${asked.end}-${points}`, async () => {
-        found.value = await this.context.api.series({
+        found.value = await this.context.api.get("timeline/series/{series}", {
           series: series.series,
           trace,
           start_ns: asked.start,
@@ -80,7 +80,9 @@ export class Curves {
     this.flows.set(trace, found);
     const [start_ns, end_ns] = [Math.floor(window.start), Math.ceil(window.end)];
     this.later(`flows ${trace}`, found, `${start_ns}-${end_ns}`, async () => {
-      found.value = (await this.context.api.flows({ trace, start_ns, end_ns, limit: MOST_ARROWS }, this.context.signal)).arrows;
+      found.value = (
+        await this.context.api.get("timeline/flows", { trace, start_ns, end_ns, limit: MOST_ARROWS }, this.context.signal)
+      ).arrows;
     });
     return found.value ?? [];
   }

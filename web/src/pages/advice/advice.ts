@@ -16,7 +16,10 @@ export const advice: Page = {
   id: "advice",
   title: "page.advice",
   async show(context) {
-    const [ranks, found] = await Promise.all([context.api.ranks(), context.api.adviceOf(numberOf(context.params, "rank"))]);
+    const [ranks, found] = await Promise.all([
+      context.api.get("ranks"),
+      context.api.get("advice", { trace: numberOf(context.params, "rank") }),
+    ]);
     const wanted = context.params["finding"];
     const list = found.findings.map((one) => findingCard(context, one, found.findings.length === 1 || one.id === wanted));
     const target = list[found.findings.findIndex((one) => one.id === wanted)];

@@ -34,10 +34,14 @@ export const communication: Page = {
   id: "communication",
   title: "page.communication",
   async show(context) {
-    const ranks = await context.api.ranks();
+    const ranks = await context.api.get("ranks");
     if (!has(ranks, "communication") && !has(ranks, "communication_times"))
       return nothing(t("communication.none"), t("communication.none.why"));
-    const [found, listed, links] = await Promise.all([context.api.communication(), context.api.tables(), linkCards(context)]);
+    const [found, listed, links] = await Promise.all([
+      context.api.get("communication"),
+      context.api.get("tables"),
+      linkCards(context),
+    ]);
     const trace = numberOf(context.params, "rank");
     return [
       h("div", { class: "controls" }, rankChoice(context, ranks, true)),

@@ -29,9 +29,9 @@ export async function linkCards(context: Context): Promise<Child> {
   };
   const sorted = { by: params["sort"] ?? "time_ns", descending: params["descending"] !== "0" };
   const [costs, all, page] = await Promise.all([
-    context.api.communicationCosts(place),
-    context.api.communicationLinks({ ...place, sort: "time_ns", descending: true, limit: MOST }),
-    context.api.communicationLinks({
+    context.api.get("communication/costs", place),
+    context.api.get("communication/links", { ...place, sort: "time_ns", descending: true, limit: MOST }),
+    context.api.get("communication/links", {
       ...place,
       ...filters,
       sort: sorted.by,
@@ -106,10 +106,10 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
 /** The operations of a rank; one of them shows the links that it used. */
 async function showOperations(context: Context, rank: number): Promise<void> {
   const step = numberOf(context.params, "step");
-  const found = await context.api.communicationOperations({ rank, step, limit: 200 });
+  const found = await context.api.get("communication/operations", { rank, step, limit: 200 });
   const used = h("div", { role: "status" });
   const show = async (operation: string): Promise<void> => {
-    const moved = await context.api.operationLinks({ rank, operation, step });
+    const moved = await context.api.get("communication/operation_links", { rank, operation, step });
     replace(used, h("h3", null, operation), moved.length ? operationLinks(moved) : h("p", { class: "note" }, t("links.none")));
   };
   const rows = found.rows.map((row) => [

@@ -12,7 +12,7 @@ export const health: Page = {
   id: "health",
   title: "page.health",
   async show(context) {
-    const found = await context.api.health();
+    const found = await context.api.get("health");
     if (!found.length) return h("p", null, t("health.good"));
     return [
       newer(context),
@@ -41,7 +41,7 @@ function newer(context: Context): Child {
   const said = h("div", { role: "status" });
   if (report()) return null;
   context.api
-    .live()
+    .get("live")
     .then((found) => {
       const again = h("button", { type: "button", onclick: () => void reopen(context) }, t("live.again"));
       if (found.changed)

@@ -27,7 +27,7 @@ export const kernels: Page = {
   id: "kernels",
   title: "page.kernels",
   async show(context) {
-    const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    const [ranks, listed] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     if (!has(ranks, "kernels")) {
       const stored = topicTables(context, t("kernels.more"), listed, [...OF_CORES, ...MORE], numberOf(context.params, "rank"));
       return [nothing(t("kernels.none"), t("kernels.none.why")), stored];

@@ -23,7 +23,7 @@ export function capturesCard(context: Context, arrived: () => void): HTMLElement
   let timer = 0;
   const look = async (): Promise<void> => {
     try {
-      const found = await context.api.captures();
+      const found = await context.api.get("captures");
       form.hidden = !found.processes.some((one) => one.eligible);
       replace(state, shown(found));
       const done = found.processes.flatMap((one) => one.requests).filter((one) => one.analysed);

@@ -28,7 +28,7 @@ export const live: Page = {
     const again = h("button", { type: "button", onclick: () => void reopen(context) }, t("live.again"));
     const look = async (): Promise<void> => {
       try {
-        const found = await context.api.live();
+        const found = await context.api.get("live");
         replace(
           said,
           found.changed
@@ -63,7 +63,7 @@ export const live: Page = {
 };
 
 async function recorded(context: Context): Promise<Child> {
-  const [ranks, steps] = await Promise.all([context.api.ranks(), context.api.steps(null)]);
+  const [ranks, steps] = await Promise.all([context.api.get("ranks"), context.api.get("steps", { trace: null })]);
   return [
     figures(
       figure(t("traces"), format.count(ranks.length)),

@@ -24,7 +24,7 @@ export const marey: Page = {
   title: "page.marey",
   listed: (session, run) => new Set(session.runs[run]?.traces.map((one) => one.rank)).size > 1,
   async show(context) {
-    const [steps, strategy] = await Promise.all([context.api.rankSteps(), context.api.strategy()]);
+    const [steps, strategy] = await Promise.all([context.api.get("marey/steps"), context.api.get("strategy")]);
     if (!steps.rows.length) return nothing(t("marey.none"), t("marey.none.why"));
     const known = [...new Set(steps.rows.map((one) => one.step))];
     const asked = numberOf(context.params, "step");
@@ -33,7 +33,7 @@ export const marey: Page = {
     const detail = h("div", { role: "status" });
     const ranks = Math.min(new Set(steps.rows.map((one) => one.rank)).size, RANKS_AT_ONCE);
     const ask = (): Promise<Joined> =>
-      context.api.joinedOperators({
+      context.api.get("marey/operators", {
         step,
         stage: numberOf(context.params, "stage"),
         from_ns: numberOf(context.params, "start") ?? 0,

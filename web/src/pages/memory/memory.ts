@@ -37,7 +37,7 @@ export const memory: Page = {
   id: "memory",
   title: "page.memory",
   async show(context) {
-    const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    const [ranks, listed] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     const trace = numberOf(context.params, "rank") ?? 0;
     const plan = has(ranks, "source_tables", trace) ? await planCard(context, trace) : null;
     if (!has(ranks, "memory") && !has(ranks, "allocations")) {
@@ -46,7 +46,7 @@ export const memory: Page = {
         plan ?? nothing(t("memory.none"), t("memory.none.why")),
       ];
     }
-    const [timeline, found] = await Promise.all([context.api.timeline(trace), context.api.memory(trace)]);
+    const [timeline, found] = await Promise.all([context.api.get("timeline", { trace }), context.api.get("memory", { trace })]);
     return [
       h("div", { class: "controls" }, rankChoice(context, ranks, false)),
       deviceFigures(context, trace, found),
@@ -96,12 +96,14 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
   if (place === undefined) return card(t("memory.curve"), nothing(t("memory.no_curve")), { wide: true });
   const span = { trace, start_ns: timeline.start_ns, end_ns: timeline.end_ns + 1, points: POINTS };
   const series = all.get(place)!;
-  const curves = await Promise.all(series.map((one) => context.api.series({ series: one.series, ...span })));
+  const curves = await Promise.all(
+    series.map((one) => context.api.get("timeline/series/{series}", { series: one.series, ...span })),
+  );
   const alive = h("div", { "aria-live": "polite" });
   const show = async (at: number): Promise<void> => {
     context.note({ at: Math.round(at) });
     try {
-      replace(alive, aliveTables(context, await context.api.alive(trace, Math.round(at))));
+      replace(alive, aliveTables(context, await context.api.get("memory/alive", { trace, time_ns: Math.round(at) })));
     } catch (error) {
       if (!context.signal.aborted) replace(alive, problemBox(error));
     }

@@ -16,16 +16,16 @@ const HOVER_MS = 250;
 
 /** A card about the graphs; nothing for a rank without a plan. */
 export async function planCard(context: Context, trace: number): Promise<Child> {
-  const graphs = await context.api.plannedGraphs(trace);
+  const graphs = await context.api.get("memory/graphs", { trace });
   const graph = graphs.find((one) => one.graph === numberOf(context.params, "graph")) ?? graphs[0];
   if (!graph) return null;
-  const curve = await context.api.plannedCurve(trace, graph.graph, POINTS);
+  const curve = await context.api.get("memory/graphs/{graph}", { trace, graph: graph.graph, points: POINTS });
   const alive = h("div", { "aria-live": "polite" });
   const show = async (node: number): Promise<void> => {
     const wanted = Math.min(Math.max(Math.round(node), 0), graph.nodes - 1);
     alive.dataset["node"] = String(wanted);
     try {
-      const found = await context.api.plannedTensors(trace, graph.graph, wanted);
+      const found = await context.api.get("memory/graphs/{graph}/tensors", { trace, graph: graph.graph, node: wanted });
       if (alive.dataset["node"] === String(wanted)) replace(alive, tensorTable(found));
     } catch (error) {
       if (!context.signal.aborted) replace(alive, problemBox(error));

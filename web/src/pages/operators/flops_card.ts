@@ -17,7 +17,7 @@ const MOST_BESIDE = 12;
 export function flopsPlace(context: Context, trace: number): HTMLElement {
   const place = h("div");
   context.api
-    .flops(trace)
+    .get("flops", { trace })
     .then((found) => replace(place, flopsCard(context, found)))
     .catch((error: unknown) => {
       if (!context.signal.aborted) replace(place, problemBox(error));

@@ -52,7 +52,7 @@ export const operators: Page = {
   id: "operators",
   title: "page.operators",
   async show(context) {
-    const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    const [ranks, listed] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     if (!has(ranks, "ops")) {
       const rank = numberOf(context.params, "rank");
       const stored = [flopsPlace(context, rank ?? 0), topicTables(context, t("operators.more"), listed, STORED, rank)];

@@ -45,7 +45,7 @@ export const overview: Page = {
   id: "overview",
   title: "page.overview",
   async show(context) {
-    const [found, steps] = await Promise.all([context.api.overview(), context.api.steps(0)]);
+    const [found, steps] = await Promise.all([context.api.get("overview"), context.api.get("steps", { trace: 0 })]);
     return [
       h("p", { class: "verdict" }, verdictWords(found.verdict, found.figures.few)),
       summary(context, found),
@@ -241,7 +241,7 @@ function pipelineCard(context: Context, found: Overview): Child {
   const [flow, range] = [h("div"), h("div")];
   if (has(found.ranks, "pipeline_batches", 0)) {
     context.api
-      .pipeline(0)
+      .get("pipeline", { trace: 0 })
       .then((one) => {
         replace(
           flow,
@@ -366,7 +366,7 @@ function healthCard(context: Context, found: Overview): Child {
   if (entries.reduce((sum, [, count]) => sum + count, 0) <= MOST_DOUBTS) {
     // few enough to be said instead of counted
     context.api
-      .health()
+      .get("health")
       .then((all) =>
         replace(
           list,

@@ -23,7 +23,9 @@ const CHART_OF: Readonly<Record<string, string>> = {
 
 /** Cards of the tab. */
 export async function intervalCards(context: Context, trace: number, found: Pipeline, steps: readonly Step[]): Promise<Child> {
-  const every = await Promise.all(found.places.map((one) => context.api.batches(trace, one.kind, POINTS)));
+  const every = await Promise.all(
+    found.places.map((one) => context.api.get("pipeline/batches", { trace, kind: one.kind, points: POINTS })),
+  );
   const waits = steps.some((one) => Number(one["data_wait_ns"] ?? 0) > 0);
   const whole = steps.filter((one) => one.complete);
   const wait = whole.reduce((sum, one) => sum + Number(one["data_wait_ns"] ?? 0), 0) / Math.max(whole.length, 1);

@@ -28,9 +28,9 @@ export const pipeline: Page = {
   id: "pipeline",
   title: "page.pipeline",
   async show(context) {
-    const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    const [ranks, listed] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     const trace = numberOf(context.params, "rank") ?? 0;
-    const [found, steps] = await Promise.all([context.api.pipeline(trace), context.api.steps(trace)]);
+    const [found, steps] = await Promise.all([context.api.get("pipeline", { trace }), context.api.get("steps", { trace })]);
     const recorded = ["pipeline_ops", "pipeline_batches", "pipeline_loaders", "pipeline_samples"].some((name) =>
       has(ranks, name, trace),
     );

@@ -115,7 +115,10 @@ function usageBars(context: Context, operations: readonly Operation[], pick: (id
 async function fill(context: Context, trace: number, id: number, place: HTMLElement): Promise<void> {
   place.dataset["op"] = String(id);
   try {
-    const [one, curve] = await Promise.all([context.api.operation(trace, id), context.api.queue(trace, id, POINTS)]);
+    const [one, curve] = await Promise.all([
+      context.api.get("pipeline/operation", { trace, op: id }),
+      context.api.get("pipeline/queue", { trace, op: id, points: POINTS }),
+    ]);
     if (place.dataset["op"] === String(id)) replace(place, operationShown(context, one, curve));
   } catch (error) {
     if (!context.signal.aborted) replace(place, problemBox(error));

@@ -14,7 +14,7 @@ const SHARE = /_utilization$/;
 /** Cards of the tab. */
 export async function processorCards(context: Context, trace: number): Promise<Child> {
   const [first, last] = [numberOf(context.params, "first"), numberOf(context.params, "last")];
-  const found = await context.api.processors(trace, { first, last });
+  const found = await context.api.get("pipeline/processors", { trace, first, last });
   if (!found.curves.length && first === null && last === null) return nothing(t("processors.none"), t("processors.none.why"));
   const of = (scope: string): ProcessorCurve[] => found.curves.filter((one) => one.scope === scope);
   const operations = of("op");

@@ -15,7 +15,7 @@ const PAGE = 20;
 /** What the address asks for. */
 export function askForParts(context: Context): Promise<ClusterSteps> {
   const { params } = context;
-  return context.api.clusterSteps({
+  return context.api.get("cluster/steps", {
     step: numberOf(params, "step"),
     stage: numberOf(params, "stage"),
     sort: params["sort"] ?? "rank",

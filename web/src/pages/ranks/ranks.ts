@@ -22,26 +22,26 @@ export const ranks: Page = {
   listed: (session, run) => (session.runs[run]?.traces.length ?? 0) > 1,
   async show(context) {
     const { api } = context;
-    const found = api.ranks();
-    const waits = found.then((all) => (has(all, "communication") ? api.communication() : null));
+    const found = api.get("ranks");
+    const waits = found.then((all) => (has(all, "communication") ? api.get("communication") : null));
     return grid(
       await parts(context, [
         [t("cluster.parts"), askForParts(context).then((one) => rankParts(context, one))],
         [t("communication.waits"), waits.then((one) => (one ? [slowRank(context, one), waitsCard(context, one)] : null))],
         [
           t("heat"),
-          Promise.all([found, api.heat()]).then(([all, heat]) =>
+          Promise.all([found, api.get("cluster/heat")]).then(([all, heat]) =>
             all.length > 1 || (heat[0]?.ranks.length ?? 0) > 1 ? heatMaps(context, heat) : null,
           ),
         ],
         [
           t("page.strategy"),
-          context.run.strategy ? api.strategy().then((one) => strategyCard(context, one)) : Promise.resolve(null),
+          context.run.strategy ? api.get("strategy").then((one) => strategyCard(context, one)) : Promise.resolve(null),
         ],
         [t("ranks"), found.then((all) => rankCards(context, all))],
         [
           t("ranks.more"),
-          Promise.all([found, api.tables()]).then(([all, listed]) => [
+          Promise.all([found, api.get("tables")]).then(([all, listed]) => [
             topicTables(context, t("ranks.more"), listed, MORE, null),
             rowsCard(all),
           ]),

@@ -19,10 +19,10 @@ export const shapes: Page = {
   id: "shapes",
   title: "page.shapes",
   async show(context) {
-    const [ranks, listed] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    const [ranks, listed] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     const trace = numberOf(context.params, "rank") ?? 0;
     const level = LEVELS.find((one) => one === context.params["level"]) ?? "operator";
-    const found = await context.api.shapes(trace, level);
+    const found = await context.api.get("shapes", { trace, level });
     const head = [
       tabs(
         t("shapes.level"),
@@ -41,8 +41,8 @@ export const shapes: Page = {
     const chosen = chosenTypes(context, known, found.first);
     const name = context.params["name"] ?? "";
     const [series, runs] = await Promise.all([
-      context.api.shapeSeries(trace, level, chosen),
-      context.api.shapeRuns(trace, level, chosen, name),
+      context.api.get("shapes/series", { trace, level, types: chosen }),
+      context.api.get("shapes/runs", { trace, level, types: chosen, name }),
     ]);
     return [
       head,

@@ -28,9 +28,9 @@ export const steps: Page = {
   id: "steps",
   title: "page.steps",
   async show(context) {
-    const ranks = await context.api.ranks();
+    const ranks = await context.api.get("ranks");
     const trace = numberOf(context.params, "rank") ?? 0;
-    const [found, phases] = await Promise.all([context.api.steps(trace), context.api.rows("step_trace", { trace })]);
+    const [found, phases] = await Promise.all([context.api.get("steps", { trace }), context.api.rows("step_trace", { trace })]);
     const chooser = h(
       "div",
       { class: "controls" },

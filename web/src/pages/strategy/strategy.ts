@@ -16,15 +16,15 @@ export const strategy: Page = {
   title: "page.strategy",
   listed: (session, run) => session.runs[run]?.strategy === true,
   async show(context) {
-    const found = await context.api.strategy();
+    const found = await context.api.get("strategy");
     if (!found.stages.length) return nothing(t("strategy.none"), t("strategy.none.why"));
     const stage = numberOf(context.params, "stage") ?? found.stages[0]!.stage;
     const expanded = expandedOf(context);
     const panel = h("div", { class: "strategy-panel", role: "status" });
     const chosen = context.params["node"] ?? "";
     const [graph, operator] = await Promise.all([
-      context.api.strategyGraph({ stage, expanded, most: MOST_NODES }),
-      chosen ? context.api.strategyOperator({ stage, node: chosen }).catch(() => null) : null,
+      context.api.get("strategy/graph", { stage, expanded, most: MOST_NODES }),
+      chosen ? context.api.get("strategy/operator", { stage, node: chosen }).catch(() => null) : null,
     ]);
     replace(panel, operator ? operatorPanel(context, operator) : h("p", { class: "note" }, t("strategy.pick")));
     return grid(
@@ -126,7 +126,7 @@ function searchBox(context: Context, stage: number): HTMLElement {
     event.preventDefault();
     const text = input.value.trim();
     if (!text) return replace(hits);
-    const found = await context.api.strategyFind({ stage, text, limit: 20 });
+    const found = await context.api.get("strategy/find", { stage, text, limit: 20 });
     replace(
       hits,
       found.hits.length ? null : h("li", null, t("search.nothing")),

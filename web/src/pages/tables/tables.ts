@@ -11,7 +11,7 @@ export const tables: Page = {
   id: "tables",
   title: "page.tables",
   async show(context) {
-    const [ranks, found] = await Promise.all([context.api.ranks(), context.api.tables()]);
+    const [ranks, found] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     const shown = found.find((one) => one.name === context.params["table"]) ?? found[0];
     if (!shown) return null;
     const title = named("table", shown.name, shown.title);

@@ -15,7 +15,7 @@ const looked = new Map<number, { origin_ns: string; window: Window }>();
 /** The lanes of a draft, above them that it is one. It asks for nothing any more once `signal` is given; `painted` is called once. */
 export async function drawDraft(context: Context, draft: Draft, signal: AbortSignal, painted: () => void): Promise<Child> {
   const api = new RunApi(draft.run, signal);
-  const found = await api.timeline(0);
+  const found = await api.get("timeline", { trace: 0 });
   const bounds = { start: found.start_ns, end: found.end_ns };
   // events of a draft have other numbers than those of all: the address keeps nothing of it
   const own = new Context(context.page, context.run, context.session, {}, api, signal, () => undefined);

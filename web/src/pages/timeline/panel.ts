@@ -46,7 +46,7 @@ export class Panel {
   }
 
   event(trace: number, event: number): Promise<void> {
-    return this.fill(async (api) => this.details(trace, await api.event(trace, event)));
+    return this.fill(async (api) => this.details(trace, await api.get("timeline/events/{event}", { trace, event })));
   }
 
   private details(trace: number, found: EventShown): Child {
@@ -129,7 +129,7 @@ export class Panel {
       const parts = await Promise.all(
         traces.map(async (trace) => ({
           trace,
-          found: await api.selection({
+          found: await api.get("timeline/selection", {
             trace,
             start_ns,
             end_ns,
@@ -204,12 +204,12 @@ export class Panel {
   }
 
   private async jump(trace: number, event: number): Promise<void> {
-    this.actions.go(trace, await this.context.api.event(trace, event));
+    this.actions.go(trace, await this.context.api.get("timeline/events/{event}", { trace, event }));
   }
 
   occurrences(trace: number, text: string, whole: boolean): Promise<void> {
     return this.fill(async (api) =>
-      this.found(trace, text, await api.occurrences({ trace, text, whole, by: "duration", limit: MOST_FOUND })),
+      this.found(trace, text, await api.get("timeline/occurrences", { trace, text, whole, by: "duration", limit: MOST_FOUND })),
     );
   }
 

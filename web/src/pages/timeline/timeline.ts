@@ -60,7 +60,7 @@ export const timeline: Page = {
 async function wholePage(context: Context): Promise<Child> {
   const ranks = context.run.traces;
   const traces = chosenTraces(context, ranks);
-  const found = await Promise.all(traces.map((trace) => context.api.timeline(trace)));
+  const found = await Promise.all(traces.map((trace) => context.api.get("timeline", { trace })));
   const events = found.reduce((sum, one) => sum + one.events, 0);
   if (!events) return [rankBoxes(context, ranks, traces), nothing(t("timeline.none"), t("timeline.none.why"))];
   const tracks: Track[] = found.map((one, place) => ({
@@ -296,7 +296,9 @@ class TimelinePage {
     replace(this.said);
     if (!text) return;
     if (kept) {
-      const brief = await this.context.api.event(kept.trace, kept.event).catch(() => null);
+      const brief = await this.context.api
+        .get("timeline/events/{event}", { trace: kept.trace, event: kept.event })
+        .catch(() => null);
       if (brief) this.current = { trace: kept.trace, brief };
     }
     await this.next("next", whole, this.current !== null);
@@ -313,7 +315,8 @@ class TimelinePage {
     try {
       const from = this.current;
       const trace = from?.trace ?? this.traces[0]!;
-      const found = await this.context.api.find(
+      const found = await this.context.api.get(
+        "timeline/search",
         {
           trace,
           text,
