@@ -128,8 +128,8 @@ class Step(TypedDict):
     trace: NotRequired[int]
     rank: NotRequired[int]
     step: int | None
-    start_ns: int
-    duration_ns: int
+    start_ns: int | None
+    duration_ns: int | None
     complete: bool
 
 

@@ -1639,9 +1639,9 @@ export interface components {
             spread: components["schemas"]["Spread"];
             steps: ({
                 complete: boolean;
-                duration_ns: number;
+                duration_ns: number | null;
                 rank?: number;
-                start_ns: number;
+                start_ns: number | null;
                 step: number | null;
                 trace?: number;
             } & {

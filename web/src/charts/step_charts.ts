@@ -17,6 +17,8 @@ interface Hovered {
 }
 
 const label = (step: Step): string => (step.step === null ? "–" : String(step.step));
+/** On the host; of results without its times, as the source has it. */
+const length = (step: Step): string => format.value(step.duration_ns ?? step["step_time_ns"], "ns");
 const part = (step: Step, name: string): number => partOf(step, name) ?? 0;
 
 /** The phases on the host, or the parts on the device where nothing is known of the host. */
@@ -59,10 +61,7 @@ export function stepBars(context: Context, steps: readonly Step[], height: numbe
               name: named("part", name),
               value: format.time(part(step, name)),
             }));
-            return tip(
-              `${t("step")} ${label(step)}: ${format.time(step.duration_ns)}${step.complete ? "" : ` (${t("step.incomplete")})`}`,
-              lines,
-            );
+            return tip(`${t("step")} ${label(step)}: ${length(step)}${step.complete ? "" : ` (${t("step.incomplete")})`}`, lines);
           },
         },
         series: used.map((name) => ({
