@@ -10,11 +10,11 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging import Question, judged
 from steplens.advice.prepare import prepare
+from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
-from steplens.advice.table import RULES
-from steplens.advice.texts.frameworks import is_about_another
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.trace.building.framework import UNKNOWN, framework
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
@@ -60,7 +60,7 @@ class Advice:
     step_ns: float
 
 
-def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
+def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     """Every cause of lost time that the rules see in ``run``.
 
     A rule is asked about every trace; findings of the same id on several ranks are one, with the largest saving, since a
@@ -72,7 +72,8 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         run: what ``steplens.open`` returned.
         rules: which rules; all by default.
     """
-    ours = {id(rule) for rule in RULES}
+    rules = all_rules() if rules is None else rules
+    ours = {id(rule) for rule in built_in_rules()}
     if ours <= {id(rule) for rule in rules}:
         prepare(run)
     facts = [Facts(trace) for trace in run.traces]
@@ -102,7 +103,8 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         found += told
         seen.add(part.trace.rank, told)
     step_ns = run.step_summary().step_time_ns or 0.0
-    named = _of_framework(map(seen.named, _joined(found)), run)
+    only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
+    named = _of_framework(map(seen.named, _joined(found)), run, only_of)
     ordered = sorted(named, key=lambda finding: (finding.rank, finding.id))
     return Advice(tuple(ordered), tuple(silenced), step_ns)
 
@@ -135,12 +137,18 @@ def _doubted(finding: Finding, facts: Sequence[Facts]) -> Finding:
     return dataclasses.replace(finding, confidence=min(finding.confidence, _DOUBTED), evidence=evidence)
 
 
-def _of_framework(findings: Iterable[Finding], run: Run) -> Iterator[Finding]:
-    """The findings with the framework whose words they are said in, without those about another framework."""
+def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, str]) -> Iterator[Finding]:
+    """The findings with the framework whose words they are said in, without those about another framework.
+
+    Args:
+        findings: of all rules.
+        run: the run.
+        only_of: rule -> the only framework whose programs can break it.
+    """
     every = {framework(trace) for trace in run.traces} - {UNKNOWN}
     mine = every.pop() if len(every) == 1 else UNKNOWN
     for finding in findings:
-        if not is_about_another(mine, finding.rule, " ".join(map(str, finding.values.values()))):
+        if not is_about_another(mine, finding, only_of.get(finding.rule, "")):
             yield dataclasses.replace(finding, framework=mine)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rules.tools.common import short_name
+from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.task_sequences import Sequence as Row
 from steplens.analysis.device.task_sequences import costliest, sequences
 from steplens.trace.schema import KIND_COMPUTE
@@ -77,7 +77,7 @@ def rows_of(facts: Facts) -> Rows:
     return Rows(tasks, sequences(tasks, tasks.select(stops).to_series(), moving, least_ns), least_weight)
 
 
-def findings(
+def row_findings(
     facts: Facts,
     rule: str,
     what: str,
