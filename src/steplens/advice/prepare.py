@@ -88,7 +88,7 @@ def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
         if len(traces) != len(fingerprints) or trace.kept is None or trace.kept.fingerprint != fingerprints[number]:
             raise ValueError("it has changed meanwhile")
         frames = _work_out(trace)
-        findings = {name: [dataclasses.asdict(one) for one in found] for (name, _), found in findings_of(trace).items()}
+        findings = {name: list(map(dataclasses.asdict, of_rule)) for (name, _), of_rule in findings_of(trace).items()}
         return {"frames": {name: _stream(frame) for name, frame in frames.items()}, "findings": findings}
 
     return answer
@@ -109,11 +109,11 @@ def _take(trace: Trace, answer: dict[str, Any]) -> None:
         findings_of(trace)[name, judges[name]] = tuple(map(_finding, findings))
 
 
-def _finding(told: dict[str, Any]) -> Finding:
+def _finding(fields: dict[str, Any]) -> Finding:
     """A finding from its fields; no number of it becomes one of another type."""
-    saving = None if told["saving"] is None else Saving(**told["saving"])
-    evidence = [{**one, "steps": tuple(one["steps"]), "places": tuple(one["places"])} for one in told["evidence"]]
-    return Finding(**{**told, "saving": saving, "evidence": tuple(Evidence(**one) for one in evidence)})
+    saving = None if fields["saving"] is None else Saving(**fields["saving"])
+    evidence = [{**item, "steps": tuple(item["steps"]), "places": tuple(item["places"])} for item in fields["evidence"]]
+    return Finding(**{**fields, "saving": saving, "evidence": tuple(Evidence(**item) for item in evidence)})
 
 
 if __name__ == "__main__":

@@ -50,13 +50,13 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     slow = arrivals.slow_rank(together(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(whole))), step_ns)
     if slow is None:
         return
-    own = [part for part in facts if part.trace.rank == slow.rank]
+    slow_parts = [part for part in facts if part.trace.rank == slow.rank]
     others = [part for part in facts if part.trace.rank != slow.rank]
-    more = {name: _mean(own, column) - _mean(others, column) for column, name in _PHASES.items()}
+    more = {name: _mean(slow_parts, column) - _mean(others, column) for column, name in _PHASES.items()}
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
-        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_called(own, phase))))
+        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_called(slow_parts, phase))))
     yield Finding(
         rule=slow_rank.name,
         subject=f"rank{slow.rank}",
@@ -173,7 +173,7 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
     for rank, below in slow.items():
         speed, row = speeds[rank], means.get(rank, {})
         computation, total = row.get("computation_ns"), row.get("total_ns")
-        known = computation is not None and total
+        priced = computation is not None and total
         yield Finding(
             rule=slow_card.name,
             subject=f"rank{rank}",
@@ -184,7 +184,7 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
                 *beside_mean(speeds.values(), "GFLOP/s", 1e-9),
                 *missing(job_of(facts)),
             ),
-            saving=Saving(0, below * computation / 2, below * computation) if known and computation is not None else None,
+            saving=Saving(0, below * computation / 2, below * computation) if priced and computation is not None else None,
             step_ns=float(total or 0),
             part="computing_ns",
             values={"rank": rank, "percent": f"{100 * below:.2f}"},
@@ -206,12 +206,12 @@ def slow_link(_: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -
         threshold: share of the mean.
     """
     traces = traces_of(facts)
-    found = links(traces)
+    transfers = links(traces)
     lengths = [part.step_ns for part in facts if part.step_ns > 0]
-    for row in slow_links(link_means(found), threshold=threshold).iter_rows(named=True):
+    for row in slow_links(link_means(transfers), threshold=threshold).iter_rows(named=True):
         source, target, transport = row["source"], row["destination"], row["transport"] or "?"
         same = (pl.col("source") == source) & (pl.col("destination") == target)
-        steps = tuple(found.filter(same)["step"].unique().sort().to_list())
+        steps = tuple(transfers.filter(same)["step"].unique().sort().to_list())
         more = row["time_ns"] * row["below"]
         ends = (f"rank {source} -> rank {target}",)
         yield Finding(

@@ -218,13 +218,13 @@ def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
     after = np.searchsorted(calls["start_ns"].to_numpy()[by_start], end, side="left")
 
     def names(order: Int64Array, place: Int64Array) -> pl.Series:
-        known = (place >= 0) & (place < calls.height)
-        rows = order[np.where(known, place, 0)] if calls.height else place
-        found: pl.Series = calls["name"].gather(pl.Series(rows).set(pl.Series(~known), None)).cast(pl.String)
-        return found
+        exists = (place >= 0) & (place < calls.height)
+        rows = order[np.where(exists, place, 0)] if calls.height else place
+        texts: pl.Series = calls["name"].gather(pl.Series(rows).set(pl.Series(~exists), None)).cast(pl.String)
+        return texts
 
     step = np.searchsorted(steps["start_ns"].to_numpy(), start, side="right") - 1
-    found = pl.DataFrame(
+    stretches = pl.DataFrame(
         {
             "start_ns": start,
             "end_ns": end,
@@ -234,13 +234,13 @@ def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
         }
     )
     place = ["before", "after"]
-    each = found.group_by(*place, "step").agg(length=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    each = stretches.group_by(*place, "step").agg(length=(pl.col("end_ns") - pl.col("start_ns")).sum())
     # steps without a stretch there count as 0
     missing = facts.steps.height - pl.len()
     medians = each.group_by(place).agg(pl.col("length"), missing=missing.cast(pl.Int64))
     zeros = pl.lit(0, dtype=pl.Int64).repeat_by("missing")
     medians = medians.select(*place, median_ns=pl.concat_list("length", zeros).list.median())
-    return found.join(medians, on=place, nulls_equal=True).filter(pl.col("median_ns") > 0)
+    return stretches.join(medians, on=place, nulls_equal=True).filter(pl.col("median_ns") > 0)
 
 
 def _busy(facts: Facts) -> Intervals:

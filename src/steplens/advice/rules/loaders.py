@@ -54,10 +54,10 @@ def feeds(facts: Facts, fetches: pl.DataFrame) -> bool:
     return facts.steps.height > 0 and fetches["step"].n_unique() >= _FED_SHARE * facts.steps.height
 
 
-def worst(facts: Facts, wanted: Callable[[LoaderVerdict], bool]) -> LoaderVerdict | None:
-    """Of the loaders that are wanted the one on which its loop spends most."""
-    found = [verdict for verdict in feeding(facts) if wanted(verdict)]
-    return max(found, key=lambda verdict: (verdict.wait_share, verdict.next_share), default=None)
+def worst(facts: Facts, applies: Callable[[LoaderVerdict], bool]) -> LoaderVerdict | None:
+    """Of the loaders that something applies to the one on which its loop spends most."""
+    loaders = [verdict for verdict in feeding(facts) if applies(verdict)]
+    return max(loaders, key=lambda verdict: (verdict.wait_share, verdict.next_share), default=None)
 
 
 def name_of(verdict: LoaderVerdict) -> str:
@@ -68,14 +68,14 @@ def name_of(verdict: LoaderVerdict) -> str:
 def stage_mean_ns(facts: Facts, verdict: LoaderVerdict, stage: str) -> float:
     """What a stage of a loader takes per batch, ns; 0 where it was not seen."""
     table = stages(facts.trace)
-    found = table.filter((table["loader"] == verdict.loader) & (table["stage"] == stage))
-    return float(found["mean_ns"][0]) if found.height else 0.0
+    rows = table.filter((table["loader"] == verdict.loader) & (table["stage"] == stage))
+    return float(rows["mean_ns"][0]) if rows.height else 0.0
 
 
 def processors(facts: Facts) -> int | None:
     """Processors that the process may use; None where the run does not say."""
-    known = facts.trace.meta_values().get("processor")
-    count = known.get("count") if isinstance(known, dict) else None
+    processor = facts.trace.meta_values().get("processor")
+    count = processor.get("count") if isinstance(processor, dict) else None
     return count if isinstance(count, int) and count > 0 else None
 
 
@@ -140,7 +140,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     workers = min(max(math.ceil(loading / max(rest, 1)), 1) + 1, _MOST_WORKERS)
     likely = facts.step_ns - max(rest, loading / workers)
     evidence = [Evidence("loading_in_the_loop", loading, "ns", facts.numbers, ("_SingleProcessDataLoaderIter.__next__",))]
-    verdict = worst(facts, lambda one: not one.workers)
+    verdict = worst(facts, lambda loader: not loader.workers)
     if verdict is not None:
         evidence += stage_evidence(verdict)
     available = processors(facts)
@@ -187,12 +187,12 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     if not facts.step_ns or waiting < least_share * facts.step_ns:
         return
     faster = facts.step_ns / max(facts.step_ns - waiting, 1)
-    known = [verdict for verdict in feeding(facts) if verdict.workers]
-    if known and all(verdict.wait_share < LEAST_WAIT for verdict in known):
+    with_workers = [verdict for verdict in feeding(facts) if verdict.workers]
+    if with_workers and all(verdict.wait_share < LEAST_WAIT for verdict in with_workers):
         # batches were there: receiving them, or the first ones of epochs, took the time
         return
     evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, ("_MultiProcessingDataLoaderIter.__next__",))]
-    verdict = worst(facts, lambda one: one.workers > 0 and one.stage != LOOP)
+    verdict = worst(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
     if verdict is not None:
         evidence += stage_evidence(verdict)
         enough = enough_workers(verdict, facts.step_ns - waiting)
@@ -220,7 +220,7 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
     starting workers, no more than C / W can go. A cure leaves something of it: the low end is half.
     Without workers collating is only a part of what ``loader_without_workers`` is about.
     """
-    verdict = worst(facts, lambda one: one.stage == COLLATE and one.workers > 0)
+    verdict = worst(facts, lambda loader: loader.stage == COLLATE and loader.workers > 0)
     if verdict is None or not facts.step_ns:
         return
     waiting = waiting_ns(facts)
@@ -263,9 +263,9 @@ def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
     end = int((steps["start_ns"] + steps["duration_ns"]).max())
     started = first_batches(facts.trace).drop_nulls("workers_ns")
     for verdict in feeding(facts):
-        own = started.filter(pl.col("loader") == verdict.loader)
-        inside = own.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") + pl.col("delay_ns") <= end))
-        if own.height < 2 or not inside.height:
+        starts = started.filter(pl.col("loader") == verdict.loader)
+        inside = starts.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") + pl.col("delay_ns") <= end))
+        if starts.height < 2 or not inside.height:
             continue
         delay = float(inside["delay_ns"].sum()) / inside.height
         left = verdict.made_ns + stage_mean_ns(facts, verdict, TRANSFER)
@@ -348,7 +348,7 @@ def loader_slow_pin(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
 
     The wait for the thread; how much of it a smaller batch or fewer tensors take off is not known beforehand.
     """
-    verdict = worst(facts, lambda one: one.stage == PIN and one.workers > 0)
+    verdict = worst(facts, lambda loader: loader.stage == PIN and loader.workers > 0)
     if verdict is None or not facts.step_ns:
         return
     waiting = waiting_ns(facts)

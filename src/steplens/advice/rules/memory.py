@@ -157,8 +157,8 @@ def _never_freed(facts: Facts, kind: object, device: object) -> list[str]:
     """Operators and lines whose blocks were still there at the end, by size, those of the last step left out."""
     last = facts.steps["start_ns"].max()
     begin = facts.steps["start_ns"].sort()[min(_WARM_UP, facts.steps.height - 1)]
-    own = pl.col("device_type").cast(pl.String).eq_missing(pl.lit(kind)) & pl.col("device").eq_missing(pl.lit(device))
-    events = facts.trace.required("memory").filter(own & pl.col("allocated").is_not_null())
+    of_device = pl.col("device_type").cast(pl.String).eq_missing(pl.lit(kind)) & pl.col("device").eq_missing(pl.lit(device))
+    events = facts.trace.required("memory").filter(of_device & pl.col("allocated").is_not_null())
     rows = events.select("time_ns", "address", "bytes", "op").sort("time_ns").collect()
     final = rows.group_by("address", maintain_order=True).last()
     left = final.filter((pl.col("bytes") > 0) & pl.col("time_ns").is_between(begin, last, closed="left"))
@@ -187,7 +187,7 @@ def growth_over_windows(
     """
     if len(facts) < least_windows:
         return
-    leaking = {found.id for part in facts for found in memory_growth.judge(part)}
+    leaking = {finding.id for part in facts for finding in memory_growth.judge(part)}
     levels = pl.concat([pl.DataFrame(schema=_SCHEMA), *(_levels(part) for part in facts)])
     for (rank, kind, device), rows in levels.sort("start_ns").group_by("rank", "device_type", "device", maintain_order=True):
         name = f"{kind} {device}" if device is not None and device >= 0 else str(kind)

@@ -71,7 +71,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     if total < least_share * facts.step_ns:
         return
     longest = storms.sort("length_ns", "storm", descending=[True, False])
-    common = [_most(members, one, "name") for one in longest["storm"].head(_NAMED).to_list()]
+    common = [_most(members, storm, "name") for storm in longest["storm"].head(_NAMED).to_list()]
     placed = longest.filter(pl.col("stacks") > 0)["storm"].head(1).to_list()
     line = _most(members, placed[0], "stack").partition(";")[0] if placed else ""
     places = tuple(dict.fromkeys([*([line] if line else []), *common]))
@@ -158,21 +158,21 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     by_name = by_name.with_columns(pl.col("name").cast(pl.String)).sort("extra_ns", "name", descending=[True, False])
     judged = facts.steps.height - 1
     total = float(by_name["extra_ns"].sum()) / judged
-    known = total >= least_share * facts.step_ns
+    priced = total >= least_share * facts.step_ns
     shapes = new.group_by("name").len().with_columns(pl.col("name").cast(pl.String))
     shapes = shapes.sort("len", "name", descending=[True, False])
-    places = (by_name if known else shapes)["name"].head(3).to_list()
+    places = (by_name if priced else shapes)["name"].head(3).to_list()
     # on an accelerator the host may be ahead of the device by more than it loses
     on_cpu = facts.device == CORE_CPU
     saving = Saving(total / 2, total, 1.2 * total) if on_cpu else Saving.up_to(total)
     yield Finding(
         rule=changing_shapes.name,
-        confidence=0.7 if known else 0.5,
+        confidence=0.7 if priced else 0.5,
         evidence=(
             Evidence("new_shapes_cost", total, "ns", steps, tuple(places)),
             Evidence("new_shapes", new.height / judged, "count"),
         ),
-        saving=saving if known else None,
+        saving=saving if priced else None,
         step_ns=facts.step_ns,
         values={"steps": len(steps), "of": facts.steps.height},
         urgency=LOW,
@@ -181,9 +181,9 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
 
 def _later(shape: Int64Array, first: Int64Array, self_ns: pl.Series, count: int) -> Float64Array:
     """Median self time of the later calls of the shapes of some first calls, ns; nan of those without. Shape of ``first``."""
-    wanted = np.zeros(count, dtype=bool)
-    wanted[shape[first]] = True
-    again = wanted[shape] & self_ns.is_not_null().to_numpy()
+    selected = np.zeros(count, dtype=bool)
+    selected[shape[first]] = True
+    again = selected[shape] & self_ns.is_not_null().to_numpy()
     again[first] = False
     return medians(shape[again], self_ns.fill_null(0).to_numpy()[again], count)[shape[first]]
 
@@ -207,8 +207,8 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
     """
     processor = facts.trace.meta_values().get("processor")
     features = processor.get("features") if isinstance(processor, dict) else None
-    known = next((name for name in _FASTER if isinstance(features, list) and name in features), None)
-    if known is None or not facts.step_ns:
+    feature = next((name for name in _FASTER if isinstance(features, list) and name in features), None)
+    if feature is None or not facts.step_ns:
         return
     if not facts.called(_PRODUCTS)["input_types"].count():
         return
@@ -216,7 +216,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
     total = facts.typical_ns(products)
     if total < least_share * facts.step_ns:
         return
-    least, likely, most = _FASTER[known]
+    least, likely, most = _FASTER[feature]
     flops = 2.0 * float(products["product"].sum()) / float(products["duration_ns"].sum())
     yield Finding(
         rule=float32_matmul.name,
@@ -229,7 +229,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         saving=Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most)),
         step_ns=facts.step_ns,
         part="computing_ns",
-        values={"feature": known.upper()},
+        values={"feature": feature.upper()},
     )
 
 

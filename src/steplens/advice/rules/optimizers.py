@@ -45,8 +45,8 @@ class Updates:
     closures: pl.DataFrame
 
 
-def updates(facts: Facts, known: Collection[str]) -> Updates | None:
-    """The optimizer that took the most time of those whose constructor is known; None where none is.
+def updates(facts: Facts, classes: Collection[str]) -> Updates | None:
+    """The optimizer that took the most time of those of some classes; None where there is none.
 
     A wrapper calls the optimizer that it wraps: of ranges within one another the innermost counts. A class of another name is
     looked for in the Python frames inside its range, where those were recorded: a subclass, or a wrapper without a range of what
@@ -54,7 +54,7 @@ def updates(facts: Facts, known: Collection[str]) -> Updates | None:
 
     Args:
         facts: one trace.
-        known: names of classes.
+        classes: their names.
     """
     ranges = facts.starting_with(OPTIMIZER_STEP_PREFIX).sort("pid", "tid", "start_ns")
     if ranges.is_empty():
@@ -66,7 +66,7 @@ def updates(facts: Facts, known: Collection[str]) -> Updates | None:
     inner = inner.with_columns(optimizer=texts)
     of_class = {str(name): _class_of(facts, str(name), rows) for (name,), rows in inner.group_by("optimizer")}
     inner = inner.with_columns(pl.col("optimizer").replace_strict(of_class, return_dtype=pl.String))
-    mine = inner.filter(pl.col("optimizer").is_in(list(known)))
+    mine = inner.filter(pl.col("optimizer").is_in(list(classes)))
     if mine.is_empty():
         return None
     sums = mine.group_by("optimizer").agg(pl.col("duration_ns").sum()).sort("duration_ns", "optimizer", descending=[True, False])
@@ -86,9 +86,9 @@ def _class_of(facts: Facts, name: str, ranges: pl.DataFrame) -> str | None:
     if not frames.len():
         return name
     modules = pl.Series(containing(distinct(frames), _MODULE), dtype=pl.String).str.extract(_MODULE, 1).to_list()
-    found = [_OF_MODULE[module] for module in modules if module in _OF_MODULE]
+    classes = [_OF_MODULE[module] for module in modules if module in _OF_MODULE]
     # AdamW is a subclass of Adam and may run in its module
-    return name if not modules or name in found or (name == "AdamW" and found) else next(iter(found), name)
+    return name if not modules or name in classes or (name == "AdamW" and classes) else next(iter(classes), name)
 
 
 def _calls(facts: Facts, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -100,8 +100,8 @@ def _calls(facts: Facts, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     start = calls["start_ns"].to_numpy()
     # a closure begins in the optimizer's own time, and what it holds is forward and backward
     in_phase = pl.Series(length_inside(phases.optimizer, start, start + 1) > 0, dtype=pl.Boolean)
-    own = in_phase & (calls["name"] != OPTIMIZER_CLOSURE)
-    return calls.filter(own), calls.filter(~own)
+    of_update = in_phase & (calls["name"] != OPTIMIZER_CLOSURE)
+    return calls.filter(of_update), calls.filter(~of_update)
 
 
 #: PyTorch's optimizers that take ``fused``; a wrapper of others does not, and neither do those of other libraries
@@ -125,14 +125,14 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     """
     if not facts.step_ns or facts.named_calls.height < least_calls * facts.steps.height:
         return
-    found = updates(facts, _WITH_FUSED)
-    if found is None:
+    update = updates(facts, _WITH_FUSED)
+    if update is None:
         return
     # without the forward and backward of a closure, and without what one slow step adds
-    total = facts.median("optimizer_ns") * found.share
+    total = facts.median("optimizer_ns") * update.share
     if total < least_share * facts.step_ns:
         return
-    inside = found.calls
+    inside = update.calls
     if inside["name"].str.contains(_MANY_AT_ONCE).any():
         return
     calls = inside.height / facts.steps.height
@@ -145,13 +145,13 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
         rule=single_tensor_optimizer.name,
         confidence=0.85,
         evidence=(
-            Evidence("optimizer_time", total, "ns", facts.numbers, (f"{found.name}.step",)),
+            Evidence("optimizer_time", total, "ns", facts.numbers, (f"{update.name}.step",)),
             Evidence("optimizer_calls", calls, "count", places=tuple(_most(inside))),
         ),
         saving=Saving(likely / 2, likely, _MOST_SAVED * total),
         step_ns=facts.step_ns,
         part="optimizer_ns",
-        values={"optimizer": found.name, "parameters": round(parameters)},
+        values={"optimizer": update.name, "parameters": round(parameters)},
     )
 
 
@@ -244,9 +244,9 @@ def exposed_gradients(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     """
     operations = together(communication_operations, facts, run.traces)
     for part in facts:
-        found = _of_rank(part, operations)
-        if found is not None:
-            yield found
+        finding = _of_rank(part, operations)
+        if finding is not None:
+            yield finding
 
 
 def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
@@ -271,18 +271,18 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     saved = hidden * (_ON_CPU if on_cpu else 1.0)
     if size < _LEAST_BYTES or saved < _LEAST_EXCHANGE_SHARE * facts.step_ns:
         return None
-    known = operations["waited"].any()
+    measured = operations["waited"].any()
     low = 0.2 if on_cpu else 0.5
     return Finding(
         rule=exposed_gradients.name,
-        confidence=0.8 if known else 0.5,
+        confidence=0.8 if measured else 0.5,
         evidence=(
             Evidence("exchange_alone", alone, "ns", tuple(sorted(set(operations["step"].to_list())))),
             Evidence("backward_beside", backward, "ns"),
             Evidence("exchanged", size, "bytes"),
             Evidence("exchanges", operations.height / count, "count"),
         ),
-        saving=Saving(low * saved if known else 0.0, saved, alone),
+        saving=Saving(low * saved if measured else 0.0, saved, alone),
         step_ns=facts.step_ns,
         part="exposed_communication_ns",
         values={"bucket": max(round(size / buckets / (1 << 20)), 1)},
@@ -291,8 +291,8 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
 
 def _operations(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
     """Exchanges of gradients in whole steps, each as long as it moved data, at its end, where that is known."""
-    own = (pl.col("rank") == facts.trace.rank) & pl.col("step").is_in(list(facts.numbers))
-    rows = every.filter(own & pl.col("operation").str.contains(_GRADIENTS))
+    of_rank = (pl.col("rank") == facts.trace.rank) & pl.col("step").is_in(list(facts.numbers))
+    rows = every.filter(of_rank & pl.col("operation").str.contains(_GRADIENTS))
     end = pl.col("start_ns") + pl.col("duration_ns")
     moved = pl.col("transfer_ns").fill_null(pl.col("duration_ns"))
     return rows.select("step", "bytes", start_ns=end - moved, end_ns=end, waited=pl.col("transfer_ns").is_not_null())

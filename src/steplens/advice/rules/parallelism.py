@@ -93,8 +93,8 @@ class Exposed:
         traces = traces_of(self.facts)
         moving = waiting = 0.0
         if self.run.unsafe(RANK_COMPARISON).is_empty() and self.run.unsafe(COMMUNICATION_TIMES).is_empty():
-            found = of_chosen_steps(together(arrivals, self.facts, traces), traces)
-            moving, waiting = (float(found[name].sum()) for name in ("transfer_ns", "wait_ns"))
+            arrived = of_chosen_steps(together(arrivals, self.facts, traces), traces)
+            moving, waiting = (float(arrived[name].sum()) for name in ("transfer_ns", "wait_ns"))
         if moving + waiting <= 0:
             costs = of_chosen_steps(together(communication_costs, self.facts, traces), traces)
             moving, waiting = (float(costs[name].sum()) for name in ("transit_ns", "wait_ns"))
@@ -104,10 +104,10 @@ class Exposed:
     def room_ns(self) -> float:
         """Computing of a step beside which nothing is communicated yet, ns: so much of the communication it can hide."""
         parts = [part.median("computing_ns") - part.median("overlapped_communication_ns") for part in self.facts]
-        known = [room for room in parts if room > 0]
+        rooms = [room for room in parts if room > 0]
         # MindSpore's own analysis tells computing with the gaps in it, and nothing of what overlaps
         whole = self.means["computation_ns"].mean()
-        return sum(known) / len(known) if known else float(whole) if isinstance(whole, float) else 0.0
+        return sum(rooms) / len(rooms) if rooms else float(whole) if isinstance(whole, float) else 0.0
 
     @cached_property
     def critical_stage(self) -> int:
@@ -124,10 +124,10 @@ class Exposed:
             rows: of these ranks; all by default.
             share: of the part, what can go at most.
         """
-        known = (self.means if rows is None else rows).drop_nulls(part)
-        if self.on_cpu or not known.height:
+        ranks = (self.means if rows is None else rows).drop_nulls(part)
+        if self.on_cpu or not ranks.height:
             return None
-        mean = known.select(
+        mean = ranks.select(
             part=pl.col(part).mean() * share, whole=(pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()
         ).row(0, named=True)
         above = mean["part"] - threshold * mean["whole"]
@@ -157,16 +157,16 @@ def _share_rule(name: str, mode: str) -> Rule:
             likely = min(saving.likely_ns, exposed.room_ns)
             # an unknown part of it waits for other ranks
             saving = replace(saving, likely_ns=likely / 2 if moving is None else likely)
-        told = Evidence("waiting_unknown", 0, "")
+        waiting = Evidence("waiting_unknown", 0, "")
         if moving is not None:
-            told = Evidence("moving_share", 100 * moving, "%", per_step=False)
+            waiting = Evidence("moving_share", 100 * moving, "%", per_step=False)
         yield Finding(
             rule=name,
             confidence=0.3 if moving is None else 0.6,
             evidence=(
                 Evidence("communication_rate", 100 * rate, "%", per_step=False),
                 Evidence("communication_alone", alone, "ns"),
-                told,
+                waiting,
                 *missing(exposed.job),
             ),
             saving=saving,

@@ -192,12 +192,12 @@ def busy_host(facts: Facts, *, least_idle: float = LEAST_IDLE) -> Iterator[Findi
     if idle is None or idle / 100 >= least_idle:
         return
     # MindSpore 2.10 cuts the samples of some parts off; those of idle time are whole
-    known = HOST_PARTS[:3] if facts.trusts(COUNTERS) else ()
-    shares = {part: named[key] for part in known if (key := f"{part}_utilization") in named}
+    reliable = HOST_PARTS[:3] if facts.trusts(COUNTERS) else ()
+    shares = {part: named[key] for part in reliable if (key := f"{part}_utilization") in named}
     parts = [Evidence(f"{part}_time", share, "%", per_step=False) for part, share in shares.items()]
-    own = means.filter((pl.col("scope") == PROCESS) & (pl.col("name") == "user_utilization"))["mean"].to_list()
-    if own:
-        parts.append(Evidence("process_time", float(own[0]), "%", per_step=False))
+    process = means.filter((pl.col("scope") == PROCESS) & (pl.col("name") == "user_utilization"))["mean"].to_list()
+    if process:
+        parts.append(Evidence("process_time", float(process[0]), "%", per_step=False))
     yield Finding(
         rule=busy_host.name,
         confidence=0.5,

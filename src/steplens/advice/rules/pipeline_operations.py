@@ -51,8 +51,8 @@ def _queue_rule(name: str, kind: str) -> Rule:
         table = mindspore_operations(facts)
         if not table.height:
             return
-        found = set(bottlenecks(table, high=high, low=low))
-        mine = table.filter(table["id"].is_in(sorted(found)))
+        slow = set(bottlenecks(table, high=high, low=low))
+        mine = table.filter(table["id"].is_in(sorted(slow)))
         mine = mine.filter([kind_of(row["type"], not row["children"]) == kind for row in mine.iter_rows(named=True)])
         if not mine.height:
             return
@@ -150,26 +150,26 @@ def _load_rule(name: str, kind: str) -> Rule:
         table = mindspore_operations(facts)
         if not table.height or (kind != FEWER_WORKERS and keeps_up(facts.trace)):
             return
-        found, slowest = analyse_operations(facts.trace)
+        loads, slowest = analyse_operations(facts.trace)
         strict = bottlenecks(table) if kind in _SAID_BY_QUEUES else []
-        mine = [one for one in found if one.kind == kind and one.id not in strict]
+        mine = [load for load in loads if load.kind == kind and load.id not in strict]
         if not mine:
             return
         evidence = [
             Evidence(
                 _WORDS[kind],
-                one.value if kind in _LOADED else 100 * one.value,
+                load.value if kind in _LOADED else 100 * load.value,
                 "%",
-                places=(operation_name(one.type, one.id),),
+                places=(operation_name(load.type, load.id),),
                 per_step=False,
             )
-            for one in mine
+            for load in mine
         ]
-        is_slowest = slowest in [one.id for one in mine]
+        is_slowest = slowest in [load.id for load in mine]
         if is_slowest:
-            named = [operation_name(one.type, one.id) for one in mine if one.id == slowest]
+            named = [operation_name(load.type, load.id) for load in mine if load.id == slowest]
             evidence.append(Evidence("slowest_operation", 0, "", places=tuple(named), per_step=False))
-        names = ", ".join(operation_name(one.type, one.id) for one in mine)
+        names = ", ".join(operation_name(load.type, load.id) for load in mine)
         yield Finding(
             rule=name,
             subject=names.replace(", ", "/"),

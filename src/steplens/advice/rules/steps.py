@@ -109,15 +109,15 @@ def _added(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
 
 def _counted(facts: Facts) -> list[tuple[pl.DataFrame, str]]:
     """Tables of calls and device tasks of which none was lost, each with its column of time."""
-    found = []
+    tables = []
     if facts.trusts(OPERATOR_CALLS):
         # ranges of the program may have a name per step, as the steps themselves do
-        found.append((facts.named_calls.filter(pl.col("scope").fill_null(0) != SCOPE_USER), "self_ns"))
+        tables.append((facts.named_calls.filter(pl.col("scope").fill_null(0) != SCOPE_USER), "self_ns"))
     if facts.trusts(RUNTIME_CALLS):
-        found.append((facts.runtime, "duration_ns"))
+        tables.append((facts.runtime, "duration_ns"))
     if facts.device != CORE_CPU and facts.trusts(KERNEL_CALLS):
-        found.append((facts.tasks, "duration_ns"))
-    return found
+        tables.append((facts.tasks, "duration_ns"))
+    return tables
 
 
 #: an outlier is this much longer than the median, and by this many standard deviations (estimated by the median deviation)

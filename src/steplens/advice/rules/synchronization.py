@@ -86,14 +86,14 @@ def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding
 def _optimizer(facts: Facts) -> Intervals:
     """When an optimizer ran, but for the closure of the program that it calls back."""
     calls = facts.starting_with(_OPTIMIZER)
-    found = [
+    ranges = [
         merged(rows)
         for rows in (
             calls.filter(pl.col("name") != OPTIMIZER_CLOSURE),
             calls.filter(pl.col("name") == OPTIMIZER_CLOSURE),
         )
     ]
-    return subtract(*found)
+    return subtract(*ranges)
 
 
 def _spent(reads: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -172,16 +172,16 @@ def _waits(facts: Facts) -> pl.DataFrame:
     waits = facts.on_threads(facts.trace.required("api").filter(pl.col("name").is_in(waiting)))
     waits = waits.select("start_ns", "end_ns").drop_nulls().sort("start_ns")
     inside = waits.join_asof(steps.lazy(), left_on="start_ns", right_on="first", strategy="backward")
-    found = inside.filter(pl.col("start_ns") < pl.col("last")).select("start_ns", "end_ns", "step").collect()
-    if found.is_empty():
-        return found.with_columns(caller=pl.lit(None, dtype=pl.String), stack=pl.lit(None, dtype=pl.String))
+    within = inside.filter(pl.col("start_ns") < pl.col("last")).select("start_ns", "end_ns", "step").collect()
+    if within.is_empty():
+        return within.with_columns(caller=pl.lit(None, dtype=pl.String), stack=pl.lit(None, dtype=pl.String))
     data = with_prefix(facts.names, DATALOADER_PREFIX)
     calls = facts.named_calls.select("id", "parent", "name", "stack", "scope", "start_ns", "end_ns")
     calls = calls.filter((pl.col("scope") == SCOPE_FUNCTION) | pl.col("name").is_in(data))
     outermost = calls.filter(~pl.col("parent").is_in(calls["id"].implode()).fill_null(False)).sort("start_ns")
     starts, ends = outermost["start_ns"].to_numpy(), outermost["end_ns"].to_numpy()
-    at = np.searchsorted(starts, found["start_ns"].to_numpy(), side="right") - 1
-    around = (at >= 0) & (found["end_ns"].to_numpy() <= ends[np.maximum(at, 0)]) if len(ends) else np.zeros(len(at), dtype=bool)
+    at = np.searchsorted(starts, within["start_ns"].to_numpy(), side="right") - 1
+    around = (at >= 0) & (within["end_ns"].to_numpy() <= ends[np.maximum(at, 0)]) if len(ends) else np.zeros(len(at), dtype=bool)
     index = pl.Series(np.where(around, at, 0)).set(pl.Series(~around), None)
     caller, stack = (outermost[column].gather(index).cast(pl.String) for column in ("name", "stack"))
-    return found.with_columns(caller=caller.fill_null(_EXPLICIT), stack=stack).sort("end_ns")
+    return within.with_columns(caller=caller.fill_null(_EXPLICIT), stack=stack).sort("end_ns")

@@ -69,7 +69,7 @@ def _transfers(facts: Facts) -> pl.DataFrame:
     table = facts.trace.source_table(_TABLE)
     if table is None or not set(_COLUMNS) <= set(table.columns):
         return pl.DataFrame(schema=schema)
-    wanted = table.select(
+    selected = table.select(
         pl.col("kernel").cast(pl.String).cast(pl.Int32, strict=False),
         pl.col("taskType", "transportType", "linkType").cast(pl.String),
         pl.col("size").cast(pl.String).cast(pl.Int64, strict=False),
@@ -80,17 +80,17 @@ def _transfers(facts: Facts) -> pl.DataFrame:
         & (pl.col("size") > _UNIT)
     )
     tasks = facts.trace.required("kernels").select("id", "start_ns", "step", duration_ns=pl.col("end_ns") - pl.col("start_ns"))
-    rows = wanted.join(tasks.collect(), left_on="kernel", right_on="id").filter(pl.col("duration_ns") > 0)
+    rows = selected.join(tasks.collect(), left_on="kernel", right_on="id").filter(pl.col("duration_ns") > 0)
     operations = (
         facts.trace.required("communication").select("name", "start_ns", "end_ns", op_step="step").sort("start_ns").collect()
     )
     if operations.is_empty() or rows.is_empty():
         return pl.DataFrame(schema=schema)
     around = np.searchsorted(operations["start_ns"].to_numpy(), rows["start_ns"].to_numpy(), side="right") - 1
-    known = operations[np.maximum(around, 0)]
+    around_each = operations[np.maximum(around, 0)]
     rows = rows.with_columns(
-        operation=pl.when(pl.Series(around >= 0)).then(known["name"].cast(pl.String)),
-        step=pl.coalesce(pl.col("step"), known["op_step"]),
+        operation=pl.when(pl.Series(around >= 0)).then(around_each["name"].cast(pl.String)),
+        step=pl.coalesce(pl.col("step"), around_each["op_step"]),
     )
     return rows.filter(pl.col("step").is_in(list(facts.numbers))).select(list(schema))
 
@@ -124,15 +124,15 @@ def small_packets(facts: Facts) -> Iterator[Finding]:
     )
     each = rows.unique(["name", "group", "step", "transport"], keep="first", maintain_order=True).collect()
     for transport, limit in _SMALL_MB.items():
-        own = each.filter(pl.col("transport") == transport)
-        small = own.filter(pl.col("size_mb") < limit)
-        if small.height <= _SMALL_SHARE * own.height:
+        sent = each.filter(pl.col("transport") == transport)
+        small = sent.filter(pl.col("size_mb") < limit)
+        if small.height <= _SMALL_SHARE * sent.height:
             continue
-        yield _finding(facts, transport, limit, own, small)
+        yield _finding(facts, transport, limit, sent, small)
 
 
-def _finding(facts: Facts, transport: str, limit: float, own: pl.DataFrame, small: pl.DataFrame) -> Finding:
-    large = own.filter(pl.col("size_mb") >= limit)
+def _finding(facts: Facts, transport: str, limit: float, sent: pl.DataFrame, small: pl.DataFrame) -> Finding:
+    large = sent.filter(pl.col("size_mb") >= limit)
     peak = facts.profile.link_gbps("HCCS" if transport == "SDMA" else transport)
     reference = float(large["size_mb"].sum()) / float(large["transit_ms"].sum()) if large["transit_ms"].sum() else peak
     length_ms = float(small["transit_ms"].sum())
@@ -146,7 +146,12 @@ def _finding(facts: Facts, transport: str, limit: float, own: pl.DataFrame, smal
     priced = lost_ns >= _OF_A_STEP * facts.step_ns > 0
     evidence = [
         Evidence(
-            "small_operations", 100 * small.height / own.height, "%", steps_of(small), top(small, "name", "transit_ms"), False
+            "small_operations",
+            100 * small.height / sent.height,
+            "%",
+            steps_of(small),
+            top(small, "name", "transit_ms"),
+            False,
         ),
         Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
     ]
@@ -171,12 +176,12 @@ def _collectives(facts: Facts) -> Iterator[Finding]:
     rows = facts.trace.required("communication").filter(
         pl.col("step").is_in(list(facts.numbers)) & (pl.col("kind") == COLLECTIVE) & (pl.col("bytes") > 0)
     )
-    own = rows.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
-    small = own.filter(pl.col("bytes") < _SMALL_BYTES)
+    reduced = rows.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
+    small = reduced.filter(pl.col("bytes") < _SMALL_BYTES)
     if (
         not facts.steps.height
         or small.height < _LEAST_OPERATIONS * facts.steps.height
-        or small.height <= _SMALL_SHARE * own.height
+        or small.height <= _SMALL_SHARE * reduced.height
     ):
         return
     length = per_step(facts, small)
@@ -186,7 +191,9 @@ def _collectives(facts: Facts) -> Iterator[Finding]:
         rule=small_packets.name,
         confidence=0.5,
         evidence=(
-            Evidence("small_operations", 100 * small.height / own.height, "%", steps_of(small), top(small, "operation"), False),
+            Evidence(
+                "small_operations", 100 * small.height / reduced.height, "%", steps_of(small), top(small, "operation"), False
+            ),
             Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
             Evidence("in_small_operations", length, "ns"),
         ),

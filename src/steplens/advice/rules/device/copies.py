@@ -37,9 +37,9 @@ def exposed_copies(facts: Facts, *, least_share: float = 0.03) -> Iterator[Findi
     if not facts.step_ns:
         return
     copying = facts.tasks.filter((pl.col("kind") == KIND_COPY) & (pl.col("bytes") > _LEAST_BYTES))
-    known = distinct(copying["name"])
-    pageable = set(containing(known, _PAGEABLE))
-    copies = copying.filter(pl.col("name").is_in([name for name in containing(known, FROM_HOST) if name not in pageable]))
+    names = distinct(copying["name"])
+    pageable = set(containing(names, _PAGEABLE))
+    copies = copying.filter(pl.col("name").is_in([name for name in containing(names, FROM_HOST) if name not in pageable]))
     if copies.is_empty():
         return
     alone = exposed(facts, copies)

@@ -55,8 +55,8 @@ def environment_variables(facts: Facts) -> Iterator[Finding]:
 
     One finding per variable; what was not recorded is not judged. What a variable costs, nothing tells.
     """
-    found = facts.trace.meta_values().get("ENV_VARIABLES")
-    recorded = found if isinstance(found, dict) else {}
+    variables = facts.trace.meta_values().get("ENV_VARIABLES")
+    recorded = variables if isinstance(variables, dict) else {}
     for name, check in _CHECKS.items():
         value = recorded.get(name)
         if not isinstance(value, str) or not check.harms(value.strip()):

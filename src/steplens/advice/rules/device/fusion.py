@@ -66,11 +66,11 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
     call_at = np.full(len(text), -1, dtype=np.int64)
     call_at[places] = np.arange(calls.height)
     left = text.copy()
-    known = set(np.unique(letters).tobytes().decode("ascii"))
+    present = set(np.unique(letters).tobytes().decode("ascii"))
     for name, pattern in PATTERNS.items():
-        if not pattern.fused_on(facts.device) or not set(pattern.needs) <= known:
+        if not pattern.fused_on(facts.device) or not set(pattern.needs) <= present:
             continue
-        spans = [found.span() for found in pattern.expression.finditer(left.tobytes().decode("ascii"))]
+        spans = [match.span() for match in pattern.expression.finditer(left.tobytes().decode("ascii"))]
         for begin, end in spans:
             left[begin:end] = ord(OTHER)
         if spans:
@@ -87,7 +87,7 @@ def _finding(
     letters: npt.NDArray[np.uint8],
 ) -> Iterator[Finding]:
     rows = calls[np.concatenate(members)]
-    known = facts.device == CORE_CPU or facts.trusts(OPERATOR_DEVICE_TIMES)
+    has_times = facts.device == CORE_CPU or facts.trusts(OPERATOR_DEVICE_TIMES)
     length = rows["duration_ns" if facts.device == CORE_CPU else "device_total_ns"].fill_null(0).to_numpy()
     code = letters[np.concatenate(members)]
     if pattern.keeps:
@@ -97,11 +97,11 @@ def _finding(
         replaced = length * np.repeat(1 - 1 / np.maximum(sizes, 2), sizes)
     saved = facts.typical_ns(rows.select("step", replaced=pl.Series(replaced)), "replaced")
     steps = max(facts.steps.height, 1)
-    priced = known and matters(facts, saved)
+    priced = has_times and matters(facts, saved)
     if not priced and facts.device != NPU:
         return
     evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), _lines(rows))]
-    if known:
+    if has_times:
         spent = facts.typical_ns(rows.select("step", length=pl.Series(length)), "length")
         evidence.append(Evidence("in_unfused_sequences", spent, "ns"))
     example = " > ".join(
@@ -122,25 +122,25 @@ def _finding(
 
 def _optimizer(facts: Facts) -> Iterator[Finding]:
     """With k calls over all parameters, a fused update takes about 2 / k of the time: it makes two passes over the data."""
-    found = None if facts.device == CORE_CPU else updates(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
-    if found is None:
+    update = None if facts.device == CORE_CPU else updates(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
+    if update is None:
         return
-    name, ranges, inside = found.name, found.ranges, found.calls
+    name, ranges, inside = update.name, update.ranges, update.calls
     many = int(inside["name"].str.contains(_FOREACH, literal=True).sum())
     if inside["name"].str.contains(_FUSED).any():
         return
     if not many and facts.device != NPU:
         # one parameter after the other: single_tensor_optimizer says that
         return
-    known = facts.trusts(OPERATOR_DEVICE_TIMES)
+    has_times = facts.trusts(OPERATOR_DEVICE_TIMES)
     steps = max(facts.steps.height, 1)
-    length = max(facts.typical_ns(ranges, "device_total_ns") - facts.typical_ns(found.closures, "device_total_ns"), 0.0)
+    length = max(facts.typical_ns(ranges, "device_total_ns") - facts.typical_ns(update.closures, "device_total_ns"), 0.0)
     saved = length * (1 - _PASSES / max(many / ranges.height, _PASSES))
-    priced = known and matters(facts, saved)
+    priced = has_times and matters(facts, saved)
     if not priced and facts.device != NPU:
         return
     evidence = [Evidence("unfused_sequences", ranges.height / steps, "count", facts.numbers, (f"{name}.step",))]
-    if known:
+    if has_times:
         evidence.append(Evidence("in_unfused_sequences", length, "ns"))
     fused = f"torch_npu.optim.NpuFused{name}" if facts.device == NPU else f"torch.optim.{name}(..., fused=True)"
     yield Finding(
@@ -167,8 +167,8 @@ def _outermost(facts: Facts) -> pl.DataFrame:
 
 def _lines(rows: pl.DataFrame) -> tuple[str, ...]:
     line = pl.col("stack").cast(pl.String).str.split(";").list.first()
-    known = rows.drop_nulls("stack").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
-    return top(known, "line")
+    located = rows.drop_nulls("stack").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
+    return top(located, "line")
 
 
 @rule(rests_on=(KERNEL_CALLS, KERNEL_TIMES), devices=EVERY_ACCELERATOR)

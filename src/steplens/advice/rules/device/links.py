@@ -70,9 +70,9 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
 
 def _operations(facts: Facts) -> pl.DataFrame:
     """The operations with what was measured of their transfers inside the machine: one row each."""
-    own = pl.col("step").is_in(list(facts.numbers))
+    in_steps = pl.col("step").is_in(list(facts.numbers))
     measured = facts.trace.required("communication_bandwidth").filter(
-        own
+        in_steps
         & pl.col("transport").is_in(_TRANSPORTS)
         & pl.all_horizontal(pl.col("bandwidth_gbps", "size_mb") > 0, pl.col("bandwidth_gbps", "size_mb").is_finite())
     )
@@ -83,11 +83,11 @@ def _operations(facts: Facts) -> pl.DataFrame:
     )
     times = (
         facts.trace.required("communication_times")
-        .filter(own & pl.col("transit_ms").is_finite())
+        .filter(in_steps & pl.col("transit_ms").is_finite())
         .select("name", "step", "transit_ms")
         .unique(["name", "step"])
     )
-    operations = facts.trace.required("communication").filter(own).select("name", "step", "start_ns", "end_ns").drop_nulls()
+    operations = facts.trace.required("communication").filter(in_steps).select("name", "step", "start_ns", "end_ns").drop_nulls()
     key = ["name", "step"]
     return operations.join(measured, on=key).join(times, on=key).collect()
 
@@ -107,12 +107,12 @@ def retransmission(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     """
     frames = []
     for part in facts:
-        own = pl.col("step").is_in(list(part.numbers))
+        in_steps = pl.col("step").is_in(list(part.numbers))
         transit = part.trace.required("communication_bandwidth").filter(
-            own & (pl.col("transport") == _TRANSPORT) & pl.col("transit_ms").is_finite()
+            in_steps & (pl.col("transport") == _TRANSPORT) & pl.col("transit_ms").is_finite()
         )
         transit = transit.group_by("name", "group", "step").agg(rdma_ms=pl.col("transit_ms").max())
-        times = part.trace.required("communication_times").filter(own).select("name", "group", "step", "elapse_ms")
+        times = part.trace.required("communication_times").filter(in_steps).select("name", "group", "step", "elapse_ms")
         texts = [pl.col(name).cast(pl.String) for name in ("name", "group")]
         joined = times.join(transit, on=["name", "group", "step"], how="left").with_columns(*texts)
         frames.append(joined.collect())
@@ -169,24 +169,24 @@ def slow_group(run: Run, facts: Sequence[Facts], *, least_share: float = 0.01) -
     if not steps or not lengths:
         return
     step_ns = sum(lengths) / len(lengths)
-    for found in _slow(_groups(run, facts, steps)).iter_rows(named=True):
-        lost = found["usual_ns"] * (1 - found["gbps"] / found["median"])
+    for group in _slow(_groups(run, facts, steps)).iter_rows(named=True):
+        lost = group["usual_ns"] * (1 - group["gbps"] / group["median"])
         if lost < least_share * step_ns:
             continue
         yield Finding(
             rule=slow_group.name,
-            subject=found["ranks"],
+            subject=group["ranks"],
             confidence=0.8,
             evidence=(
-                Evidence("in_slow_group", found["usual_ns"], "ns", places=(found["operation"],)),
-                Evidence("group_bandwidth", found["gbps"], "GB/s", per_step=False),
-                Evidence("median_bandwidth", found["median"], "GB/s", per_step=False),
-                Evidence("compared_groups", found["groups"], "count", per_step=False),
+                Evidence("in_slow_group", group["usual_ns"], "ns", places=(group["operation"],)),
+                Evidence("group_bandwidth", group["gbps"], "GB/s", per_step=False),
+                Evidence("median_bandwidth", group["median"], "GB/s", per_step=False),
+                Evidence("compared_groups", group["groups"], "count", per_step=False),
             ),
             saving=Saving(lost / 2, lost, lost),
             step_ns=step_ns,
             part="exposed_communication_ns",
-            values={"ranks": found["ranks"]},
+            values={"ranks": group["ranks"]},
         )
 
 

@@ -31,14 +31,14 @@ def contended_matmuls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
 
     The price is their difference times the kernels beside communication.
     """
-    own = pl.col("step").is_in(list(facts.numbers))
-    operations = facts.trace.required("communication").filter(own).select("start_ns", "end_ns").drop_nulls().collect()
+    in_steps = pl.col("step").is_in(list(facts.numbers))
+    operations = facts.trace.required("communication").filter(in_steps).select("start_ns", "end_ns").drop_nulls().collect()
     products = facts.computing.filter(pl.col("category").is_in(_CATEGORIES))
     if operations.is_empty() or products.is_empty():
         return
     shapes = facts.trace.required("ops").select("input_shapes").collect().to_series()
-    known = pl.when(pl.col("op").is_between(0, shapes.len() - 1)).then(pl.col("op"))
-    products = products.with_columns(shapes=shapes.gather(products.select(known).to_series()))
+    valid_op = pl.when(pl.col("op").is_between(0, shapes.len() - 1)).then(pl.col("op"))
+    products = products.with_columns(shapes=shapes.gather(products.select(valid_op).to_series()))
     communicating = merged(operations)
     shared = length_inside(communicating, products["start_ns"].to_numpy(), products["end_ns"].to_numpy())
     products = products.with_columns(beside=pl.Series(shared) >= _BESIDE * pl.col("duration_ns"), alone=pl.Series(shared) == 0)

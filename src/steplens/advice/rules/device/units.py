@@ -128,8 +128,8 @@ def _bytes_of(tasks: pl.DataFrame) -> pl.Series:
             *(pl.col(name).cast(pl.String) for name in key), "len"
         ).iter_rows()
     ]
-    known = distinct.select(key).with_columns(together=pl.Series(sizes, dtype=pl.Float64))
-    return tasks.select(key).join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["together"]
+    sized = distinct.select(key).with_columns(together=pl.Series(sizes, dtype=pl.Float64))
+    return tasks.select(key).join(sized, on=key, how="left", nulls_equal=True, maintain_order="left")["together"]
 
 
 def _size(shapes: str | None, types: str | None) -> float:
@@ -173,9 +173,9 @@ def _slow_or_awkward(
     awkward = tasks.join(flagged, on="input_shapes", nulls_equal=True).filter("awkward")
     length = per_step(facts, awkward) if awkward.height else 0.0
     evidence = [Evidence("awkward_axes", length, "ns", steps_of(awkward), top(awkward, "input_shapes"))] if length else []
-    found = _unit_finding(facts, rule, tasks, slow, *evidence)
-    if found is not None:
-        yield found
+    finding = _unit_finding(facts, rule, tasks, slow, *evidence)
+    if finding is not None:
+        yield finding
     elif matters(facts, length):
         yield Finding(
             rule=rule,
@@ -253,8 +253,8 @@ def unbound_operators(facts: Facts) -> Iterator[Finding]:
     if tasks.is_empty():
         return
     tasks = tasks.filter(pl.col("duration_ns") >= SHORT_NS)
-    if tasks.height and (found := _unit_finding(facts, unbound_operators.name, tasks, unexplained(tasks, UNIT_LIMITS))):
-        yield found
+    if tasks.height and (finding := _unit_finding(facts, unbound_operators.name, tasks, unexplained(tasks, UNIT_LIMITS))):
+        yield finding
 
 
 VECTOR_LIMITS = {"aiv_vec": 0.7, "aiv_mte2": 0.7, "aiv_mte3": 0.7, "aiv_vec+aiv_mte2+aiv_mte3": 0.9}
@@ -267,5 +267,5 @@ def vector_performance(facts: Facts) -> Iterator[Finding]:
     Of the operator types that take 1 % of the device's time, the tasks in which no unit reaches 70 %, nor all 90 %.
     """
     tasks = shares(facts, VECTOR)
-    if tasks.height and (found := _unit_finding(facts, vector_performance.name, tasks, unexplained(tasks, VECTOR_LIMITS))):
-        yield found
+    if tasks.height and (finding := _unit_finding(facts, vector_performance.name, tasks, unexplained(tasks, VECTOR_LIMITS))):
+        yield finding

@@ -45,8 +45,8 @@ def short_name(name: str) -> str:
 def top(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: int = 3) -> tuple[str, ...]:
     """The values of ``by`` that most of ``weight`` goes to."""
     sums = rows.group_by(by).agg(pl.col(weight).sum()).with_columns(pl.col(by).cast(pl.String)).drop_nulls(by)
-    found = sums.sort(weight, by, descending=[True, False])[by].head(count).to_list()
-    return tuple(dict.fromkeys(map(short_name, found))) if by == "name" else tuple(found)
+    values = sums.sort(weight, by, descending=[True, False])[by].head(count).to_list()
+    return tuple(dict.fromkeys(map(short_name, values))) if by == "name" else tuple(values)
 
 
 def steps_of(rows: pl.DataFrame) -> tuple[int, ...]:
