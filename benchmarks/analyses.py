@@ -108,9 +108,9 @@ def measure(folders: list[Path], name: str, by: str | None) -> dict[str, Any]:
     taken: dict[str, float] = {}
     if name in (ADVISE, _RULES):
         from steplens.advice import advise
-        from steplens.advice.table import RULES
+        from steplens.advice.registry import built_in_rules
 
-        rules = [timed(rule, taken) for rule in RULES] if name == _RULES else RULES
+        rules = [timed(rule, taken) if name == _RULES else rule for rule in built_in_rules()]
 
         def ask() -> int:
             return len(advise(run, rules).findings)

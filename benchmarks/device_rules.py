@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from tests.writers.builder import BASE_NS, MAIN, PID  # noqa: E402
 
 from steplens.advice.facts import Facts  # noqa: E402
-from steplens.advice.table import RULES  # noqa: E402
+from steplens.advice.registry import built_in_rules  # noqa: E402
 from steplens.trace.schema import SCHEMA  # noqa: E402
 from steplens.trace.trace import Trace  # noqa: E402
 
@@ -153,7 +153,7 @@ def trace_of(device: str) -> Trace:
 
 def main() -> None:
     """Print, per device, what the rules take together and which take longest."""
-    family = [rule for rule in RULES if rule.judge_run is None and ".rules.device" in rule.judge.__module__]
+    family = [rule for rule in built_in_rules() if rule.judge_run is None and ".rules.device" in rule.judge.__module__]
     for device in COUNTERS:
         trace = trace_of(device)
         best: dict[str, float] = {}

@@ -7,18 +7,15 @@ from typing import Any
 
 from steplens.advice import Finding, Saving
 from steplens.advice.facts import Facts
-from steplens.advice.table import RULES
+from steplens.advice.registry import built_in_rules
+from steplens.advice.texts import CATALOGUES
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op
 
-_SUBJECTS = ("device", "operators", "communication")
-DEVICE_RULES = [
-    rule
-    for rule in RULES
-    if (rule.judge_run or rule.judge).__module__.startswith(tuple(f"steplens.advice.rules.{subject}." for subject in _SUBJECTS))
-]
+#: the rules that docs/advice_devices.md describes
+DEVICE_RULES = [rule for rule in built_in_rules() if CATALOGUES["en"].rules[rule.name].documentation == "docs/advice_devices.md"]
 
 STEPS = range(4)
 STEP_US = 10_000

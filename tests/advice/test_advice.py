@@ -13,9 +13,9 @@ import pytest
 from steplens.advice import Advice, Evidence, Finding, Saving, Silenced, advise
 from steplens.advice.compare import compare
 from steplens.advice.facts import Facts
+from steplens.advice.registry import built_in_rules
 from steplens.advice.rule import Rule
-from steplens.advice.table import RULES
-from steplens.advice.texts import DOCUMENTATION, EVIDENCE, FRAME, LANGUAGES, TEXTS
+from steplens.advice.texts import CATALOGUES, LANGUAGES, TEXTS
 from steplens.advice.user_rules import load_rules
 from steplens.advice.words import Words
 from steplens.errors import InputError
@@ -164,11 +164,11 @@ def test_every_step_counts_once() -> None:
 
 
 def test_every_rule_has_texts_in_every_language() -> None:
-    assert {rule.name for rule in RULES} == set(TEXTS)
-    for catalogue in (TEXTS, EVIDENCE, FRAME):
-        for key, languages in catalogue.items():
-            assert set(languages) == set(LANGUAGES), key
-            assert all(languages.values()), key
+    assert [rule.name for rule in built_in_rules()] == list(TEXTS)
+    english, chinese = (CATALOGUES[language] for language in LANGUAGES)
+    for part in ("rules", "evidence", "frame"):
+        assert list(getattr(english, part)) == list(getattr(chinese, part))
+        assert all({**getattr(english, part), **getattr(chinese, part)}.values()), part
     for key, languages in TEXTS.items():
         holes = [set(re.findall(r"{(\w+)}", f"{text.title}{text.cause}{text.remedy}{text.patch}")) for text in languages.values()]
         assert holes[0] == holes[1], key
@@ -176,11 +176,11 @@ def test_every_rule_has_texts_in_every_language() -> None:
 
 
 def test_every_rule_has_its_place_in_the_documentation() -> None:
-    assert set(DOCUMENTATION) == {rule.name for rule in RULES}
-    pages = {place.partition("#")[0] for place in DOCUMENTATION.values()}
+    places = [f"{entry.documentation}#{name}" for name, entry in CATALOGUES["en"].rules.items()]
+    pages = {entry.documentation for entry in CATALOGUES["en"].rules.values()}
     anchors = [f"{page}#{name}" for page in pages for name in re.findall(r'<a id="(\w+)"></a>`', (ROOT / page).read_text())]
     # one each, and none of a rule that is not there
-    assert sorted(anchors) == sorted(DOCUMENTATION.values())
+    assert sorted(anchors) == sorted(places)
     assert Words("en", TEXTS).documentation(found("device_waits_for_host", 1)) == "docs/advice.md#device_waits_for_host"
     assert Words("en", TEXTS).documentation(found("of_a_user", 1)) == ""
 
@@ -190,7 +190,7 @@ def test_every_kind_of_evidence_has_words() -> None:
     for file in (SOURCES / "rules").rglob("*.py"):
         named |= set(re.findall(r'Evidence\(\s*"(\w+)"', file.read_text()))
     assert len(named) > 10
-    assert named <= set(EVIDENCE)
+    assert named <= set(CATALOGUES["en"].evidence)
 
 
 def test_values_fill_the_texts_and_nothing_else() -> None:

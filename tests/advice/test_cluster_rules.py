@@ -13,19 +13,16 @@ import pytest
 import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
-from steplens.advice.rules.cluster import (
+from steplens.advice.rules.cluster import slow_card, slow_interval, slow_link
+from steplens.advice.rules.parallelism import (
     data_parallel_communication,
     model_parallel_communication,
-    slow_card,
-    slow_interval,
-    slow_link,
     stage_balance,
     stage_collectives,
     stage_waits,
     unknown_parallel_communication,
 )
-from steplens.advice.texts import EVIDENCE, TEXTS
-from steplens.advice.texts.minddata import TEXTS as MINDDATA
+from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.trace.building.build import conform
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
@@ -35,6 +32,7 @@ from steplens.trace.trace import Trace
 
 from ..shared_data import shared
 from ..writers.builder import BASE_NS, MAIN, PID, build
+from .test_minddata_rules import RULES as OF_PIPELINES
 
 MS = 1_000_000
 STEPS = range(1, 5)
@@ -96,12 +94,12 @@ def run_of(traces: Sequence[Trace]) -> Run:
 
 def found(rule: Any, traces: Sequence[Trace]) -> list[Finding]:
     facts = [Facts(trace) for trace in traces]
-    return list(rule.RULE.judge_run(run_of(traces), facts)) if rule.RULE.applies(facts) else []
+    return list(rule.judge_run(run_of(traces), facts)) if rule.applies(facts) else []
 
 
 def only(rule: Any, traces: Sequence[Trace]) -> Finding:
     (finding,) = found(rule, traces)
-    assert finding.rule == rule.RULE.name
+    assert finding.rule == rule.name
     return finding
 
 
@@ -322,12 +320,12 @@ def test_all_that_is_said_has_words_in_both_languages() -> None:
         for rule in RULES
         for finding in found(rule, traces)
     ]
-    assert {finding.rule for finding in findings} == {rule.RULE.name for rule in RULES}
+    assert {finding.rule for finding in findings} == {rule.name for rule in RULES}
     for finding in findings:
         for language in ("en", "zh"):
             text = Words(language, TEXTS).of(finding)
             assert "{" not in f"{text.title}{text.cause}{text.remedy}{text.patch}", finding.rule
-        assert all(item.what in EVIDENCE for item in finding.evidence), finding
+        assert all(item.what in CATALOGUES["en"].evidence for item in finding.evidence), finding
 
 
 @pytest.mark.parametrize(
@@ -335,7 +333,7 @@ def test_all_that_is_said_has_words_in_both_languages() -> None:
 )
 def test_recorded_runs_without_pipelines_and_links_hear_nothing(sample: str) -> None:
     path = shared(sample)
-    names = {rule.RULE.name for rule in RULES} | set(MINDDATA)
+    names = {rule.name for rule in RULES} | {rule.name for rule in OF_PIPELINES}
     assert [finding.id for finding in advise(steplens.open(path)).findings if finding.rule in names] == []
 
 
@@ -347,7 +345,7 @@ def test_rules_that_do_not_apply_are_not_said_to_be_silent() -> None:
         tables = [{name: frame for name in one if (frame := one.table(name)) is not None} for one in traces]
         return run_of([Trace(Path("x"), {**own, "health": unsafe}) for own in tables])
 
-    rules = {rule.RULE.name for rule in RULES}
+    rules = {rule.name for rule in RULES}
     spans: tuple[Span, ...] = ((0, 6, "compute"), (5, 9, "allreduce"))
     alone = advise(with_health(job(*spans, ranks=1)))
     assert not rules & {one.rule for one in alone.silenced}
@@ -357,6 +355,6 @@ def test_rules_that_do_not_apply_are_not_said_to_be_silent() -> None:
 
 def test_a_slow_rank_whose_data_is_late_is_told_once() -> None:
     """The rank that waits for its data also arrives late at every collective; the data explains it."""
-    assert "slow_rank" in slow_interval.RULE.explains
+    assert "slow_rank" in slow_interval.explains
     advice = advise(run_of(job((0, 9, "compute"), (5, 9.5, "allreduce"), ranks=2)))
-    assert not {finding.rule for finding in advice.findings} & {rule.RULE.name for rule in RULES}
+    assert not {finding.rule for finding in advice.findings} & {rule.name for rule in RULES}

@@ -9,15 +9,10 @@ import pytest
 
 from steplens.advice import advise
 from steplens.advice.facts import Facts
-from steplens.advice.rules.communication import (
-    bandwidth_contention,
-    byte_alignment,
-    retransmission,
-    slow_group,
-    small_packets,
-    synchronized_batchnorm,
-)
-from steplens.advice.rules.device import slow_fetches
+from steplens.advice.rules.device import collectives
+from steplens.advice.rules.device.collectives import byte_alignment, small_packets, synchronized_batchnorm
+from steplens.advice.rules.device.host_work import slow_fetches
+from steplens.advice.rules.device.links import bandwidth_contention, retransmission, slow_group
 from steplens.trace.schema import SCOPE_USER
 
 from .device_steps import STEPS, US, accelerated, cuda, evidence, facts, ns, only, operation, saving, task
@@ -75,7 +70,7 @@ def test_transfers_that_are_no_slower() -> None:
         {"source_tables": [{"table": "COMMUNICATION_TASK_INFO", "row": 0, "record": '{"size": "9"}'}]},
         {
             "source_tables": [
-                {"table": "COMMUNICATION_TASK_INFO", "row": 0, "record": json.dumps(dict.fromkeys(byte_alignment._COLUMNS))}
+                {"table": "COMMUNICATION_TASK_INFO", "row": 0, "record": json.dumps(dict.fromkeys(collectives._COLUMNS))}
             ]
         },
     ],

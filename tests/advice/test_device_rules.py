@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steplens.advice.facts import Facts
-from steplens.advice.rules.device import (
-    allocation_calls,
-    blocking_launches,
-    core_frequency,
-    dynamic_shapes,
-    environment_variables,
-    operator_compilation,
-    suspected_collections,
-)
-from steplens.advice.rules.operators import (
-    aicpu_operators,
-    attention_performance,
-    matmul_performance,
-    unbound_operators,
-    uneven_blocks,
-    vector_performance,
-)
+from steplens.advice.rules.device.cores import aicpu_operators, core_frequency, uneven_blocks
+from steplens.advice.rules.device.environment import environment_variables
+from steplens.advice.rules.device.host_work import allocation_calls, dynamic_shapes, operator_compilation, suspected_collections
+from steplens.advice.rules.device.launches import blocking_launches
+from steplens.advice.rules.device.units import attention_performance, matmul_performance, unbound_operators, vector_performance
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
+from steplens.trace.run import Run, Source
 
 from ..writers.builder import build
 from .device_steps import DEVICE_RULES, STEPS, US, accelerated, call, cuda, evidence, facts, ns, only, operation, saving, task
@@ -310,4 +300,6 @@ def test_nothing_to_say(rule: Any) -> None:
     fine = accelerated([task("MatMul", 0, 9990, state="static", blocks=24)], [call("launch", 0, 10)], meta=CORES)
     reduced = [operation("hcom_allReduce__1_0_1", 100, 200, step) for step in STEPS]
     for trace in (build(), accelerated(), fine, accelerated([task("MatMul", 0, 9990)], communication=reduced)):
-        assert list(rule.judge(Facts(trace))) == []
+        run = Run(Path("run"), [(Source(Path("run")), trace)], [])
+        asked = rule.judge(Facts(trace)) if rule.judge_run is None else rule.judge_run(run, [Facts(trace)])
+        assert list(asked) == []

@@ -15,10 +15,11 @@ import steplens
 from steplens.advice import advise
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.rules.communication import byte_alignment
-from steplens.advice.rules.device import launch_bound
-from steplens.advice.rules.operators import outside_matrix_units, unbound_operators, units, vector_performance
-from steplens.advice.rules.training import device_waits_for_host
+from steplens.advice.rules.device import units
+from steplens.advice.rules.device.collectives import byte_alignment
+from steplens.advice.rules.device.launches import launch_bound
+from steplens.advice.rules.device.matrix_products import outside_matrix_units
+from steplens.advice.rules.host import device_waits_for_host
 from steplens.trace.health import HOST_AGAINST_DEVICE, WARNING, finding, frame_of
 from steplens.trace.trace import Trace
 
@@ -96,7 +97,7 @@ def test_vector_operators_against_the_raw_file() -> None:
             lost += number(row, "Duration(us)") * max(
                 0.0, 1 - max(vec / 0.7, read / 0.7, write / 0.7, (vec + read + write) / 0.9)
             )
-    finding = only(vector_performance.judge(Facts(steplens.open(shared("ascend_pytorch", run)).trace())))
+    finding = only(units.vector_performance.judge(Facts(steplens.open(shared("ascend_pytorch", run)).trace())))
     assert evidence(finding)["judged_tasks"] == pytest.approx(1000 * judged, rel=1e-4)
     assert finding.saving is not None and finding.saving.high_ns == pytest.approx(1000 * lost, rel=1e-3)
 
@@ -125,7 +126,7 @@ def test_what_the_other_advisor_says(run: str, tmp_path: Path) -> None:
     assert set(alignment.evidence[0].places) == {row[0] for row in rows}
     assert evidence(alignment)["odd_transfers"] == pytest.approx(1000 * sum(float(row[3]) for row in rows), abs=1)
 
-    slow = units.unexplained(units.shares(Facts(trace), units.VECTOR), vector_performance._LIMITS)
+    slow = units.unexplained(units.shares(Facts(trace), units.VECTOR), units.VECTOR_LIMITS)
     text = " ".join(cell for row in book["Vector Operator Perf Analysis"] for cell in row if "Optimization Space" in cell)
     theirs = set(re.findall(r"(\S+) Op shape", text))
     assert theirs and theirs <= set(map(str, slow["name"]))
@@ -136,7 +137,7 @@ def test_what_the_other_advisor_says(run: str, tmp_path: Path) -> None:
         # it takes the reading unit of vector cores for idle, and so calls operators unbound that read all the time
         theirs = {row[0] for row in book["Operator No Bound Issues"][1:]}
         measured = Facts(trace).measured
-        ours = units.unexplained(measured, unbound_operators._LIMITS)
+        ours = units.unexplained(measured, units.UNIT_LIMITS)
         reading = measured.filter((measured["aiv_mte2"] >= 0.8) & (measured["core"] == "AI_VECTOR_CORE"))
         assert theirs - set(map(str, ours["name"])) <= set(map(str, reading["name"]))
 
@@ -181,7 +182,7 @@ def test_launches_of_a_recorded_a100() -> None:
     facts = Facts(run.trace())
     launching = only(launch_bound.judge(facts))
     assert launching.saving is not None and 0 < launching.saving.high_ns < facts.median("idle_ns")
-    found = {finding.rule: finding.saving for finding in advise(run, [*DEVICE_RULES, device_waits_for_host.RULE]).findings}
+    found = {finding.rule: finding.saving for finding in advise(run, [*DEVICE_RULES, device_waits_for_host]).findings}
     assert set(found) == {"launch_bound", "memory_bound_sequences", "device_waits_for_host"}
     alone, left = only(device_waits_for_host.judge(facts)).saving, found["device_waits_for_host"]
     assert alone is not None and left is not None
@@ -192,7 +193,7 @@ def test_rules_of_ascend_say_nothing_of_gpus_and_cpus() -> None:
     for name in ("cuda_alexnet", "cpu_only_rank34", "cuda_rank_missing"):
         advice = advise(steplens.open(shared("kineto", f"{name}.json.gz")), DEVICE_RULES)
         assert not [
-            one for one in (*advice.findings, *advice.silenced) if one.rule in ("environment_variables", byte_alignment.RULE.name)
+            one for one in (*advice.findings, *advice.silenced) if one.rule in ("environment_variables", byte_alignment.name)
         ]
         assert advice.findings == ()
 

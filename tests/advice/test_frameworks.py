@@ -8,14 +8,17 @@ import polars as pl
 import pytest
 
 from steplens.advice import Finding
-from steplens.advice.texts import LANGUAGES, TEXTS
-from steplens.advice.texts.frameworks import NEUTRAL, OF_MINDSPORE, ONLY_OF, VOCABULARY, is_about_another
+from steplens.advice.frameworks import VOCABULARY, is_about_another
+from steplens.advice.registry import built_in_rules
+from steplens.advice.texts import CATALOGUES, LANGUAGES, TEXTS
 from steplens.advice.words import Words
 from steplens.trace.building.build import build_trace
 from steplens.trace.building.framework import MINDSPORE, PYTORCH, UNKNOWN, framework
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 
+#: rule -> the only framework whose programs can break it
+ONLY_OF = {rule.name: rule.framework for rule in built_in_rules() if rule.framework}
 #: figures that rules give with names of PyTorch in them
 VALUES = {"fused": "torch_npu.npu_swiglu", "change": "+export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True"}
 
@@ -25,7 +28,7 @@ VALUES = {"fused": "torch_npu.npu_swiglu", "change": "+export PYTORCH_NPU_ALLOC_
 @pytest.mark.parametrize("of", [PYTORCH, MINDSPORE, UNKNOWN])
 def test_no_words_of_another_framework(rule: str, language: str, of: str) -> None:
     if ONLY_OF.get(rule, of) != of:
-        assert of == UNKNOWN or is_about_another(of, rule, "")
+        assert of == UNKNOWN or is_about_another(of, Finding(rule, 1.0, ()), ONLY_OF[rule])
         return
     values = VALUES if rule != "environment_variables" else {"variable": "HCCL_ALGO", "change": "+unset HCCL_ALGO"}
     text = Words(language, TEXTS).of(Finding(rule, 1.0, (), values=values, framework=of))
@@ -36,16 +39,22 @@ def test_no_words_of_another_framework(rule: str, language: str, of: str) -> Non
 
 
 def test_variants_belong_to_rules_in_every_language() -> None:
-    for variants in (NEUTRAL, OF_MINDSPORE):
-        assert set(variants) <= set(TEXTS)
-        assert all(set(words) == set(LANGUAGES) for words in variants.values())
-    assert set(ONLY_OF) <= set(TEXTS)
+    """A rule of one framework alone needs no words for the other."""
+    for name in TEXTS:
+        entries = [CATALOGUES[language].rules[name] for language in LANGUAGES]
+        for variant in ("neutral", "mindspore"):
+            assert len({getattr(entry, variant) is None for entry in entries}) == 1, name
+            assert entries[0].mindspore is None or ONLY_OF.get(name, MINDSPORE) == MINDSPORE
+    assert set(ONLY_OF.values()) == {PYTORCH, MINDSPORE}
 
 
 def test_a_variable_of_pytorch_is_no_matter_of_mindspore() -> None:
-    assert is_about_another(MINDSPORE, "environment_variables", "PYTORCH_NPU_ALLOC_CONF")
-    assert not is_about_another(MINDSPORE, "environment_variables", "HCCL_ALGO")
-    assert not is_about_another(PYTORCH, "environment_variables", "PYTORCH_NPU_ALLOC_CONF")
+    of_pytorch, of_all = (
+        Finding("environment_variables", 0.9, (), values={"variable": name}) for name in ("PYTORCH_NPU_ALLOC_CONF", "HCCL_ALGO")
+    )
+    assert is_about_another(MINDSPORE, of_pytorch)
+    assert not is_about_another(MINDSPORE, of_all)
+    assert not is_about_another(PYTORCH, of_pytorch)
 
 
 def trace(name: str = "", source: str = "made", **meta: str) -> Trace:

@@ -9,10 +9,13 @@ import polars as pl
 import pytest
 
 from steplens.advice import advise
-from steplens.advice.rules.device import exposed_copies, host_bound_sequences, launch_bound, low_occupancy, pageable_copies
-from steplens.advice.rules.operators import contended_matmuls, memory_bound_sequences, outside_matrix_units
-from steplens.advice.rules.tools.common import short_name
-from steplens.advice.rules.training import device_waits_for_host
+from steplens.advice.rules.device.copies import exposed_copies, pageable_copies
+from steplens.advice.rules.device.cores import low_occupancy
+from steplens.advice.rules.device.fusion import memory_bound_sequences
+from steplens.advice.rules.device.launches import host_bound_sequences, launch_bound
+from steplens.advice.rules.device.matrix_products import contended_matmuls, outside_matrix_units
+from steplens.advice.rules.host import device_waits_for_host
+from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.task_sequences import costliest, sequences
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.trace.schema import NAME
@@ -150,7 +153,7 @@ def test_stretches_that_a_graph_cannot_hold() -> None:
 
 def test_launching_is_not_promised_twice() -> None:
     trace = accelerated(starved(300))
-    advice = advise(run_of(trace), [device_waits_for_host.RULE, launch_bound.RULE])
+    advice = advise(run_of(trace), [device_waits_for_host, launch_bound])
     found = {finding.rule: saving(finding).likely_ns for finding in advice.findings}
     assert found["launch_bound"] == pytest.approx(0.8 * 299 * 15 * US)
     # the device idles for the rest of the step as well, and nothing of it twice

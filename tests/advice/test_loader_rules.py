@@ -17,6 +17,8 @@ import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
 from steplens.advice.rules.loaders import (
+    FETCH_IN_LOOP,
+    FETCH_OF_WORKERS,
     loader_slow_collate,
     loader_slow_pin,
     loader_slow_start,
@@ -24,6 +26,7 @@ from steplens.advice.rules.loaders import (
     loader_too_slow,
     loader_without_pinning,
     loader_without_workers,
+    waiting_ns,
 )
 from steplens.readers.steplens_run import loaders as reader
 from steplens.readers.steplens_run import run_directory
@@ -54,7 +57,7 @@ def trace_of(folder: Path, got: Any = None, *, processors: int = 8, workers: int
     own = {"pid": PID, "tid": MAIN}
     steps = [{"id": step, "start_ns": at, "end_ns": at + 10 * MS, **own} for step, at in zip(STEPS, begins, strict=True)]
     tables["steps"] = table("steps", steps)
-    kind = loader_too_slow.FETCH if workers else loader_without_workers.FETCH
+    kind = FETCH_OF_WORKERS if workers else FETCH_IN_LOOP
     asked = {row["batch"]: row for row in tables["pipeline_tasks"].iter_rows(named=True)}
     ops = []
     for step, at in zip(STEPS, begins, strict=True):
@@ -138,7 +141,7 @@ def test_collating_that_the_loop_waits_for(tmp_path: Path) -> None:
     assert evidence(finding)["loader_collate"] == 16 * MS
     assert finding.saving is not None
     # without collating 2 ms per batch and 2 workers: nothing is left to wait for
-    assert finding.saving.likely_ns == pytest.approx(loader_too_slow.waiting_ns(facts))
+    assert finding.saving.likely_ns == pytest.approx(waiting_ns(facts))
     assert list(loader_slow_collate.judge(Facts(trace_of(tmp_path, waits(5))))) == []
 
 
@@ -153,7 +156,7 @@ def test_no_more_of_the_waits_is_promised_than_collating_takes(tmp_path: Path) -
     finding = only(loader_slow_collate.judge(facts))
     assert finding.saving is not None
     assert finding.saving.likely_ns == pytest.approx(2 * MS)
-    assert loader_too_slow.waiting_ns(facts) > 6 * MS
+    assert waiting_ns(facts) > 6 * MS
 
 
 def test_a_validation_now_and_then_is_not_the_loop(tmp_path: Path) -> None:

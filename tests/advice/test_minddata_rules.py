@@ -9,27 +9,21 @@ import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
-from steplens.advice.rules.pipeline import (
-    busy_host,
-    busy_workers,
-    data_pipeline_healthy,
-    data_processing,
-    data_transfer,
-    idle_workers,
-    iteration_interval,
-    queue_drop,
-    slower_than_input,
-    starved_device_queue,
-)
+from steplens.advice.rules.pipeline import busy_host, data_pipeline_healthy, data_processing, data_transfer, iteration_interval
 from steplens.advice.rules.pipeline_operations import (
+    busy_workers,
+    idle_workers,
+    queue_drop,
     slow_batch,
     slow_generator,
     slow_map,
     slow_operation,
     slow_source,
+    slower_than_input,
+    starved_device_queue,
     underfilled_source,
 )
-from steplens.advice.texts import EVIDENCE, TEXTS
+from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.analysis.data_loading.pipeline_verdict import held_up_by
 from steplens.trace.run import Run, Source
@@ -105,12 +99,12 @@ def host(idle: float) -> list[dict[str, Any]]:
 
 
 def found(rule: Any, trace: Trace) -> list[Finding]:
-    return list(rule.RULE.judge(Facts(trace)))
+    return list(rule.judge(Facts(trace)))
 
 
 def only(rule: Any, trace: Trace) -> Finding:
     (finding,) = found(rule, trace)
-    assert finding.rule == rule.RULE.name
+    assert finding.rule == rule.name
     return finding
 
 
@@ -214,8 +208,8 @@ def test_the_operation_that_holds_up_the_others(rule: Any, operations: list[Any]
     trace = build(**chain(*operations))
     finding = only(rule, trace)
     assert (finding.subject, finding.values["operations"], finding.level) == (subject, subject, "medium")
-    said = [one.RULE.name for one in (slow_source, slow_generator, slow_map, slow_batch, slow_operation) if found(one, trace)]
-    assert said == [rule.RULE.name]
+    said = [one.name for one in (slow_source, slow_generator, slow_map, slow_batch, slow_operation) if found(one, trace)]
+    assert said == [rule.name]
     # nobody waits for it
     rows = points([0.1] * 4)
     assert only(rule, build(**chain(*operations), step_points=rows, steps=steps_of(rows))).level == "low"
@@ -232,7 +226,7 @@ def test_queues_at_the_thresholds() -> None:
     ):
         trace = build(**chain(*operations))
         assert [
-            one.RULE.name for one in (slow_source, slow_generator, slow_map, slow_batch, slow_operation) if found(one, trace)
+            one.name for one in (slow_source, slow_generator, slow_map, slow_batch, slow_operation) if found(one, trace)
         ] == []
 
 
@@ -308,13 +302,13 @@ def every_finding() -> list[Finding]:
 
 def test_all_that_is_said_has_words_in_both_languages() -> None:
     findings = every_finding()
-    assert {finding.rule for finding in findings} == {rule.RULE.name for rule in RULES}
+    assert {finding.rule for finding in findings} == {rule.name for rule in RULES}
     for finding in findings:
         for language in ("en", "zh"):
             words = Words(language, TEXTS)
             text = words.of(finding)
             assert "{" not in f"{text.title}{text.cause}{text.remedy}{text.patch}", finding.rule
-            assert all(item.what in EVIDENCE for item in finding.evidence), finding
+            assert all(item.what in CATALOGUES["en"].evidence for item in finding.evidence), finding
 
 
 def test_pipelines_of_pytorch_are_left_to_the_rules_about_loaders() -> None:

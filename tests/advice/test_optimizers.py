@@ -8,7 +8,7 @@ import pytest
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.rules.training import single_tensor_optimizer
+from steplens.advice.rules.optimizers import single_tensor_optimizer
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
 

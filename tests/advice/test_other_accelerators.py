@@ -6,9 +6,9 @@ import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.rule import EVERY_ACCELERATOR, Rule
-from steplens.advice.rules.device import allocation_calls
-from steplens.advice.rules.tools.common import torch_module
-from steplens.advice.rules.training import device_waits_for_host
+from steplens.advice.rules.device.host_work import allocation_calls
+from steplens.advice.rules.host import device_waits_for_host
+from steplens.advice.rules.tools.tasks import torch_module
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
 from steplens.trace.building.devices import ACCELERATOR, device_kind
@@ -27,7 +27,7 @@ def said_on(kind: str) -> dict[str, Finding]:
     assert device_kind(trace) == kind
     bounds.check([trace])
     # one explains the time of the other
-    every = [advise(run_of(trace), [rule]).findings for rule in (device_waits_for_host.RULE, allocation_calls.RULE)]
+    every = [advise(run_of(trace), [rule]).findings for rule in (device_waits_for_host, allocation_calls)]
     return {one.rule: one for findings in every for one in findings}
 
 

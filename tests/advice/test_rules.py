@@ -9,12 +9,14 @@ import pytest
 
 from steplens.advice import Finding
 from steplens.advice.facts import Facts
+from steplens.advice.registry import built_in_rules
 from steplens.advice.rule import Rule
-from steplens.advice.rules.host import garbage_collection, scalar_reads
-from steplens.advice.rules.loaders import loader_too_slow, loader_without_workers
+from steplens.advice.rules.host import checkpoint_stalls, device_waits_for_host, garbage_collection
+from steplens.advice.rules.loaders import FETCH_IN_LOOP, FETCH_OF_WORKERS, loader_too_slow, loader_without_workers
 from steplens.advice.rules.memory import allocation_stalls, memory_growth
-from steplens.advice.rules.training import checkpoint_stalls, device_waits_for_host, single_tensor_optimizer, tiny_operators
-from steplens.advice.table import RULES
+from steplens.advice.rules.operators import tiny_operators
+from steplens.advice.rules.optimizers import single_tensor_optimizer
+from steplens.advice.rules.synchronization import scalar_reads
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -61,19 +63,19 @@ def only(found: Any) -> Finding:
 
 
 def test_loading_in_the_loop() -> None:
-    fetch = op(f"{loader_without_workers.FETCH}.__next__", 0, 6000, scope=SCOPE_USER)
+    fetch = op(f"{FETCH_IN_LOOP}.__next__", 0, 6000, scope=SCOPE_USER)
     finding = only(loader_without_workers.judge(Facts(training([[fetch]] * 6))))
     # 6 ms of loading and 4 ms of the rest: three workers load a batch in 2 ms, while the rest runs
     assert finding.values["workers"] == 3
     assert finding.saving is not None
     assert (finding.saving.likely_ns, finding.saving.high_ns) == (6_000_000, 6_000_000)
     assert (finding.level, finding.id, finding.evidence[0].steps) == ("high", "loader_without_workers", tuple(STEPS))
-    little = op(f"{loader_without_workers.FETCH}.__next__", 0, 100, scope=SCOPE_USER)
+    little = op(f"{FETCH_IN_LOOP}.__next__", 0, 100, scope=SCOPE_USER)
     assert list(loader_without_workers.judge(Facts(training([[little]] * 6)))) == []
 
 
 def test_loading_that_no_number_of_workers_hides() -> None:
-    fetch = op(f"{loader_without_workers.FETCH}.__next__", 0, 9990, scope=SCOPE_USER)
+    fetch = op(f"{FETCH_IN_LOOP}.__next__", 0, 9990, scope=SCOPE_USER)
     finding = only(loader_without_workers.judge(Facts(training([[fetch]] * 6))))
     assert finding.values["workers"] == 16
     assert finding.saving is not None
@@ -82,14 +84,12 @@ def test_loading_that_no_number_of_workers_hides() -> None:
 
 
 def test_workers_that_are_too_slow() -> None:
-    fetches = [
-        op(f"{loader_too_slow.FETCH}.__next__", 0, length, scope=SCOPE_USER) for length in (200, 5200, 5200, 5200, 5200, 5200)
-    ]
+    fetches = [op(f"{FETCH_OF_WORKERS}.__next__", 0, length, scope=SCOPE_USER) for length in (200, 5200, 5200, 5200, 5200, 5200)]
     finding = only(loader_too_slow.judge(Facts(training([[fetch] for fetch in fetches]))))
     assert finding.saving is not None
     # no more than 1 ms of a fetch is what a batch that is ready costs
     assert finding.saving.likely_ns == pytest.approx(5 * (5_200_000 - 1_000_000) / 6)
-    same = [op(f"{loader_too_slow.FETCH}.__next__", 0, 400, scope=SCOPE_USER)]
+    same = [op(f"{FETCH_OF_WORKERS}.__next__", 0, 400, scope=SCOPE_USER)]
     assert list(loader_too_slow.judge(Facts(training([same] * 6)))) == []
 
 
@@ -279,7 +279,7 @@ def test_memory_that_grows() -> None:
     assert list(memory_growth.judge(Facts(training([[]] * 6, memory=early)))) == []
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", built_in_rules(), ids=lambda rule: rule.name)
 def test_a_trace_without_anything(rule: Rule) -> None:
     for trace in (build(), training([[]] * 6)):
         if rule.judge_run is None:

@@ -9,18 +9,13 @@ import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
-from steplens.advice.rules.host import python_in_the_loop, recompilation, scalar_reads, synchronising_calls
+from steplens.advice.rules.device.copies import small_copies
+from steplens.advice.rules.host import python_in_the_loop, recompilation
 from steplens.advice.rules.memory import growth_over_windows, large_blocks, memory_growth
-from steplens.advice.rules.training import (
-    changing_shapes,
-    exposed_gradients,
-    first_steps,
-    float32_matmul,
-    gradient_zeroing,
-    outlier_steps,
-    small_copies,
-    tiny_operators,
-)
+from steplens.advice.rules.operators import changing_shapes, float32_matmul, tiny_operators
+from steplens.advice.rules.optimizers import exposed_gradients, gradient_zeroing
+from steplens.advice.rules.steps import first_steps, outlier_steps
+from steplens.advice.rules.synchronization import scalar_reads, synchronising_calls
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace

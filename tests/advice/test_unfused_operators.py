@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import steplens
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.rules.operators import unfused_operators
-from steplens.advice.rules.operators.operator_patterns import LETTERS, OTHER, PATTERNS
+from steplens.advice.rules.device.fusion import unfused_operators
+from steplens.advice.rules.device.operator_patterns import LETTERS, OTHER, PATTERNS
 from steplens.trace.health import INFO, OPERATOR_DEVICE_TIMES, WARNING, finding, frame_of
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace

@@ -1,6 +1,6 @@
 """What to change in a training program, with proof and price.
 
-One module per rule in ``advice.rules``, listed in ``advice.table``; the words of all languages in ``advice.texts``.
+Rules by subject in ``advice.rules``, found by ``advice.registry``; the words of each language in ``advice/words``.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging import Question, judged
 from steplens.advice.prepare import prepare
+from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
-from steplens.advice.table import RULES
-from steplens.advice.texts.frameworks import is_about_another
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.trace.building.framework import UNKNOWN, framework
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
@@ -60,7 +60,7 @@ class Advice:
     step_ns: float
 
 
-def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
+def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     """Every cause of lost time that the rules see in ``run``.
 
     A rule is asked about every trace; findings of the same id on several ranks are one, with the largest saving, since a
@@ -72,7 +72,8 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
         run: what ``steplens.open`` returned.
         rules: which rules; all by default.
     """
-    ours = {id(rule) for rule in RULES}
+    rules = all_rules() if rules is None else rules
+    ours = {id(rule) for rule in built_in_rules()}
     if ours <= {id(rule) for rule in rules}:
         prepare(run)
     facts = [Facts(trace) for trace in run.traces]
@@ -90,19 +91,20 @@ def advise(run: Run, rules: Sequence[Rule] = RULES) -> Advice:
             questions.append(Question(rule, safe, alone=id(rule) not in ours))
     of_run, of_trace = judged(run, facts, questions)
     of_run = list(_capped(of_run, facts))
-    of_trace = [list(_capped(own, [part])) for part, own in zip(facts, of_trace, strict=True)]
+    of_trace = [list(_capped(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = _joined(of_run)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    every = _joined(finding for own in of_trace for finding in own)
-    found = list(_told_once(of_run, [*of_run, *every], explains))
-    seen = _SeenOn(part.trace.rank for part in facts)
-    for part, own in zip(facts, of_trace, strict=True):
-        told = list(_told_once(own, [*own, *of_run], explains))
-        found += told
-        seen.add(part.trace.rank, told)
+    every = _joined(finding for mine in of_trace for finding in mine)
+    findings = list(_explained_once(of_run, [*of_run, *every], explains))
+    ranks = _SeenOn(part.trace.rank for part in facts)
+    for part, mine in zip(facts, of_trace, strict=True):
+        left = list(_explained_once(mine, [*mine, *of_run], explains))
+        findings += left
+        ranks.add(part.trace.rank, left)
     step_ns = run.step_summary().step_time_ns or 0.0
-    named = _of_framework(map(seen.named, _joined(found)), run)
+    only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
+    named = _of_framework(map(ranks.named, _joined(findings)), run, only_of)
     ordered = sorted(named, key=lambda finding: (finding.rank, finding.id))
     return Advice(tuple(ordered), tuple(silenced), step_ns)
 
@@ -135,12 +137,18 @@ def _doubted(finding: Finding, facts: Sequence[Facts]) -> Finding:
     return dataclasses.replace(finding, confidence=min(finding.confidence, _DOUBTED), evidence=evidence)
 
 
-def _of_framework(findings: Iterable[Finding], run: Run) -> Iterator[Finding]:
-    """The findings with the framework whose words they are said in, without those about another framework."""
+def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, str]) -> Iterator[Finding]:
+    """The findings with the framework whose words they are said in, without those about another framework.
+
+    Args:
+        findings: of all rules.
+        run: the run.
+        only_of: rule -> the only framework whose programs can break it.
+    """
     every = {framework(trace) for trace in run.traces} - {UNKNOWN}
     mine = every.pop() if len(every) == 1 else UNKNOWN
     for finding in findings:
-        if not is_about_another(mine, finding.rule, " ".join(map(str, finding.values.values()))):
+        if not is_about_another(mine, finding, only_of.get(finding.rule, "")):
             yield dataclasses.replace(finding, framework=mine)
 
 
@@ -151,33 +159,33 @@ def _safe(
     reason = None
     concerned: set[str] = set()
     for conclusion in rule.rests_on:
-        found = doubts[conclusion]
-        if not found.is_empty():
-            reason = reason or Silenced(rule.name, conclusion, found["message"][0])
-            concerned.update(found["source"].to_list())
+        doubt = doubts[conclusion]
+        if not doubt.is_empty():
+            reason = reason or Silenced(rule.name, conclusion, doubt["message"][0])
+            concerned.update(doubt["source"].to_list())
     if str(run.path) in concerned:
         return [], reason
-    known = zip(facts, run.sources, strict=True)
-    of_device = [(part, source) for part, source in known if rule.is_about(part.device)]
+    pairs = zip(facts, run.sources, strict=True)
+    of_device = [(part, source) for part, source in pairs if rule.is_about(part.device)]
     return [part for part, source in of_device if str(source.path) not in concerned], reason
 
 
-def _told_once(
+def _explained_once(
     findings: Sequence[Finding], beside: Sequence[Finding], explains: Mapping[str, frozenset[str]]
 ) -> Iterator[Finding]:
     """``findings`` without the time that more specific ones of ``beside`` explain."""
     for finding in findings:
-        causes = [one for one in beside if one.saving is not None and finding.rule in explains.get(one.rule, ())]
+        causes = [cause for cause in beside if cause.saving is not None and finding.rule in explains.get(cause.rule, ())]
         # the time of a cause that another cause explains lies within that one's
-        causes = [one for one in causes if not any(other.rule in explains.get(one.rule, ()) for other in causes)]
+        causes = [cause for cause in causes if not any(other.rule in explains.get(cause.rule, ()) for other in causes)]
         if finding.saving is None or not causes:
             yield finding
             continue
-        taken = sum(one.saving.likely_ns for one in causes if one.saving is not None)
+        taken = sum(cause.saving.likely_ns for cause in causes if cause.saving is not None)
         low, likely, high = (max(ns - taken, 0.0) for ns in dataclasses.astuple(finding.saving))
         if likely < max(_LEAST_LEFT * finding.saving.likely_ns, _LEAST_SHARE * finding.step_ns):
             continue
-        part = Evidence("explained_elsewhere", taken, "ns", places=tuple(one.id for one in causes))
+        part = Evidence("explained_elsewhere", taken, "ns", places=tuple(cause.id for cause in causes))
         yield dataclasses.replace(finding, saving=Saving(low, likely, high), evidence=(*finding.evidence, part))
 
 
@@ -206,15 +214,15 @@ class _SeenOn:
 
 def _joined(findings: Iterable[Finding]) -> list[Finding]:
     """One finding per id: that with the larger saving, with the range of both."""
-    found: dict[str, Finding] = {}
+    joined: dict[str, Finding] = {}
     for finding in findings:
-        known = found.get(finding.id)
-        found[finding.id] = finding if known is None else _of_two(known, finding)
-    return list(found.values())
+        earlier = joined.get(finding.id)
+        joined[finding.id] = finding if earlier is None else _of_two(earlier, finding)
+    return list(joined.values())
 
 
-def _of_two(one: Finding, other: Finding) -> Finding:
-    first, second = (one, other) if one.rank <= other.rank else (other, one)
+def _of_two(finding: Finding, other: Finding) -> Finding:
+    first, second = (finding, other) if finding.rank <= other.rank else (other, finding)
     saving = first.saving
     if saving is not None and second.saving is not None:
         high = max(saving.high_ns, min(second.saving.high_ns, first.step_ns))

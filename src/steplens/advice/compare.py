@@ -46,7 +46,7 @@ def compare(before: Advice, after: Advice) -> Change:
 
     Without steps hardly any rule can: where only one of them has steps, nothing is called cured or new.
     """
-    unknown = {one.rule for advice in (before, after) for one in advice.silenced}
+    unknown = {silenced.rule for advice in (before, after) for silenced in advice.silenced}
     old = {finding.id: finding for finding in before.findings if finding.rule not in unknown}
     new = {finding.id: finding for finding in after.findings if finding.rule not in unknown}
     remaining = tuple(finding for key, finding in new.items() if key in old)

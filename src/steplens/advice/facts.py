@@ -107,8 +107,8 @@ class Facts:
 
     def part_ns(self, column: str) -> float | None:
         """Median of a column of ``steps``; None without steps, and where the figure is not known."""
-        found = self.steps[column].median()
-        return float(found) if isinstance(found, (int, float)) else None
+        median = self.steps[column].median()
+        return float(median) if isinstance(median, (int, float)) else None
 
     def most_ns(self, column: str) -> float | None:
         """What a cure of a part of the step saves at most: its median, or the mean where that is above it and the part comes in
@@ -185,11 +185,11 @@ class Facts:
     def on_threads(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """The rows (pid, tid) of the threads that the steps run on."""
         threads = self.trace.required("steps").select("pid", "tid").unique()
-        known = threads.collect()
-        if known.height > _FEW_THREADS:
+        lanes = threads.collect()
+        if lanes.height > _FEW_THREADS:
             return rows.join(threads, on=["pid", "tid"], how="semi")
-        own = [(pl.col("pid") == pid) & (pl.col("tid") == tid) for pid, tid in known.drop_nulls().iter_rows()]
-        return rows.filter(pl.any_horizontal(own) if own else pl.lit(False))
+        on_lanes = [(pl.col("pid") == pid) & (pl.col("tid") == tid) for pid, tid in lanes.drop_nulls().iter_rows()]
+        return rows.filter(pl.any_horizontal(on_lanes) if on_lanes else pl.lit(False))
 
     @worked_out
     def device(self) -> str:
@@ -230,9 +230,9 @@ class Facts:
         if steps.is_empty():
             return calls.clear().with_columns(step=pl.lit(None, dtype=pl.Int64), duration_ns=pl.lit(None, dtype=pl.Int64))
         before = np.searchsorted(steps["start_ns"].to_numpy(), calls["start_ns"].to_numpy(), side="right") - 1
-        own = steps.select("step", ends_ns=pl.col("start_ns") + pl.col("duration_ns"))[np.maximum(before, 0)]
-        inside = (pl.Series(before) >= 0) & (calls["start_ns"] < own["ends_ns"])
-        calls = calls.with_columns(own["step"], duration_ns=pl.col("end_ns") - pl.col("start_ns"))
+        around = steps.select("step", ends_ns=pl.col("start_ns") + pl.col("duration_ns"))[np.maximum(before, 0)]
+        inside = (pl.Series(before) >= 0) & (calls["start_ns"] < around["ends_ns"])
+        calls = calls.with_columns(around["step"], duration_ns=pl.col("end_ns") - pl.col("start_ns"))
         return calls.filter(inside & (calls["duration_ns"] >= 0))
 
     @worked_out
@@ -277,8 +277,8 @@ class Facts:
 
         Nor do tables that the capture brought along contradict its events there (``analysis.stored_figures``).
         """
-        known = (self.trace.health, frame_of(contradictions(self.trace)))
-        return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in known)
+        tables = (self.trace.health, frame_of(contradictions(self.trace)))
+        return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in tables)
 
     def starting_with(self, prefix: str) -> pl.DataFrame:
         """The calls whose names start with ``prefix``."""
@@ -288,15 +288,15 @@ class Facts:
         """The calls in whose names a regular expression is found."""
         return self.called(of_names.containing(self.names, pattern))
 
-    def called(self, known: Sequence[str]) -> pl.DataFrame:
+    def called(self, names: Sequence[str]) -> pl.DataFrame:
         """The calls that have one of these names."""
-        if not known:
+        if not names:
             return self._no_calls
         calls = self.named_calls
-        found = calls["name"].is_in(list(known))
+        named = calls["name"].is_in(list(names))
         if calls.height <= _FEW_CALLS:
-            return self.calls.filter(found)
-        rows = calls.filter(found)
+            return self.calls.filter(named)
+        rows = calls.filter(named)
         return rows.with_columns(rows["name"].cast(pl.String))
 
     @worked_out

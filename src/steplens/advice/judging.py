@@ -58,21 +58,21 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
             behind.append(((place, _RUN), partial(rule.judge_run, run, question.safe)))
             continue
         for part in question.safe:
-            own = number[id(part)]
-            asked = behind if question.alone or workers < 2 else beside[own]
+            position = number[id(part)]
+            asked = behind if question.alone or workers < 2 else beside[position]
             ask = partial(rule.judge, part) if question.alone else partial(judge_once, rule, part)
-            asked.append(((place, own), ask))
-    found: dict[Place, list[Finding]] = {}
+            asked.append(((place, position), ask))
+    findings: dict[Place, list[Finding]] = {}
     failed: dict[Place, Exception] = {}
     if any(beside):
         with ThreadPoolExecutor(workers, "steplens-advice") as pool:
-            list(pool.map(lambda asked: _ask(asked, found, failed), beside))
-    _ask(behind, found, failed)
+            list(pool.map(lambda asked: _ask(asked, findings, failed), beside))
+    _ask(behind, findings, failed)
     if failed:
         raise failed[min(failed)]
-    of: dict[int, list[Finding]] = {one: [] for one in (_RUN, *range(len(facts)))}
-    for at in sorted(found):
-        of[at[1]] += found[at]
+    of: dict[int, list[Finding]] = {position: [] for position in (_RUN, *range(len(facts)))}
+    for at in sorted(findings):
+        of[at[1]] += findings[at]
     return of.pop(_RUN), list(of.values())
 
 
@@ -84,11 +84,11 @@ def is_small(trace: Trace) -> bool:
 
 def judge_once(rule: Rule, part: Facts) -> Iterable[Finding]:
     """What one of our rules finds in a trace: the same whether the trace is judged with its run or alone, so asked once."""
-    known = findings_of(part.trace)
+    findings = findings_of(part.trace)
     key = rule.name, rule.judge
-    if key not in known:
-        known[key] = tuple(rule.judge(part))
-    return known[key]
+    if key not in findings:
+        findings[key] = tuple(rule.judge(part))
+    return findings[key]
 
 
 def findings_of(trace: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
@@ -103,13 +103,13 @@ def _findings(_: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]]
 
 def _ask(
     asked: Iterable[tuple[Place, Callable[[], Iterable[Finding]]]],
-    found: dict[Place, list[Finding]],
+    findings: dict[Place, list[Finding]],
     failed: dict[Place, Exception],
 ) -> None:
     """Ask in order, up to the first that fails."""
     for place, ask in asked:
         try:
-            found[place] = list(ask())
+            findings[place] = list(ask())
         except Exception as error:  # another thread may hold one that comes first
             failed[place] = error
             return

@@ -19,7 +19,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.judging import findings_of, is_small, judge_once
-from steplens.advice.table import RULES
+from steplens.advice.registry import built_in_rules
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
@@ -72,7 +72,7 @@ def _work_out(trace: Trace) -> dict[str, pl.DataFrame]:
         with contextlib.suppress(Exception):  # the boundary of a question, as of a trace without steps
             frames[name] = trace.once(make)
     facts = Facts(trace)
-    for rule in RULES:
+    for rule in built_in_rules():
         if rule.judge_run is None and rule.is_about(facts.device) and rule.applies([facts]):
             with contextlib.suppress(Exception):  # the boundary of a rule
                 judge_once(rule, facts)
@@ -88,7 +88,7 @@ def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
         if len(traces) != len(fingerprints) or trace.kept is None or trace.kept.fingerprint != fingerprints[number]:
             raise ValueError("it has changed meanwhile")
         frames = _work_out(trace)
-        findings = {name: [dataclasses.asdict(one) for one in found] for (name, _), found in findings_of(trace).items()}
+        findings = {name: list(map(dataclasses.asdict, of_rule)) for (name, _), of_rule in findings_of(trace).items()}
         return {"frames": {name: _stream(frame) for name, frame in frames.items()}, "findings": findings}
 
     return answer
@@ -104,16 +104,16 @@ def _take(trace: Trace, answer: dict[str, Any]) -> None:
     """Let a trace answer what a process worked out about it."""
     for name, stream in answer["frames"].items():
         trace.replace(_FRAMES[name], pl.read_ipc_stream(stream))
-    judges = {rule.name: rule.judge for rule in RULES}
+    judges = {rule.name: rule.judge for rule in built_in_rules()}
     for name, findings in answer["findings"].items():
         findings_of(trace)[name, judges[name]] = tuple(map(_finding, findings))
 
 
-def _finding(told: dict[str, Any]) -> Finding:
+def _finding(fields: dict[str, Any]) -> Finding:
     """A finding from its fields; no number of it becomes one of another type."""
-    saving = None if told["saving"] is None else Saving(**told["saving"])
-    evidence = [{**one, "steps": tuple(one["steps"]), "places": tuple(one["places"])} for one in told["evidence"]]
-    return Finding(**{**told, "saving": saving, "evidence": tuple(Evidence(**one) for one in evidence)})
+    saving = None if fields["saving"] is None else Saving(**fields["saving"])
+    evidence = [{**item, "steps": tuple(item["steps"]), "places": tuple(item["places"])} for item in fields["evidence"]]
+    return Finding(**{**fields, "saving": saving, "evidence": tuple(Evidence(**item) for item in evidence)})
 
 
 if __name__ == "__main__":

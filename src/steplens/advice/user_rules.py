@@ -39,11 +39,11 @@ def load_rules(folder: Path) -> tuple[list[Rule], dict[str, Mapping[str, Text]]]
         except Exception as error:  # whatever the file does, it is the user's, and one line says where to look
             raise InputError(file, f"cannot be loaded as a rule ({type(error).__name__}: {error})") from error
         rule = getattr(module, "RULE", None)
-        found = getattr(module, "TEXTS", None) or {ENGLISH: getattr(module, "TEXT", None)}
-        if not isinstance(rule, Rule) or not isinstance(found.get(ENGLISH), Text):
+        words = getattr(module, "TEXTS", None) or {ENGLISH: getattr(module, "TEXT", None)}
+        if not isinstance(rule, Rule) or not isinstance(words.get(ENGLISH), Text):
             raise InputError(file, "has no RULE and TEXT", "Define RULE = Rule(...) and TEXT = Text(...) of steplens.advice")
         rules.append(rule)
-        texts[rule.name] = found
+        texts[rule.name] = words
     if not rules:
         raise InputError(folder, "holds no rules", "Put a Python file with RULE and TEXT into it")
     return rules, texts

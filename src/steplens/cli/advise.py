@@ -40,16 +40,15 @@ def advise(
     """
     from steplens.advice import advise as judge
     from steplens.advice.compare import compare
-    from steplens.advice.table import RULES
-    from steplens.advice.texts import TEXTS
+    from steplens.advice.registry import all_rules, all_texts
     from steplens.advice.user_rules import load_rules
     from steplens.advice.words import Words
     from steplens.cli.text import advise_text
 
     own, own_texts = load_rules(rules) if rules is not None else ([], {})
-    words = Words(language.value, {**TEXTS, **own_texts})
+    words = Words(language.value, {**all_texts(), **own_texts})
     # a rule of the user's own replaces ours of the same name
-    judged = tuple({rule.name: rule for rule in (*RULES, *own)}.values())
+    judged = tuple({rule.name: rule for rule in (*all_rules(), *own)}.values())
     run = opened(path)
     found = judge(run, judged)
     change = compare(judge(opened(since), judged), found) if since is not None else None

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.advice import Advice, Finding, advise
-from steplens.advice.texts import LANGUAGES, TEXTS
+from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown
@@ -113,7 +113,7 @@ def advice(
 
 def finding_shown(finding: Finding) -> FindingShown:
     """A finding with its words."""
-    words = [Words(language, TEXTS) for language in LANGUAGES]
+    words = [Words(language) for language in LANGUAGES]
     saving = finding.saving
     return FindingShown(
         id=finding.id,

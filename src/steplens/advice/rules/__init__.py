@@ -1,1 +1,1 @@
-"""The rules of the house, one module each; ``advice.table`` lists them."""
+"""The rules, by subject: a module defines the rules of one, each with its thresholds as arguments."""

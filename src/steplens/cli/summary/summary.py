@@ -158,11 +158,11 @@ def _phase_names(run: Run) -> list[dict[str, str]]:
 def _advice(run: Run) -> list[dict[str, str]]:
     from steplens.advice import advise
     from steplens.advice.finding import LOW
-    from steplens.advice.texts import ENGLISH, TEXTS
+    from steplens.advice.texts import ENGLISH
     from steplens.advice.words import Words
     from steplens.cli.text.advise_text import headline
 
-    words = Words(ENGLISH, TEXTS)
+    words = Words(ENGLISH)
     matter = [finding for finding in advise(run).findings if finding.level != LOW]
     return [{"id": one.id, "level": one.level, "text": headline(one, words)} for one in matter[:_ADVICE]]
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.advice import Finding
-from steplens.advice.rules.tools.bottleneck import kind_of
+from steplens.advice.rules.pipeline_operations import kind_of
 from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.data_loading.pipeline_flow import BATCHES, PlaceKind, batches
 from steplens.analysis.data_loading.pipeline_queues import operation_name, pipeline_operation

@@ -1,1 +1,1 @@
-"""Rules about Ascend and CUDA devices."""
+"""Rules about Ascend and CUDA devices (docs/advice_devices.md)."""

@@ -1,1 +1,1 @@
-"""What rules of several subjects share: rows of tasks, what slows a pipeline, units."""
+"""What rules of several subjects share: rows of tasks, ranks beside each other, what a pipeline costs."""

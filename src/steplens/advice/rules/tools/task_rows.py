@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.rules.tools.common import short_name
+from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.task_sequences import Sequence as Row
 from steplens.analysis.device.task_sequences import costliest, sequences
 from steplens.trace.schema import KIND_COMPUTE
@@ -32,12 +32,12 @@ class Rows:
 
     Attributes:
         tasks: what they are rows of.
-        found: the rows; ``weight`` is the share of their time that is bound by memory.
+        rows: the rows; ``weight`` is the share of their time that is bound by memory.
         least_weight: from which on a row is: by counters more than 80 %, by categories all of its tasks.
     """
 
     tasks: pl.DataFrame
-    found: Sequence[Row]
+    rows: Sequence[Row]
     least_weight: float
 
     def words(self, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -70,14 +70,14 @@ def rows_of(facts: Facts) -> Rows:
     else:
         reading = pl.max_horizontal("aic_mte2", "aiv_mte2").fill_null(0.0)
         writing = pl.max_horizontal("aic_fixpipe", "aiv_mte3").fill_null(0.0)
-        known = measured.select("id", moving=(reading + writing).clip(0, 1))
-        moving = tasks.select("id").join(known, on="id", how="left", maintain_order="left")["moving"].fill_null(0.0)
+        shares = measured.select("id", moving=(reading + writing).clip(0, 1))
+        moving = tasks.select("id").join(shares, on="id", how="left", maintain_order="left")["moving"].fill_null(0.0)
     least_weight = _BY_CATEGORY if measured.is_empty() else _MEASURED
     least_ns = _LEAST_SHARE * facts.step_ns * facts.steps.height
     return Rows(tasks, sequences(tasks, tasks.select(stops).to_series(), moving, least_ns), least_weight)
 
 
-def findings(
+def row_findings(
     facts: Facts,
     rule: str,
     what: str,
@@ -100,19 +100,19 @@ def findings(
     if not facts.step_ns:
         return
     rows = facts.once(rows_of)
-    found = costliest(rows.found, lambda row: worth(rows, row), _KEPT)
-    if not found:
+    costly = costliest(rows.rows, lambda row: worth(rows, row), _KEPT)
+    if not costly:
         return
     steps = facts.recorded.height
     yield Finding(
         rule=rule,
         confidence=confidence,
         evidence=(
-            Evidence(what, sum(map(spent, found)) / steps, "ns", rows.steps(found), rows.words(found)),
-            Evidence("sequence_tasks", sum(row.count * row.length for row in found) / steps, "count"),
+            Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly)),
+            Evidence("sequence_tasks", sum(row.count * row.length for row in costly) / steps, "count"),
         ),
-        saving=Saving.up_to(sum(worth(rows, row) for row in found) / steps),
+        saving=Saving.up_to(sum(worth(rows, row) for row in costly) / steps),
         step_ns=facts.step_ns,
         part=part,
-        values={"count": len(found)},
+        values={"count": len(costly)},
     )

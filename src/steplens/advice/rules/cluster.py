@@ -1,0 +1,235 @@
+"""Ranks and links that are slower than the others of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+import polars as pl
+
+from steplens.advice.facts import Facts, together
+from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
+from steplens.advice.rule import run_rule
+from steplens.advice.rules.tools.ranks import DEVIATION, beside_mean, comparable, job_of, missing, several_ranks, traces_of
+from steplens.analysis.cluster import arrivals
+from steplens.analysis.cluster.cluster_steps import rank_means
+from steplens.analysis.cluster.links import link_means, links, slow_links
+from steplens.analysis.data_loading.data_wait import data_wait
+from steplens.analysis.operators.work import work
+from steplens.analysis.steps.phases import BETWEEN, host_phase_names
+from steplens.analysis.tools.parallel import by_rank
+from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON, STEP_TIMES
+from steplens.trace.run import Run
+
+_PHASES = {
+    "data_wait_ns": "data",
+    "forward_ns": "forward",
+    "backward_ns": "backward",
+    "optimizer_ns": "optimizer",
+    "device_wait_ns": "device_wait",
+    "between_ns": "between",
+    "python_ns": "python",
+}
+#: calls that are named
+_NAMED = 3
+#: rules that see the wait for a slow rank as time of something else
+_SYMPTOMS = ("slow_card", "data_parallel_communication")
+
+
+@run_rule(rests_on=(COMMUNICATION_TIMES, RANK_COMPARISON), explains=_SYMPTOMS)
+def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
+    """One rank arrives late at the collectives, and all others wait for it.
+
+    See ``analysis.cluster.arrivals.slow_rank``. What the rank spends more of than the others says where to look.
+    """
+    lengths = [part.step_ns for part in facts if part.step_ns > 0]
+    if len(lengths) < 2:
+        return
+    step_ns = sum(lengths) / len(lengths)
+    whole = {number for part in facts for number in part.numbers}
+    slow = arrivals.slow_rank(together(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(whole))), step_ns)
+    if slow is None:
+        return
+    slow_parts = [part for part in facts if part.trace.rank == slow.rank]
+    others = [part for part in facts if part.trace.rank != slow.rank]
+    more = {name: _mean(slow_parts, column) - _mean(others, column) for column, name in _PHASES.items()}
+    phase = max(more, key=lambda name: more[name])
+    evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
+    if more[phase] > slow.hold_up_ns / 3:
+        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_called(slow_parts, phase))))
+    yield Finding(
+        rule=slow_rank.name,
+        subject=f"rank{slow.rank}",
+        confidence=1 - slow.chance,
+        evidence=tuple(evidence),
+        saving=Saving(slow.hold_up_ns / 2, slow.hold_up_ns, slow.hold_up_ns * 1.2),
+        step_ns=step_ns,
+        values={"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps},
+    )
+
+
+def _mean(facts: Sequence[Facts], column: str) -> float:
+    return sum(_own(part, column) for part in facts) / len(facts) if facts else 0.0
+
+
+def _own(part: Facts, column: str) -> float:
+    """A phase of a step of a rank, without what it waited for the others in it."""
+    waited = part.median("gradient_sync_ns") if column == "backward_ns" else 0.0
+    return part.median(column) - waited
+
+
+def _called(facts: Sequence[Facts], phase: str) -> tuple[str, ...]:
+    """What a rank called most between the phases of its steps."""
+    if phase != "between":
+        return ()
+    frames = [part.trace.once(host_phase_names).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
+    between = pl.concat(frames).filter(pl.col("phase") == BETWEEN).group_by("name").agg(pl.col("time_ns").sum())
+    return tuple(between.sort("time_ns", "name", descending=[True, False]).head(_NAMED)["name"].to_list())
+
+
+@run_rule(rests_on=(STEP_TIMES,), applies=several_ranks, explains=("slow_rank",))
+def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
+    """A rank waits longer for its data than the others do.
+
+    Ranks whose interval is by more than 20 % longer than the mean of all; waiting as long as the mean is what is saved.
+
+    The interval is the device's (means that the source keeps count, see ``cluster_steps.rank_means``), else the wait for data.
+
+    Args:
+        run: the run.
+        facts: of the ranks.
+        threshold: share of the mean.
+    """
+    if not comparable(run):
+        return
+    job = job_of(facts)
+    intervals, lengths = _intervals(facts)
+    if len(intervals) < 2 or not (mean := fmean(intervals.values())) > 0:
+        return
+    step_ns = fmean(lengths.values())
+    for rank, interval in intervals.items():
+        if interval / mean - 1 <= threshold:
+            continue
+        more = interval - mean
+        yield Finding(
+            rule=slow_interval.name,
+            subject=f"rank{rank}",
+            confidence=0.6,
+            evidence=(
+                Evidence("interval", interval, "ns", places=(f"rank {rank}",)),
+                Evidence("above_mean", 100 * more / mean, "%", per_step=False),
+                *beside_mean(intervals.values(), "ns"),
+                *missing(job),
+            ),
+            saving=Saving(0, more, more * 1.2),
+            step_ns=step_ns,
+            values={"rank": rank, "percent": f"{100 * more / mean:.2f}", "interval": f"{interval / 1e6:.4f}"},
+        )
+
+
+def _intervals(facts: Sequence[Facts]) -> tuple[dict[int, float], dict[int, float]]:
+    """Mean interval and length of a step of every rank of which they are known, ns."""
+    ranks = by_rank(traces_of(facts))
+    means = {}
+    if any(windows[0].step_points is not None for windows in ranks.values()):
+        means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
+    intervals, lengths = {}, {}
+    for rank, windows in ranks.items():
+        row = means.get(rank)
+        if windows[0].step_points is not None and row is not None and row["interval_ns"] is not None:
+            intervals[rank], lengths[rank] = row["interval_ns"], row["total_ns"]
+        elif (waited := data_wait(windows[0])) is not None:
+            intervals[rank], lengths[rank] = waited.wait_ns, waited.step_ns
+    return intervals, lengths
+
+
+@run_rule(applies=several_ranks)
+def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
+    """A rank does its arithmetic more slowly than the others.
+
+    Ranks whose operations per second lie by more than 20 % below the mean.
+
+    At the mean speed a rank would compute in that share of its time; whether others wait for it is ``slow_rank``'s to say, so
+    the low end is nothing.
+
+    Args:
+        run: the run.
+        facts: of the ranks.
+        threshold: share of the mean.
+    """
+    if not comparable(run):
+        return
+    table = together(work, facts, traces_of(facts))
+    if table["source"].n_unique() != 1:
+        return
+    speeds = {rank: speed for rank, speed in table.select("rank", "flops_per_s").drop_nulls().iter_rows() if speed > 0}
+    if len(speeds) < 2:
+        return
+    mean = fmean(speeds.values())
+    slow = {rank: 1 - speed / mean for rank, speed in speeds.items() if 1 - speed / mean > threshold}
+    if not slow:
+        return
+    means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
+    for rank, below in slow.items():
+        speed, row = speeds[rank], means.get(rank, {})
+        computation, total = row.get("computation_ns"), row.get("total_ns")
+        priced = computation is not None and total
+        yield Finding(
+            rule=slow_card.name,
+            subject=f"rank{rank}",
+            confidence=0.6,
+            evidence=(
+                Evidence("work_rate", speed / 1e9, "GFLOP/s", places=(f"rank {rank}",), per_step=False),
+                Evidence("below_mean", 100 * below, "%", per_step=False),
+                *beside_mean(speeds.values(), "GFLOP/s", 1e-9),
+                *missing(job_of(facts)),
+            ),
+            saving=Saving(0, below * computation / 2, below * computation) if priced and computation is not None else None,
+            step_ns=float(total or 0),
+            part="computing_ns",
+            values={"rank": rank, "percent": f"{100 * below:.2f}"},
+            urgency=MEDIUM,
+        )
+
+
+@run_rule(rests_on=(COMMUNICATION_VOLUME,), applies=several_ranks)
+def slow_link(_: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
+    """A link between two ranks moves data more slowly than the other links of its kind.
+
+    Links whose bandwidth (bytes / time) lies by more than 20 % below the mean of their transport.
+
+    At the mean bandwidth the transfer would take that share less; where computing covers it, nothing is saved, so the low end
+    is nothing.
+
+    Args:
+        facts: of the ranks.
+        threshold: share of the mean.
+    """
+    traces = traces_of(facts)
+    transfers = links(traces)
+    lengths = [part.step_ns for part in facts if part.step_ns > 0]
+    for row in slow_links(link_means(transfers), threshold=threshold).iter_rows(named=True):
+        source, target, transport = row["source"], row["destination"], row["transport"] or "?"
+        same = (pl.col("source") == source) & (pl.col("destination") == target)
+        steps = tuple(transfers.filter(same)["step"].unique().sort().to_list())
+        more = row["time_ns"] * row["below"]
+        ends = (f"rank {source} -> rank {target}",)
+        yield Finding(
+            rule=slow_link.name,
+            subject=f"{source}-{target}-{transport}",
+            confidence=0.6,
+            evidence=(
+                Evidence("bandwidth", row["bytes_per_s"] / 1e9, "GB/s", steps, ends, per_step=False),
+                Evidence("below_mean", 100 * row["below"], "%", per_step=False),
+                Evidence("mean_of_all", row["mean_bytes_per_s"] / 1e9, "GB/s", per_step=False),
+                Evidence("median_of_all", row["median_bytes_per_s"] / 1e9, "GB/s", per_step=False),
+                Evidence("deviation_of_all", row["deviation_bytes_per_s"] / 1e9, "GB/s", per_step=False),
+                Evidence("moved_bytes", row["bytes"], "bytes"),
+                *missing(job_of(facts)),
+            ),
+            saving=Saving(0, more / 2, more) if lengths else None,
+            step_ns=fmean(lengths) if lengths else 0.0,
+            part="exposed_communication_ns",
+            values={"source": source, "target": target, "transport": transport, "percent": f"{100 * row['below']:.2f}"},
+            urgency=LOW,
+        )

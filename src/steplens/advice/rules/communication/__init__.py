@@ -1,1 +1,0 @@
-"""Communication of the device: packets, links, retransmission."""

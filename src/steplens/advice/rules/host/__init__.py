@@ -1,1 +1,0 @@
-"""What Python does between operators: reads, collections of garbage, compiling, waiting."""

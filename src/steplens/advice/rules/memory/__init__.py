@@ -1,1 +1,0 @@
-"""Memory: growth, large blocks, stalls of the allocator."""

@@ -1,0 +1,311 @@
+"""What kinds of parallelism cost: communication that nothing covers, and stages that wait or are unbalanced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean
+
+import polars as pl
+
+from steplens.advice.facts import Facts, together
+from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
+from steplens.advice.rule import Rule, run_rule
+from steplens.advice.rules.tools.ranks import (
+    COMMUNICATION,
+    DEVIATION,
+    beside_mean,
+    is_parallel,
+    is_pipeline,
+    job_of,
+    missing,
+    several_ranks,
+    traces_of,
+)
+from steplens.analysis.cluster.arrivals import arrivals
+from steplens.analysis.cluster.cluster_steps import of_chosen_steps, rank_means
+from steplens.analysis.cluster.links import communication_costs
+from steplens.analysis.operators.work import stage_work, work
+from steplens.analysis.tools.parallel import (
+    DATA_PARALLEL,
+    MODEL_PARALLEL,
+    PIPELINE_PARALLEL,
+    UNKNOWN_PARALLEL,
+    Layout,
+    Rates,
+    rates,
+)
+from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON, STEP_DEVICE_TIMES
+from steplens.trace.run import Run
+from steplens.trace.schema import CORE_CPU
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """The communication of a job.
+
+    Attributes:
+        run: the run.
+        facts: of the ranks that may be judged.
+    """
+
+    run: Run
+    facts: Sequence[Facts]
+
+    @cached_property
+    def means(self) -> pl.DataFrame:
+        """``cluster_steps.rank_means`` of the ranks of which communication is known."""
+        return together(rank_means, self.facts, traces_of(self.facts)).drop_nulls(["computation_ns", "communication_alone_ns"])
+
+    @cached_property
+    def job(self) -> Layout:
+        """How the job is spread."""
+        return job_of(self.facts)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Shares of communication."""
+        return rates(self.means)
+
+    @property
+    def distributed(self) -> bool:
+        """Whether there is anything to judge: a job of several ranks."""
+        return self.job.size > 1 and self.means.height > 0
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU computes: communication takes processors from it then, and running both at once saves nothing."""
+        return any(part.device == CORE_CPU and "kernels" in part.trace for part in self.facts)
+
+    @property
+    def step_ns(self) -> float:
+        """Mean length of a step: of what the parts are of, which may not be the recorded steps."""
+        whole = self.means.select((pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()).item()
+        return float(whole or 0)
+
+    @cached_property
+    def moving(self) -> float | None:
+        """Share of the time in collectives in which data moved; the rest waited for ranks that came later. None where unknown.
+
+        By the order of arrival where the ranks can be compared, else by what the communication library measured.
+        """
+        traces = traces_of(self.facts)
+        moving = waiting = 0.0
+        if self.run.unsafe(RANK_COMPARISON).is_empty() and self.run.unsafe(COMMUNICATION_TIMES).is_empty():
+            arrived = of_chosen_steps(together(arrivals, self.facts, traces), traces)
+            moving, waiting = (float(arrived[name].sum()) for name in ("transfer_ns", "wait_ns"))
+        if moving + waiting <= 0:
+            costs = of_chosen_steps(together(communication_costs, self.facts, traces), traces)
+            moving, waiting = (float(costs[name].sum()) for name in ("transit_ns", "wait_ns"))
+        return moving / (moving + waiting) if moving + waiting > 0 else None
+
+    @cached_property
+    def room_ns(self) -> float:
+        """Computing of a step beside which nothing is communicated yet, ns: so much of the communication it can hide."""
+        parts = [part.median("computing_ns") - part.median("overlapped_communication_ns") for part in self.facts]
+        rooms = [room for room in parts if room > 0]
+        # MindSpore's own analysis tells computing with the gaps in it, and nothing of what overlaps
+        whole = self.means["computation_ns"].mean()
+        return sum(rooms) / len(rooms) if rooms else float(whole) if isinstance(whole, float) else 0.0
+
+    @cached_property
+    def critical_stage(self) -> int:
+        """The stage that computes longest: the others wait for it, and what they wait costs nothing."""
+        order = self.means.group_by("stage").agg(pl.col("computation_ns").mean()).sort("computation_ns", "stage")
+        return int(order["stage"][-1])
+
+    def saving(self, part: str, threshold: float, rows: pl.DataFrame | None = None, share: float = 1.0) -> Saving | None:
+        """What bringing a part of the steps down to a share of them saves; None where that shortens no step.
+
+        Args:
+            part: column of ``means``.
+            threshold: the share that may stay.
+            rows: of these ranks; all by default.
+            share: of the part, what can go at most.
+        """
+        ranks = (self.means if rows is None else rows).drop_nulls(part)
+        if self.on_cpu or not ranks.height:
+            return None
+        mean = ranks.select(
+            part=pl.col(part).mean() * share, whole=(pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()
+        ).row(0, named=True)
+        above = mean["part"] - threshold * mean["whole"]
+        return Saving(0.0, above, mean["part"]) if above > 0 else None
+
+
+def _share_rule(name: str, mode: str) -> Rule:
+    """The rule about one kind of parallelism."""
+
+    def judge(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
+        """More than 10 % of a step is communication that no computing covers.
+
+        What is above that is likely saved, but no more than there is computing to hide it behind; at most all of it, where less
+        is communicated.
+
+        Waiting for late ranks (``analysis.cluster.arrivals``) is no communication, and ``slow_rank`` speaks of it.
+        """
+        exposed = Exposed(run, facts)
+        rate = exposed.rates.communication if exposed.distributed and exposed.job.mode == mode else None
+        moving = exposed.moving
+        share = 1.0 if moving is None else moving
+        if rate is None or rate * share <= threshold:
+            return
+        alone = float(exposed.means["communication_alone_ns"].mean() or 0)  # type: ignore[arg-type]
+        saving = exposed.saving("communication_alone_ns", threshold, share=share)
+        if saving is not None:
+            likely = min(saving.likely_ns, exposed.room_ns)
+            # an unknown part of it waits for other ranks
+            saving = replace(saving, likely_ns=likely / 2 if moving is None else likely)
+        waiting = Evidence("waiting_unknown", 0, "")
+        if moving is not None:
+            waiting = Evidence("moving_share", 100 * moving, "%", per_step=False)
+        yield Finding(
+            rule=name,
+            confidence=0.3 if moving is None else 0.6,
+            evidence=(
+                Evidence("communication_rate", 100 * rate, "%", per_step=False),
+                Evidence("communication_alone", alone, "ns"),
+                waiting,
+                *missing(exposed.job),
+            ),
+            saving=saving,
+            step_ns=exposed.step_ns,
+            part="exposed_communication_ns",
+            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
+            urgency=LOW if exposed.on_cpu else MEDIUM,
+        )
+
+    return Rule(name, rests_on=(STEP_DEVICE_TIMES,), judge_run=judge, applies=lambda facts: is_parallel(facts, mode))
+
+
+data_parallel_communication = _share_rule("data_parallel_communication", DATA_PARALLEL)
+model_parallel_communication = _share_rule("model_parallel_communication", MODEL_PARALLEL)
+unknown_parallel_communication = _share_rule("unknown_parallel_communication", UNKNOWN_PARALLEL)
+
+
+@run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)
+def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
+    """Stages of a pipeline wait for what other stages send.
+
+    More than 10 % of the time of all ranks are receives that nothing covers.
+
+    A step becomes shorter only by what the stage waits that computes longest; the others wait for that one.
+
+    Args:
+        run: the run.
+        facts: of the ranks.
+        threshold: share of the steps.
+    """
+    exposed = Exposed(run, facts)
+    rate = exposed.rates.between_stages if exposed.distributed and exposed.job.mode == PIPELINE_PARALLEL else None
+    if rate is None or rate <= threshold:
+        return
+    waiting = exposed.means.drop_nulls("receive_alone_ns").sort("receive_alone_ns", descending=True)
+    critical = exposed.means.filter(pl.col("stage") == exposed.critical_stage)
+    yield Finding(
+        rule=stage_waits.name,
+        confidence=0.6,
+        evidence=(
+            Evidence("receive_rate", 100 * rate, "%", per_step=False),
+            *(
+                Evidence("receive_alone", alone, "ns", places=(f"rank {rank}",))
+                for rank, alone in waiting.select("rank", "receive_alone_ns").head(4).iter_rows()
+            ),
+            *missing(exposed.job),
+        ),
+        saving=exposed.saving("receive_alone_ns", threshold, critical),
+        step_ns=exposed.step_ns,
+        part="exposed_communication_ns",
+        values={"percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
+        urgency=LOW if exposed.on_cpu else MEDIUM,
+    )
+
+
+@run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)
+def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
+    """The ranks of one stage of a pipeline spend much of a step on collectives among themselves.
+
+    Stages in which more than 10 % of the time is collectives that no computing covers, every one of them.
+
+    A step becomes shorter only where the stage that computes longest does; elsewhere the time goes to waiting for it.
+
+    Args:
+        run: the run.
+        facts: of the ranks.
+        threshold: share of the steps.
+    """
+    exposed = Exposed(run, facts)
+    if not exposed.distributed or exposed.job.mode != PIPELINE_PARALLEL:
+        return
+    for stage, rate in exposed.rates.within_stages.items():
+        if rate <= threshold:
+            continue
+        mine = exposed.means.filter(pl.col("stage") == stage).drop_nulls("collective_alone_ns")
+        critical = stage == exposed.critical_stage
+        yield Finding(
+            rule=stage_collectives.name,
+            subject=f"stage{stage}",
+            confidence=0.6 if critical else 0.4,
+            evidence=(
+                Evidence("collective_rate", 100 * rate, "%", per_step=False),
+                *(
+                    Evidence("collectives_alone", alone, "ns", places=(f"rank {rank}",))
+                    for rank, alone in mine.select("rank", "collective_alone_ns").head(4).iter_rows()
+                ),
+                *([] if critical else [Evidence("waits_for_stage", exposed.critical_stage, "count", per_step=False)]),
+                *missing(exposed.job),
+            ),
+            saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
+            step_ns=exposed.step_ns,
+            part="exposed_communication_ns",
+            values={"stage": stage, "percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
+            urgency=LOW if exposed.on_cpu else MEDIUM,
+        )
+
+
+@run_rule(applies=several_ranks)
+def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
+    """One stage of a pipeline has more arithmetic to do than the others.
+
+    Stages whose operations per rank are by more than 20 % above the mean of the stages.
+
+    With equal stages the largest would compute in mean / largest of its time. Layers cannot be cut at will, so half of that is
+    likely.
+
+    Args:
+        run: the run.
+        facts: of the ranks.
+        threshold: share of the mean.
+    """
+    job = job_of(facts)
+    table = together(work, facts, traces_of(facts))
+    if job.stages < 2 or table["source"].n_unique() != 1:
+        return
+    stages = stage_work(table, job)
+    if len(stages) < 2:
+        return
+    mean = fmean(stages.values())
+    exposed = Exposed(run, facts)
+    for stage, flops in stages.items():
+        above = flops / mean - 1
+        if above <= threshold:
+            continue
+        computation = exposed.means.filter(pl.col("stage") == stage)["computation_ns"].mean()
+        longest = float(computation) * (1 - mean / flops) if isinstance(computation, float) else None
+        yield Finding(
+            rule=stage_balance.name,
+            subject=f"stage{stage}",
+            confidence=0.7,
+            evidence=(
+                Evidence("stage_work", flops / 1e9, "GFLOP", places=(f"stage {stage}",)),
+                Evidence("above_mean", 100 * above, "%", per_step=False),
+                *beside_mean(stages.values(), "GFLOP", 1e-9),
+                *missing(job),
+            ),
+            saving=Saving(0, longest / 2, longest) if longest is not None else None,
+            step_ns=exposed.step_ns if exposed.means.height else 0.0,
+            part="computing_ns",
+            values={"stage": stage, "percent": f"{100 * above:.2f}"},
+            urgency=MEDIUM,
+        )

@@ -1,1 +1,0 @@
-"""Single operations of a data pipeline."""

@@ -1,7 +1,0 @@
-"""Making batches holds up the data pipeline."""
-
-from __future__ import annotations
-
-from steplens.advice.rules.tools import bottleneck
-
-RULE = bottleneck.rule("slow_batch", bottleneck.BATCH)

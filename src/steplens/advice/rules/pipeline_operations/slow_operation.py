@@ -1,7 +1,0 @@
-"""An operation of another kind holds up the data pipeline."""
-
-from __future__ import annotations
-
-from steplens.advice.rules.tools import bottleneck
-
-RULE = bottleneck.rule("slow_operation", bottleneck.OTHER)

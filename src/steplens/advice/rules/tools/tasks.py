@@ -1,0 +1,96 @@
+"""What the rules of this family share: names of places and sums per step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.advice.facts import Facts
+from steplens.analysis.tools.names import each
+from steplens.analysis.tools.overlap import merged, subtract
+from steplens.trace.building.devices import NPU
+from steplens.trace.building.extents import extents
+from steplens.trace.schema import CORE_CUDA, CORE_ROCM
+
+#: tasks below that are mostly start-up, whatever they do
+SHORT_NS = 20_000
+_LEAST_SHARE = 0.01
+_LONGEST = 60
+_FUNCTOR = re.compile(r"(\w*[Ff]unctor\w*|\w+_kernel_impl\w*)")
+#: variable with the settings of PyTorch's allocator of device memory
+_SETTINGS = {NPU: "PYTORCH_NPU_ALLOC_CONF", CORE_CUDA: "PYTORCH_CUDA_ALLOC_CONF", CORE_ROCM: "PYTORCH_HIP_ALLOC_CONF"}
+
+
+def growing_segments(device: str) -> str:
+    """The line that lets the allocator's segments grow; empty on devices whose allocator has no such setting that is known."""
+    setting = _SETTINGS.get(device)
+    return f"+{setting}=expandable_segments:True python train.py" if setting else ""
+
+
+def torch_module(device: str) -> str:
+    """The module of ``torch`` for a kind of device; that of a backend of one's own has its name."""
+    return "cuda" if device in (CORE_CUDA, CORE_ROCM) else device.lower()
+
+
+def short_name(name: str) -> str:
+    """A kernel's name for the eye: ``elementwise_kernel<MulFunctor>`` of a whole C++ signature."""
+    plain = name.removeprefix("void ")
+    function = re.split(r"[<(]", plain, maxsplit=1)[0].rpartition("::")[2] or plain
+    functor = _FUNCTOR.search(plain[len(function) :]) if "<" in plain else None
+    return (f"{function}<{functor[0]}>" if functor else function)[:_LONGEST]
+
+
+def top(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: int = 3) -> tuple[str, ...]:
+    """The values of ``by`` that most of ``weight`` goes to."""
+    sums = rows.group_by(by).agg(pl.col(weight).sum()).with_columns(pl.col(by).cast(pl.String)).drop_nulls(by)
+    values = sums.sort(weight, by, descending=[True, False])[by].head(count).to_list()
+    return tuple(dict.fromkeys(map(short_name, values))) if by == "name" else tuple(values)
+
+
+def steps_of(rows: pl.DataFrame) -> tuple[int, ...]:
+    """The steps of some rows, in order."""
+    return tuple(rows["step"].drop_nulls().unique().sort().to_list())
+
+
+def per_step(facts: Facts, rows: pl.DataFrame, column: str = "duration_ns") -> float:
+    """What a step usually has of a column of some rows of the device, see ``Facts.typical_ns``."""
+    return facts.typical_ns(rows, column, on_device=True)
+
+
+def exposed(facts: Facts, rows: pl.DataFrame) -> float:
+    """When these tasks run and the device neither computes nor communicates, per step."""
+    operations = facts.trace.required("communication").filter(pl.col("step").is_in(list(facts.numbers)))
+    times = ("start_ns", "end_ns")
+    work = pl.concat([facts.computing.select(times), operations.select(times).drop_nulls().collect()])
+    return facts.typical_length_ns(subtract(merged(rows), merged(work)))
+
+
+def has(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.Expr:
+    """Whether a regular expression is found in ``column``; asked once per different text, not once per row. Never null."""
+    texts = each(rows[column])
+    return pl.col(column).is_in(texts.filter(texts.cast(pl.String).str.contains(pattern)).implode()).fill_null(False)
+
+
+def matching(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.DataFrame:
+    """The rows in whose ``column`` a regular expression is found."""
+    return rows.filter(has(rows, pattern, column))
+
+
+def communicates(facts: Sequence[Facts]) -> bool:
+    """Whether any communication was recorded."""
+    return any(extent.rows for part in facts if (extent := extents(part.trace).get("communication")) is not None)
+
+
+def matters(facts: Facts, length_ns: float) -> bool:
+    """Whether a time per step is worth a finding: 1 % of what the device computes in a step."""
+    return length_ns > 0 and length_ns >= _LEAST_SHARE * per_step(facts, facts.computing)
+
+
+def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
+    """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
+    ops = facts.trace.required("ops").select(op="id", stack="stack").drop_nulls("stack").collect()
+    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
+    named = rows.select("op", "duration_ns").join(ops, on="op").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
+    return top(named, "line", count=count)

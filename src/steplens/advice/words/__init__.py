@@ -1,0 +1,82 @@
+"""The catalogue in one language, with the figures of a finding filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from steplens.advice.finding import Finding
+from steplens.advice.registry import all_texts
+from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Text
+from steplens.analysis.steps.summary import StepSummary
+from steplens.analysis.verdict import LIKELY, UNKNOWN, Verdict, percent
+
+#: steps that are named
+_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sentences of one language; English where a rule of the user has no other.
+
+    Attributes:
+        language: "en" or "zh".
+        texts: rule -> language -> what is said of it; of all rules by default.
+    """
+
+    language: str
+    texts: Mapping[str, Mapping[str, Text]] = field(default_factory=all_texts)
+
+    def of(self, finding: Finding) -> Text:
+        """What is said of a finding."""
+        texts = self.texts[finding.rule]
+        if texts is TEXTS.get(finding.rule):
+            text = CATALOGUES[self.language].rules[finding.rule].text_for(finding.framework)
+        else:
+            text = texts.get(self.language, texts[ENGLISH])
+        parts = (_filled(part, finding.values) for part in (text.title, text.cause, text.remedy, text.patch))
+        return Text(*parts)
+
+    def documentation(self, finding: Finding) -> str:
+        """Where the rule is described, as a page and an anchor in it; empty for a rule of the user's own."""
+        entry = CATALOGUES[ENGLISH].rules.get(finding.rule)
+        return f"{entry.documentation}#{finding.rule}" if entry is not None else ""
+
+    def evidence(self, what: str) -> str:
+        """Words for one kind of evidence; its key where the catalogue has none."""
+        return CATALOGUES[self.language].evidence.get(what, what.replace("_", " "))
+
+    def verdict(self, verdict: Verdict) -> str:
+        """What holds a step up, and how sure that is."""
+        words = CATALOGUES[self.language].verdict
+        if not words:
+            return verdict.sentence()
+        few = verdict.confidence == LIKELY and any(choice.few for choice in verdict.summary.chosen)
+        doubt = "" if verdict.kind == UNKNOWN else words.get("few" if few else verdict.confidence, "")
+        sentence = words.get(verdict.kind, words["unknown"])
+        return sentence.format(share=percent(verdict.share), device=verdict.device, rank=verdict.rank) + doubt
+
+    def which_steps(self, summary: StepSummary) -> str:
+        """Which steps figures of a step are of, and which are left out and why."""
+        words = CATALOGUES[self.language].steps
+        if not words:
+            return summary.sentence()
+        if not summary.steps:
+            return words["none"]
+        left = sorted({(entry.step, entry.reason) for choice in summary.chosen for entry in choice.left_out})
+        steps = ", ".join(f"{step} ({words.get(reason, reason)})" for step, reason in left[:_NAMED]) + (
+            " ..." if left[_NAMED:] else ""
+        )
+        few = words["few"] if any(choice.few for choice in summary.chosen) else ""
+        return words["several"].format(count=summary.steps) + (words["left_out"].format(steps=steps) if left else "") + few
+
+    def frame(self, key: str, **values: str) -> str:
+        """A sentence around the findings."""
+        return CATALOGUES[self.language].frame[key].format(**values)
+
+
+def _filled(text: str, values: Mapping[str, str | int | float]) -> str:
+    # not str.format: patches hold braces of their own, and values are names from traces
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
