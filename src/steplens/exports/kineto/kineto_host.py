@@ -9,6 +9,7 @@ import polars as pl
 from steplens.exports.json_events import chunks, head, members, number_member, quoted, text_member, write
 from steplens.exports.kineto.kineto_links import Twin
 from steplens.exports.kineto.kineto_text import shapes_json, types_json
+from steplens.formats.ascend_terms import CALL_PREFIXES
 from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import NPU
@@ -20,15 +21,6 @@ _DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 _RUNTIME = "cuda_runtime"
 #: by these names alone HolisticTraceAnalysis knows what launches
 _LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
-
-#: what the name of a call of CANN starts with, by its layer
-_CANN_PREFIXES = {
-    "acl": "AscendCL@",
-    "model": "Model@",
-    "node": "Node@",
-    "communication": "Communication@",
-    "runtime": "Runtime@",
-}
 
 _DEVICE_TYPES = {"CPU": 0, "CUDA": 1, "HIP": 6, "XPU": 12, "NPU": 20}
 
@@ -125,7 +117,7 @@ def _runtime_calls(twin: Twin) -> None:
         return
     layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String).fill_null("")
     if twin.device_kind == NPU:
-        prefix = layer.replace_strict(_CANN_PREFIXES, default="", return_dtype=pl.String)
+        prefix = layer.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
         calls = calls.with_columns(
             category=pl.lit(_RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
         )

@@ -23,9 +23,6 @@ LEVEL0 = "Level0"
 LEVEL1 = "Level1"
 LEVEL2 = "Level2"
 
-#: group of the counters that npu_module_mem.csv lists; they are no track of the timeline
-MODULE_MEMORY = "npu_module_mem"
-
 NPU = devices.NPU
 
 _START_COLUMNS = {

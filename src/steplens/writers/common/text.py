@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-NOT_AVAILABLE = "N/A"
-
 #: a spreadsheet treats a cell that starts with one of these as a formula
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from steplens.formats.ascend_database import INDICES, columns, definition, holds_integers, key_of
 from steplens.writers.common.text import distinct_texts
-from steplens.writers.database.database_layout import INDICES, columns, definition, holds_integers, key_of
 from steplens.writers.sqlite_pages import PAGE_BYTES, TablePages, usable
 
 #: rows that are turned into Python objects at a time
@@ -33,7 +33,7 @@ class DatabaseFile:
     Args:
         path: the file; what an interrupted process left there is removed. It needs no journal: whoever writes it renames it
             when it is complete.
-        layout: table -> columns, as in ``database_layout``.
+        layout: table -> columns, as in ``formats.ascend_database``.
     """
 
     def __init__(self, path: Path, layout: Mapping[str, str]) -> None:

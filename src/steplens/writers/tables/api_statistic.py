@@ -7,9 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.device.api import api_statistic
+from steplens.formats.ascend_terms import NOT_AVAILABLE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.source_table import source_table, write_table
-from steplens.writers.common.text import NOT_AVAILABLE, microseconds, names, write_csv
+from steplens.writers.common.text import microseconds, names, write_csv
 
 _NAME = "api_statistic"
 

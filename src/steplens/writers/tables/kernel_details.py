@@ -7,10 +7,11 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.formats.ascend_terms import NOT_AVAILABLE
 from steplens.trace.schema import CORE_CPU
 from steplens.writers.common.metrics import metric_columns
 from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind, listed_tasks, step_exists
-from steplens.writers.common.text import NOT_AVAILABLE, guard, microseconds, microseconds_text, render_distinct, write_csv
+from steplens.writers.common.text import guard, microseconds, microseconds_text, render_distinct, write_csv
 
 #: what the short layout has of inputs and outputs, where the source has it
 _SHAPES = {

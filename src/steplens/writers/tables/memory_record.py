@@ -7,15 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_terms import APP, GE, PTA, PTA_AND_GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, write_csv
 from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
 
-PTA = "PTA"
-GE = "GE"
-PTA_AND_GE = "PTA+GE"
-#: what the whole process holds on the device, sampled
-APP = "APP"
 _TOTALS = ("allocated", "reserved", "active")
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.writers.common.output import MODULE_MEMORY, NothingToWriteError, Output
+from steplens.formats.ascend_terms import MODULE_MEMORY
+from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import guard, microseconds_text, render_distinct, write_csv
 
 #: bytes per unit

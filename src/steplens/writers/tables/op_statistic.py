@@ -7,10 +7,11 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.device.kernels import op_statistic
+from steplens.formats.ascend_terms import NOT_AVAILABLE
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output, listed_tasks
-from steplens.writers.common.text import NOT_AVAILABLE, microseconds, names, write_csv
+from steplens.writers.common.text import microseconds, names, write_csv
 
 
 def write(output: Output, path: Path) -> None:

@@ -7,13 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory
+from steplens.formats.ascend_terms import CANN_PREFIX, GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, names, write_csv
-from steplens.writers.tables.memory_record import GE
 from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
-
-#: name of an allocation of the graph engine, as told apart from the framework's
-CANN_PREFIX = "cann::"
 
 
 def write(output: Output, path: Path) -> None:

@@ -13,12 +13,12 @@ import polars as pl
 
 from steplens.analysis.steps.work import computing_tasks
 from steplens.analysis.tools.overlap import Intervals, merge_intervals, merged, subtract
+from steplens.formats.ascend_terms import CALL_PREFIXES, KERNEL_PREFIX, MODULE_MEMORY, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.common.links import hardware_tasks
-from steplens.writers.common.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
+from steplens.writers.common.output import LEVEL0, LEVEL_NONE, NPU, device_kind, used_devices
 from steplens.writers.common.rows import shared
-from steplens.writers.common.text import NOT_AVAILABLE
 from steplens.writers.device_tasks import device_tasks
 from steplens.writers.trace_view.trace_communication import COMMUNICATION_SORT, with_lanes, write_communication
 from steplens.writers.trace_view.trace_events import (
@@ -43,7 +43,6 @@ _OVERLAP_SORT = 31
 
 #: calls of the operating system are a process of their own
 _OS_PROCESS = "OS Runtime API"
-_OS_LAYER = "os_runtime"
 
 #: place of the process of each group of counters; the others come behind everything
 _COUNTER_SORTS = {
@@ -69,19 +68,6 @@ _COUNTER_SORTS = {
 #: process ids of the other groups: no process id, shifted by the place of a layer, reaches as far
 _OTHER_COUNTERS_PID = 1 << 44
 
-#: what the name of a call starts with, by its layer
-_CALL_PREFIXES = {
-    "acl": "AscendCL@",
-    "model": "Model@",
-    "node": "Node@",
-    "communication": "Communication@",
-    "hccl": "Communication@",
-    "runtime": "Runtime@",
-}
-
-#: start of what a database calls the types of kernels
-KERNEL_PREFIX = "KERNEL_"
-
 #: what the value of a counter without unit is called
 _UNNAMED = "value"
 
@@ -94,14 +80,14 @@ def _runtime_calls(view: View) -> None:
     if calls is None or calls.is_empty() or view.output.level in (LEVEL_NONE, LEVEL0):
         return
     calls = calls.with_columns(pl.col("tid").fill_null(0))
-    of_system = pl.col("layer").cast(pl.String).eq_missing(_OS_LAYER)
+    of_system = pl.col("layer").cast(pl.String).eq_missing(OS_LAYER)
     _write_calls(view, calls.filter(of_system), _OS_PROCESS, _OS_SORT)
     calls = calls.filter(~of_system)
     pid = _write_calls(view, calls, "CANN", _CANN_SORT)
     known = calls.lazy().drop_nulls("correlation")
     # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
     first = (
-        known.sort(pl.col("layer").cast(pl.String) != "node", maintain_order=True)
+        known.sort(pl.col("layer").cast(pl.String) != NODE, maintain_order=True)
         .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
         .unique("correlation", keep="first", maintain_order=True)
     )
@@ -117,7 +103,8 @@ def _write_calls(view: View, calls: pl.DataFrame, name: str, sort: int) -> int:
     view.metadata(process(pid, name, "CPU", sort))
     for tid in calls["tid"].unique().sort():
         view.metadata(thread(pid, tid, f"Thread {tid}"))
-    prefix = pl.col("layer").cast(pl.String).replace_strict(_CALL_PREFIXES, default="", return_dtype=pl.String)
+    layer_name = pl.col("layer").cast(pl.String).replace(OLDER_LAYERS)
+    prefix = layer_name.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
     names = calls.select(pl.concat_str(prefix, pl.col("name").cast(pl.String).fill_null(""))).to_series()
     start = ',"args":{'
     layer = shared(calls["layer"], lambda layer: f'{start}"level":{quoted(layer)},"Thread Id":', f'{start}"Thread Id":')

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_terms import DEQUEUE, ENQUEUE
 from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
 from steplens.writers.common.asynchronous import asynchronous_lanes
 from steplens.writers.common.links import forward_backward
@@ -28,8 +29,6 @@ from steplens.writers.trace_view.trace_events import (
 
 _GC_SORT = 1
 _MARKS_SORT = 6
-
-_ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
 
 
 def _lanes(view: View) -> None:
@@ -86,7 +85,7 @@ def _task_queue(view: View) -> None:
     if tasks is None or tasks.is_empty():
         return
     tasks = tasks.with_columns(pl.col("pid").fill_null(view.pid))
-    for side in (_DEQUEUE, _ENQUEUE):
+    for side in (DEQUEUE, ENQUEUE):
         half = side.lower()
         rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
         rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})

@@ -16,6 +16,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
+from steplens.formats.ascend_terms import GE, MODULE_MEMORY
 from steplens.readers.ascend import ascend_communication, msprof_command
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
@@ -55,7 +56,6 @@ from steplens.trace.trace import Trace
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
 _LEVEL_NONE = "Level_none"
 _STACKS = ("with_stack", "with_modules")
-_GRAPH_ENGINE = "GE"
 
 #: tables that only the device's half has, or that both have rows of
 _Tables = dict[str, pl.DataFrame]
@@ -297,9 +297,7 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
     for name in ("memory", "allocations"):
         if name in tables and "component" in tables[name].columns:
             # rows without a component are those of the graph engine, the only allocator that CANN records by operator
-            tables[name] = tables[name].with_columns(
-                component=pl.col("component").cast(pl.String).fill_null(_GRAPH_ENGINE).cast(NAME)
-            )
+            tables[name] = tables[name].with_columns(component=pl.col("component").cast(pl.String).fill_null(GE).cast(NAME))
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
@@ -325,8 +323,8 @@ def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_Kerne
         tables["memory"] = _concatenated(memory)
     if "operator_memory" in slices and "allocations" not in tables:
         tables["allocations"] = ascend_csv.read_operator_memory(slices["operator_memory"], health)
-    if "npu_module_mem" in slices and not _has_group(tables.get("counters"), "npu_module_mem"):
-        samples = ascend_csv.read_npu_module_mem(slices["npu_module_mem"], health)
+    if MODULE_MEMORY in slices and not _has_group(tables.get("counters"), MODULE_MEMORY):
+        samples = ascend_csv.read_npu_module_mem(slices[MODULE_MEMORY], health)
         tables["counters"] = _concatenated([tables.get("counters", pl.DataFrame()), samples])
     handed_on = [reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices]
     tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), *handed_on])

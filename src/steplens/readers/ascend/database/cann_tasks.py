@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens.readers.ascend.database.cann_layout import ELEMENT_BYTES, NO_ID, NOT_AVAILABLE, Enums, Texts, timed
+from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE
+from steplens.readers.ascend.database.cann_names import Enums, Texts, timed, whole_table
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
@@ -34,10 +35,6 @@ _OPERATION = (
     "|scatter|send)"
 )
 
-_TASK = (
-    "startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId", "taskId",
-    "modelId",
-)  # fmt: skip
 _COMPUTE = (
     "name", "globalTaskId", "blockNum", "mixBlockNum", "taskType", "opType", "inputFormats", "inputDataTypes", "inputShapes",
     "outputFormats", "outputDataTypes", "outputShapes", "opState", "hf32Eligible", "blockDim", "mixBlockDim",
@@ -49,7 +46,7 @@ _OPERATION_COLUMNS = (
 
 def read_tasks(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
     """TASK: rows with a start and an end."""
-    tasks = timed(database.complete("TASK", _TASK), "TASK", health, KERNEL_TIMES)
+    tasks = timed(whole_table(database, "TASK"), "TASK", health, KERNEL_TIMES)
     repeated = int(tasks["globalTaskId"].drop_nulls().is_duplicated().sum())
     if repeated:
         message = "tasks share an id, so that their details may be those of another one"
@@ -73,10 +70,8 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
     if not tasks.height:
         return pl.DataFrame()
     compute = _prefixed(database.complete("COMPUTE_TASK_INFO", _COMPUTE), "compute")
-    schedule = _prefixed(
-        database.complete("COMMUNICATION_SCHEDULE_TASK_INFO", ("name", "globalTaskId", "taskType", "opType")), "schedule"
-    )
-    copies = _prefixed(database.complete("MEMCPY_INFO", ("globalTaskId", "size", "memcpyOperation")), "copy")
+    schedule = _prefixed(whole_table(database, "COMMUNICATION_SCHEDULE_TASK_INFO"), "schedule")
+    copies = _prefixed(whole_table(database, "MEMCPY_INFO"), "copy")
     frame = tasks
     for part in (compute, schedule, copies, _prefixed(inner.select("globalTaskId", "taskType", "size"), "inner")):
         frame = frame.join(part, on="globalTaskId", how="left", maintain_order="left")
@@ -117,7 +112,7 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
         bytes=pl.when(pl.col("copy_size") >= 0).then("copy_size").when(pl.col("inner_size") >= 0).then("inner_size"),
         task_id="taskId",
         model_id="modelId",
-        context_id=pl.when(pl.col("contextId") != NO_ID).then("contextId"),
+        context_id=pl.when(pl.col("contextId") != NO_NUMBER).then("contextId"),
         state=texts.of(frame["compute_opState"]),
         blocks=pl.coalesce("compute_blockNum", "compute_blockDim"),
         mix_blocks=pl.coalesce("compute_mixBlockNum", "compute_mixBlockDim"),

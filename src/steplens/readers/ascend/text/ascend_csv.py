@@ -13,7 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.readers.ascend.timeline.ascend_timeline_device import GPU_CORES, gpu_kind
+from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE, GPU_CORES, MODULE_MEMORY, PTA, PTA_AND_GE
+from steplens.readers.ascend.timeline.ascend_timeline_device import gpu_kind
 from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, read_table, required
 from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import (
@@ -48,13 +49,6 @@ _UNSAFE = {
     **dict.fromkeys(("Device_id", "Stream ID"), KERNEL_CALLS),
     "Step Id": STEP_DEVICE_TIMES,
 }
-
-_APPLICATION = "APP"
-_GRAPH_ENGINE = "GE"
-_FRAMEWORK = "PTA"
-_GRAPH_ENGINE_PREFIX = "cann::"
-#: rows that add up those of two allocators; the writer adds them again
-_SUM_OF_BOTH = "PTA+GE"
 
 KERNEL_DETAILS_FILE = "kernel_details"
 
@@ -173,7 +167,7 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
             **_device(table),
             **_no_thread(table.frame.height),
         }
-    ).filter(component.cast(pl.String).ne_missing(_SUM_OF_BOTH))
+    ).filter(component.cast(pl.String).ne_missing(PTA_AND_GE))
     table.report("memory_record", health, {}, MEMORY, needed=("Timestamp(us)",))
     return complete_rows(rows, ["time_ns"], "memory_record", health, MEMORY)
 
@@ -205,9 +199,9 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
     allocation = table.time_ns(base_ns, "Allocation Time(us)")
     release = allocation + table.ns("Duration(us)") if of_cann else table.time_ns(base_ns, "Release Time(us)")
     name = table.name("Name").cast(pl.String)
-    name = (pl.Series([_GRAPH_ENGINE_PREFIX], dtype=pl.String) + name) if of_cann else name
-    by_engine = name.str.starts_with(_GRAPH_ENGINE_PREFIX).fill_null(False)
-    component = pl.select(pl.when(by_engine).then(pl.lit(_GRAPH_ENGINE)).otherwise(pl.lit(_FRAMEWORK))).to_series()
+    name = (pl.Series([CANN_PREFIX], dtype=pl.String) + name) if of_cann else name
+    by_engine = name.str.starts_with(CANN_PREFIX).fill_null(False)
+    component = pl.select(pl.when(by_engine).then(pl.lit(GE)).otherwise(pl.lit(PTA))).to_series()
     rows = pl.DataFrame(
         {
             "name": name.cast(NAME),
@@ -244,7 +238,7 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
             **_device(table),
             **_no_thread(table.frame.height),
         }
-    ).filter(component.cast(pl.String).eq_missing(_APPLICATION))
+    ).filter(component.cast(pl.String).eq_missing(APP))
     table.report("npu_mem", health, {}, MEMORY, needed=("timestamp(us)",))
     return complete_rows(rows, ["time_ns"], "npu_mem", health, MEMORY)
 
@@ -252,7 +246,7 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
 def read_npu_module_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) -> pl.DataFrame:
     """``npu_module_mem*.csv``: rows of ``counters``, one per component and sample, in KB."""
     table = read_table(paths, health, COUNTERS)
-    if not required(table, "npu_module_mem", health, COUNTERS, ("Component",), ("Timestamp(us)",)):
+    if not required(table, MODULE_MEMORY, health, COUNTERS, ("Component",), ("Timestamp(us)",)):
         return pl.DataFrame()
     rows = pl.DataFrame(
         {
@@ -261,10 +255,10 @@ def read_npu_module_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: in
             "value": table.bytes("Total Reserved") / 1024.0,
             "device": _device(table)["device"],
         }
-    ).with_columns(group=pl.lit("npu_module_mem", dtype=NAME), unit=pl.lit("KB", dtype=NAME))
+    ).with_columns(group=pl.lit(MODULE_MEMORY, dtype=NAME), unit=pl.lit("KB", dtype=NAME))
     needed = ("Timestamp(us)", "Total Reserved(KB)", "Total Reserved(MB)", "Total Reserved(B)", "Total Reserved(Byte)")
-    table.report("npu_module_mem", health, {}, COUNTERS, needed=needed)
-    return complete_rows(rows, ["time_ns", "value"], "npu_module_mem", health, COUNTERS)
+    table.report(MODULE_MEMORY, health, {}, COUNTERS, needed=needed)
+    return complete_rows(rows, ["time_ns", "value"], MODULE_MEMORY, health, COUNTERS)
 
 
 def read_source_table(name: str, unsafe: str, paths: Sequence[Path], health: HealthLog) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_terms import ELEMENT_BYTES, GPU_CORES, MEMCPY, NO_NUMBER
 from steplens.readers.ascend.ascend_planes import with_details
 from steplens.readers.ascend.timeline.ascend_timeline_host import paired
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, is_collective, is_part
@@ -30,9 +31,7 @@ COMPUTE_TASKS = (
     "AI_CORE", "AI_VECTOR_CORE", "AIC", "AIV", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "AICPU", "DSA_SQE", "KERNEL_AICORE",
     "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", CORE_CPU,
 )  # fmt: skip
-#: the cores of a GPU, of whose tasks the type tells what they do
-GPU_CORES = ("CUDA", "ROCM")
-_COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", "MEMCPY_ASYNC")
+_COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", MEMCPY)
 _COPY_NAME = "MEMCPY"
 _GPU_COPY = r"(?i)^(gpu_)?mem(cpy|set)"
 
@@ -51,16 +50,6 @@ _OPERATION = (
 )
 #: bits of a device's process id below those of the process that used it
 PID_SHIFT = 10
-#: a number in 32 bits that means none
-_NO_NUMBER = 0xFFFF_FFFF
-
-_ELEMENT_BYTES = {
-    **dict.fromkeys(("INT8", "UINT8", "HIF8", "FP8E4M3", "FP8E5M2", "FP8E8M0"), 1),
-    **dict.fromkeys(("INT16", "UINT16", "FP16", "BFP16", "BF16"), 2),
-    **dict.fromkeys(("INT32", "UINT32", "FP32"), 4),
-    **dict.fromkeys(("INT64", "UINT64", "FP64"), 8),
-    "INT128": 16,
-}
 
 
 @dataclass(frozen=True)
@@ -200,7 +189,7 @@ def _tasks(found: DeviceEvents) -> pl.DataFrame:
         correlation=_optional(frame, "connection_id"),
         task_id=pl.when(scheduled).then(_optional(frame, "task")),
         model_id=_optional(frame, "model"),
-        context_id=pl.when(subtask != _NO_NUMBER).then(subtask),
+        context_id=pl.when(subtask != NO_NUMBER).then(subtask),
     )  # fmt: skip
     return tasks.with_columns(kind=_kind(tasks, found.overlap))
 
@@ -276,7 +265,7 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
     group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
     elements = _optional(frame, "elements")
     data_type = _optional(frame, "data_type", NAME)
-    known = data_type.cast(pl.String).replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    known = data_type.cast(pl.String).replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
         kind=pl.coalesce(_optional(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),

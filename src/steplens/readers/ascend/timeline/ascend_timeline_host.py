@@ -6,24 +6,15 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from steplens.formats.ascend_terms import LAYERS, MARKER_EX, OLDER_LAYERS
 from steplens.readers.ascend.ascend_link import scope_of
 from steplens.readers.ascend.timeline import ascend_timeline_structs as events
 from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 
-#: CANN's layers as its database names them, by the first part of a call's name
-_LAYERS = {
-    "AscendCL": "acl",
-    "Model": "model",
-    "Node": "node",
-    "Runtime": "runtime",
-    "Communication": "communication",
-    "Hccl": "communication",
-}
-_OLDER_LAYERS = {"hccl": "communication"}
 #: kinds of marks -> ours
-_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
-_LAYER_PREFIX = rf"^({'|'.join(_LAYERS)})@(.+)$"
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, MARKER_EX: MARKER}
+_LAYER_PREFIX = rf"^({'|'.join(LAYERS)})@(.+)$"
 
 
 def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[str, pl.DataFrame]:
@@ -80,9 +71,9 @@ def _collections(frame: pl.DataFrame) -> pl.DataFrame:
 def _calls(frame: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name").cast(pl.String)
     prefix = name.str.extract(_LAYER_PREFIX, 1)
-    layer = prefix.replace_strict(_LAYERS, default=None, return_dtype=pl.String)
+    layer = prefix.replace_strict(LAYERS, default=None, return_dtype=pl.String)
     if "level" in frame.columns:
-        layer = pl.coalesce(pl.col("level").cast(pl.String).replace(_OLDER_LAYERS), layer)
+        layer = pl.coalesce(pl.col("level").cast(pl.String).replace(OLDER_LAYERS), layer)
     correlation = pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
     # distinct names are few
     named = frame.select(pl.col("name").unique()).with_columns(
