@@ -11,22 +11,13 @@ import polars as pl
 
 from steplens.formats.ascend_database import INNER_TASKS
 from steplens.formats.ascend_terms import NO_NUMBER
+from steplens.formats.trace_view import PART_COLUMNS
 from steplens.readers.ascend.database.cann_db import source_rows
 
 #: column of ``kernels`` that holds what a plane tells of a task
 INNER = "inner_task"
-#: column of that table -> member of the events on planes
-_DETAILS = {
-    "taskType": "inner_type",
-    "planeId": "plane",
-    "notifyId": "notify",
-    "srcRank": "source_rank",
-    "dstRank": "destination_rank",
-    "transportType": "transport",
-    "size": "bytes",
-    "dataType": "inner_data_type",
-    "linkType": "link",
-}
+#: column of COMMUNICATION_TASK_INFO -> column of the events on planes
+_DETAILS = {"taskType": "inner_type", "planeId": "plane", **PART_COLUMNS}
 _PLACE = ("device", "start_ns", "task_id", "context_id")
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_database import ENUM_COLUMNS, ENUMS, PROFILER_TABLES, SCHEMA_VERSION
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 from steplens.writers.common.links import connections
 from steplens.writers.common.output import (
-    TIME_BASE_KEY,
     NothingToWriteError,
     Output,
     device_kind,

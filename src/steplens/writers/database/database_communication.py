@@ -10,7 +10,7 @@ from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.writers.common.communication_names import named_communication
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.common.output import Output
-from steplens.writers.common.text import distinct_texts
+from steplens.writers.common.text import map_distinct
 from steplens.writers.database.database_file import DatabaseFile
 
 #: names that PyTorch gives to types of elements
@@ -79,9 +79,11 @@ def _types_of(output: Output, calls: pl.DataFrame) -> pl.Series:
 
 def _data_types(types: pl.Series) -> pl.Series:
     """Numbers of element types; "N/A" where none is known, "invalid" for one without number."""
-    distinct, index = distinct_texts(types)
-    numbers = [DATA_TYPES.get(text, DATA_TYPES.get(_TORCH_TYPES.get(text.lower(), ""), NO_TYPE)) for text in distinct]
-    return pl.Series([*numbers, DATA_TYPES[NOT_AVAILABLE]], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    return map_distinct(types, _data_type, DATA_TYPES[NOT_AVAILABLE], pl.Int64)
+
+
+def _data_type(text: str) -> int:
+    return DATA_TYPES.get(text, DATA_TYPES.get(_TORCH_TYPES.get(text.lower(), ""), NO_TYPE))
 
 
 def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, calls: pl.DataFrame) -> None:

@@ -33,7 +33,7 @@ from steplens.trace.trace import Trace
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.common.metrics import metric_rows
 from steplens.writers.common.output import NPU, Output, device_kind, used_devices, with_own_types
-from steplens.writers.common.text import distinct_texts
+from steplens.writers.common.text import map_distinct
 from steplens.writers.database.database_file import DatabaseFile
 from steplens.writers.database.database_framework import global_tid
 from steplens.writers.trace_view.trace_device import overlap_lanes
@@ -130,17 +130,12 @@ def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None
 
 def _shape_ids(file: DatabaseFile, shapes: pl.Series, npu: bool) -> pl.Series:
     """Lists of dimensions are quoted, as in op_summary; a task of an NPU may be known to have none."""
-    distinct, index = distinct_texts(shapes)
-    ids = [file.text_id(f'"{text}"' if text or npu else NOT_AVAILABLE) for text in distinct]
-    ids.append(file.text_id(NOT_AVAILABLE))
-    return pl.Series(shapes.name, ids, dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    return file.text_ids(shapes, missing=NOT_AVAILABLE, render=lambda text: f'"{text}"' if text or npu else None)
 
 
 def _write_copies(file: DatabaseFile, copies: pl.DataFrame) -> None:
     words = copies.select(pl.concat_str(pl.col("type", "name").cast(pl.String).fill_null(""), separator="\n")).to_series()
-    distinct, index = distinct_texts(words)
-    operations = pl.Series([*map(_memcpy_operation, distinct), NO_TYPE], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
-    rows = copies.select("id", "bytes").with_columns(operation=operations)
+    rows = copies.select("id", "bytes").with_columns(operation=map_distinct(words, _memcpy_operation, NO_TYPE, pl.Int64))
     known = rows.filter(pl.col("bytes").is_not_null() | (pl.col("operation") != NO_TYPE))
     file.frame("MEMCPY_INFO", known.select(globalTaskId="id", size="bytes", memcpyOperation="operation"))
 

@@ -131,9 +131,7 @@ def _operators(file: DatabaseFile, ops: pl.DataFrame, pid: int, linked: pl.DataF
 
 def _list_ids(file: DatabaseFile, values: pl.Series) -> pl.Series:
     """Ids of lists, laid out as in the text files; NULL for empty and unknown ones."""
-    distinct, index = distinct_texts(values)
-    ids = [file.text_id(joined(text), FRAMEWORK_TEXTS) if text else None for text in distinct]
-    return pl.Series(values.name, [*ids, None], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    return file.text_ids(values, FRAMEWORK_TEXTS, render=lambda text: joined(text) if text else None)
 
 
 def _write_stacks(file: DatabaseFile, stacks: pl.Series) -> pl.Series:

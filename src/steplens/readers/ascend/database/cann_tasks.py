@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE
+from steplens.formats.trace_view import COMMUNICATING
 from steplens.readers.ascend.database.cann_names import Enums, Texts, timed, whole_table
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
@@ -23,8 +24,6 @@ from steplens.trace.schema import (
     SEND,
 )
 
-#: name of an operation that stands for communication without one
-_UNNAMED = "Communication"
 #: cores of runs without an NPU, whose collectives are tasks like others
 _OTHER_CORES = r"^(CPU|CUDA|ROCM)"
 
@@ -235,7 +234,7 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         columns = ["name", "type", "start_ns", "end_ns", "correlation", "device", "stream", "bytes"]
         launch = ["launch_ns", "launch_pid", "launch_tid"]
         # stretches of communication that no operation explains have this name, and are no task
-        rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(_UNNAMED)).select(
+        rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(COMMUNICATING)).select(
             *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(COMMUNICATION_CORE, dtype=NAME)
         )
         nothing = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})
