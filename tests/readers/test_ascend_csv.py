@@ -339,7 +339,7 @@ def test_hostile_files(tmp_path: Path, health: HealthLog, content: bytes) -> Non
     assert kernels.height <= 1 and metrics.height <= 1
     for read in (ascend_csv.read_memory_record, ascend_csv.read_operator_memory, ascend_csv.read_npu_mem):
         assert read([path], health).is_empty()
-    assert ascend_csv.read_l2_cache([path], health).height <= 6
+    assert ascend_csv.SOURCE_TABLES["l2_cache"]([path], health).height <= 6
 
 
 def test_damage_inside_a_file_costs_its_rows(table: Any, health: HealthLog) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.errors import InputError
-from steplens.readers.ascend.database import ascend_db, framework_db
+from steplens.formats.ascend_database import FRAMEWORK_TABLES
+from steplens.readers.ascend.database import ascend_db
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -493,7 +494,7 @@ def test_one_file_of_any_name(tmp_path: Path) -> None:
     database = golden()
     trace = ascend_db.read_file_trace(database.write(tmp_path / "copy.sqlite"))
     assert (trace.ops.height, trace.kernels.height, trace.kernels["op"].null_count()) == (7, 5, 0)
-    for table in framework_db.LAYOUT:
+    for table in FRAMEWORK_TABLES:
         database.rows.pop(table, None)
     trace = ascend_db.read_file_trace(database.write(tmp_path / "msprof_1.db"))
     assert (trace.ops, trace.kernels.height) == (None, 5)

@@ -16,11 +16,11 @@ import pytest
 
 from steplens import rundir
 from steplens.analysis.cluster.communication import group_hash
+from steplens.formats.ascend_database import PROFILER_TABLES
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.database.database import write
 from steplens.writers.database.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
-from steplens.writers.database.database_layout import PROFILER_TABLES
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result
 
 from .ascend import BANDWIDTH, GROUP, TIMES, ascend_run, ns

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import polars as pl
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
+from steplens.formats import ascend_results as results
+from steplens.formats.ascend_database import STEP_TABLE, TIME_TABLE
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthFinding, finding
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
@@ -21,37 +23,13 @@ CONTRADICTED = "contradicted_figures"
 #: a difference that matters: this share of the larger figure
 _SHARE = 0.01
 
-#: the step times of a database, under the titles of ``step_trace_time.csv``
-STEP_TABLE = "StepTraceTime"
-STEP_COLUMNS = {
-    "Device_id": "deviceId",
-    "Step": "step",
-    "Computing": "computing",
-    "Communication(Not Overlapped)": "communication_not_overlapped",
-    "Overlapped": "overlapped",
-    "Communication": "communication",
-    "Free": "free",
-    "Stage": "stage",
-    "Bubble": "bubble",
-    "Communication(Not Overlapped and Exclude Receive)": "communication_not_overlapped_and_exclude_receive",
-    "Preparing": "preparing",
-}
-#: the same of a text file
-_STEP_FILE = "step_trace_time"
 #: figures of a step that every version of the format defines alike, and their columns here
-_FIGURES = {
-    "Computing": "computing_ns",
-    "Communication": "communication_ns",
-    "Communication(Not Overlapped)": "communication_not_overlapped_ns",
-}
+_FIGURES = {results.STEP_PARTS[part][0]: f"{part}_ns" for part in ("computing", "communication", "communication_not_overlapped")}
 #: a text file charges what is free across the end of a step to the step where it begins, a database does not
-_FIGURES_OF_DATABASES = {**_FIGURES, "Free": "free_ns", "Stage": "stage_ns"}
+_FIGURES_OF_DATABASES = {**_FIGURES, **{results.STEP_PARTS[part][0]: f"{part}_ns" for part in ("free", "stage")}}
 #: text files count us since 1970 in doubles, a quarter of a us each
 _ROUNDING_US = 0.5
 
-_STATISTIC = "op_statistic"
-#: how long the collectives of each step took together, in a database beside a text file with the same
-_COLLECTIVES = "CommAnalyzerTime"
 #: durations are rounded one by one before they are added up
 _ROUNDING_PER_TASK_US = 0.005
 
@@ -73,16 +51,16 @@ def matters(stored: pl.Expr, computed: pl.Expr, rounding: pl.Expr) -> pl.Expr:
 
 def stored_steps(trace: Trace) -> tuple[str, pl.DataFrame] | None:
     """The step times that the capture brought along: their name and rows (texts) under the titles of the text file."""
-    table = trace.source_table(_STEP_FILE)
+    table = trace.source_table(results.STEP_TRACE_TABLE)
     if table is not None:
-        return f"{_STEP_FILE}.csv", table
+        return f"{results.STEP_TRACE_TABLE}.csv", table
     table = trace.source_table(STEP_TABLE)
     return None if table is None else (STEP_TABLE, _titled(table))
 
 
 def _titled(table: pl.DataFrame) -> pl.DataFrame:
     """The step times of a database under the titles of the text file."""
-    return table.rename({column: title for title, column in STEP_COLUMNS.items() if column in table.columns})
+    return table.rename({column: title for title, column in results.STEP_COLUMNS.items() if column in table.columns})
 
 
 def contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
@@ -101,17 +79,19 @@ def _contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
     steps = stored_steps(trace)
     if steps is not None and ("kernels" in trace or "communication" in trace):
         findings += _finding(steps[0], _of_steps(trace, *steps), STEP_DEVICE_TIMES, OVERLAP)
-    text, database = trace.source_table(_STEP_FILE), trace.source_table(STEP_TABLE)
+    text, database = trace.source_table(results.STEP_TRACE_TABLE), trace.source_table(STEP_TABLE)
     if text is not None and database is not None:
         pairs = _between(text, _titled(database))
-        findings += _finding(f"{_STEP_FILE}.csv", pairs, STEP_DEVICE_TIMES, OVERLAP, other="its analysis.db")
-    collectives = trace.source_table(_COLLECTIVES)
+        findings += _finding(f"{results.STEP_TRACE_TABLE}.csv", pairs, STEP_DEVICE_TIMES, OVERLAP, other="its analysis.db")
+    collectives = trace.source_table(TIME_TABLE)
     if collectives is not None and "communication_times" in trace:
         pairs = _of_collectives(trace, collectives)
-        findings += _finding("communication.json", pairs, COMMUNICATION_TIMES, other="its analysis.db")
-    statistic = trace.source_table(_STATISTIC)
+        findings += _finding(results.COMMUNICATION, pairs, COMMUNICATION_TIMES, other="its analysis.db")
+    statistic = trace.source_table(results.OP_STATISTIC_TABLE)
     if statistic is not None and "kernels" in trace:
-        findings += _finding(f"{_STATISTIC}.csv", _of_types(trace, statistic), KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP)
+        findings += _finding(
+            f"{results.OP_STATISTIC_TABLE}.csv", _of_types(trace, statistic), KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP
+        )
     return tuple(findings)
 
 
@@ -148,11 +128,11 @@ def _with_steps(trace: Trace) -> Trace:
 
 
 def _of_steps(trace: Trace, name: str, stored: pl.DataFrame) -> Iterator[_Pair]:
-    if "Step" not in stored.columns or ("Device_id" in stored.columns and stored["Device_id"].n_unique() > 1):
+    if results.STEP not in stored.columns or (results.DEVICE in stored.columns and stored[results.DEVICE].n_unique() > 1):
         return
     computed = {row["step"]: row for row in _computed_steps(trace).iter_rows(named=True)}
     for row in stored.iter_rows(named=True):
-        step = _number(row["Step"])
+        step = _number(row[results.STEP])
         own = computed.get(None if step is None else int(step))
         if own is None:
             continue
@@ -164,16 +144,16 @@ def _of_steps(trace: Trace, name: str, stored: pl.DataFrame) -> Iterator[_Pair]:
 
 def _between(text: pl.DataFrame, database: pl.DataFrame) -> Iterator[_Pair]:
     """The figures that both tables have of a step of a device."""
-    keys = [key for key in ("Device_id", "Step") if key in text.columns and key in database.columns]
+    keys = [key for key in (results.DEVICE, results.STEP) if key in text.columns and key in database.columns]
     said = {_row_key(row, keys): row for row in database.iter_rows(named=True)}
-    if "Step" not in keys or len(said) < database.height:
+    if results.STEP not in keys or len(said) < database.height:
         return
     for row in text.iter_rows(named=True):
         other = said.get(_row_key(row, keys))
         for title in _FIGURES if other is not None else ():
             own, same = _number(row.get(title)), _number((other or {}).get(title))
             if own is not None and same is not None:
-                yield _Pair(f"{title} in step {row['Step']}" if row["Step"] else title, own, same, _ROUNDING_US)
+                yield _Pair(f"{title} in step {row[results.STEP]}" if row[results.STEP] else title, own, same, _ROUNDING_US)
 
 
 def _row_key(row: dict[str, object], keys: Sequence[str]) -> tuple[object, ...]:
@@ -192,11 +172,11 @@ def _of_collectives(trace: Trace, database: pl.DataFrame) -> Iterator[_Pair]:
 
 
 def _of_types(trace: Trace, stored: pl.DataFrame) -> Iterator[_Pair]:
-    if not {"OP Type", "Total Time(us)"} <= set(stored.columns):
+    if not {results.OP_TYPE, results.TOTAL_TIME} <= set(stored.columns):
         return
     said: dict[str, float] = {}
     for row in stored.iter_rows(named=True):
-        said[str(row["OP Type"])] = said.get(str(row["OP Type"]), 0.0) + (_number(row["Total Time(us)"]) or 0.0)
+        said[str(row[results.OP_TYPE])] = said.get(str(row[results.OP_TYPE]), 0.0) + (_number(row[results.TOTAL_TIME]) or 0.0)
     computing = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
     # tasks of a CPU lie in one another, and count with their own time
     length = pl.coalesce("self_ns", pl.col("end_ns") - pl.col("start_ns")).sum() / 1000

@@ -9,12 +9,7 @@ from typing import IO, Any
 import polars as pl
 
 from steplens.writers.common.rows import ROWS_PER_CHUNK, Cell, write_rows
-from steplens.writers.common.text import render_distinct
-
-
-def quoted(text: str) -> str:
-    """A JSON string."""
-    return json.dumps(text, ensure_ascii=False)
+from steplens.writers.common.text import quoted, render_distinct
 
 
 def chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -57,10 +52,3 @@ def text_member(key: str, values: pl.Series, render: Callable[[str], str | None]
         return None if value is None else f",{quoted(key)}:{value}"
 
     return render_distinct(values, member, "")
-
-
-def number_member(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
-    """Like ``text_member`` for a column of integers."""
-    if frame[column].null_count() == frame.height:
-        return ""
-    return pl.format(f",{quoted(key)}:{{}}", column).fill_null("")

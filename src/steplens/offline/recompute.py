@@ -13,33 +13,27 @@ import numpy as np
 import polars as pl
 
 from steplens import json_text, rundir
-from steplens.analysis.stored_figures import STEP_COLUMNS, STEP_TABLE, matters
+from steplens.analysis.stored_figures import matters
+from steplens.formats import ascend_results as results
+from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.contents import Contents
 from steplens.readers.detect import Found
 from steplens.trace.trace import Trace
 
-#: columns that hold points in time: results may count from a base of their own
-_TIME_COLUMNS = (
-    "Start Time(us)", "Allocation Time(us)", "Release Time(us)", "Active Release Time(us)", "Timestamp(us)",
-    "Start Timestamp(us)",
-)  # fmt: skip
-
 #: renamed over the years
-_RENAMED = {"Block Dim": "Block Num", "Mix Block Dim": "Mix Block Num"}
+_RENAMED = {old: titles[0] for key in ("blocks", "mix_blocks") for titles in [results.KERNEL_TITLES[key]] for old in titles[1:]}
 
-_STEPS = "step_trace_time.csv"
 _FILES = (
-    _STEPS,
-    "op_statistic.csv",
-    "kernel_details.csv",
-    "operator_details.csv",
-    "operator_memory.csv",
-    "memory_record.csv",
-    "api_statistic.csv",
-    "npu_module_mem.csv",
+    results.STEP_TRACE,
+    results.OP_STATISTIC,
+    results.KERNEL_DETAILS,
+    results.OPERATOR_DETAILS,
+    results.OPERATOR_MEMORY,
+    results.MEMORY_RECORD,
+    results.API_STATISTIC,
+    results.MODULE_MEMORY_FILE,
 )
-_OF_DATABASE = f"analysis.db: {STEP_TABLE}"
-_COMMUNICATION_FILES = ("communication.json", "communication_matrix.json")
+_OF_DATABASE = f"{ANALYSIS_DATABASE}: {STEP_TABLE}"
 
 #: what an entry of a JSON file is called: the keys that lead to it
 _ENTRY = "Entry"
@@ -48,11 +42,11 @@ _PACKETS = ("Count", "Duration(ms)")
 
 #: columns that measure something; other numbers are names of things
 _MEASURES = r"(?i)(\(.*\)|count|ratio|cycles)$"
-_STEP_MEASURES = tuple(title for title in STEP_COLUMNS if title not in ("Device_id", "Step"))
+_STEP_MEASURES = tuple(title for title, _ in results.STEP_PARTS.values())
 #: figures that the format's own tool is known to get wrong over several steps, so that a difference says nothing
 _DOUBTFUL = {
-    _STEPS: ("Free", "Stage"),
-    _OF_DATABASE: ("Bubble", "Communication(Not Overlapped and Exclude Receive)"),
+    results.STEP_TRACE: tuple(results.STEP_PARTS[part][0] for part in ("free", "stage")),
+    _OF_DATABASE: tuple(results.STEP_PARTS[part][0] for part in ("bubble", "exclude_receive")),
 }
 #: us since 1970 were doubles on their way, a quarter of a us each
 _ROUNDING_US = 0.5
@@ -101,19 +95,19 @@ def _compare_all(own: Path, recomputed: Path, trace: Trace, bases: tuple[Decimal
     for name in _FILES:
         if (own / name).is_file() and (recomputed / name).is_file():
             yield _compare_frames(name, _read_csv(own / name), _read_csv(recomputed / name), bases)
-    for name in _COMMUNICATION_FILES:
+    for name in (results.COMMUNICATION, results.COMMUNICATION_MATRIX):
         if (own / name).is_file() and (recomputed / name).is_file():
             yield _compare_json(name, own / name, recomputed / name, bases)
     steps = trace.source_table(STEP_TABLE)
-    if steps is not None and (recomputed / _STEPS).is_file():
-        renamed = {column: title for title, column in STEP_COLUMNS.items() if column in steps.columns}
-        yield _compare_frames(_OF_DATABASE, steps.rename(renamed), _read_csv(recomputed / _STEPS), bases)
+    if steps is not None and (recomputed / results.STEP_TRACE).is_file():
+        renamed = {column: title for title, column in results.STEP_COLUMNS.items() if column in steps.columns}
+        yield _compare_frames(_OF_DATABASE, steps.rename(renamed), _read_csv(recomputed / results.STEP_TRACE), bases)
 
 
 def _base_us(run_directory: Path) -> Decimal:
     """What the times of a run directory's text files count from, us since 1970: 0 but for results of steplens."""
     try:
-        base = json_text.loads((run_directory / rundir.METADATA_FILE).read_bytes())["base_time_ns"]
+        base = json_text.loads((run_directory / rundir.METADATA_FILE).read_bytes())[results.TIME_BASE_KEY]
     except (OSError, ValueError, KeyError, TypeError):
         return Decimal(0)
     return Decimal(base) / 1000 if type(base) is int else Decimal(0)
@@ -180,7 +174,7 @@ def _compare_frames(
         cells += len(a)
         numbers = pl.DataFrame([side.cast(pl.Decimal(38, 9), strict=False).alias(key) for key, side in (("a", a), ("b", b))])
         rounding, tolerance = 10.0 ** -min(_decimals(a), _decimals(b)), 0.0
-        is_time = column in _TIME_COLUMNS and numbers["a"].null_count() < len(a)
+        is_time = column in results.TIME_COLUMNS and numbers["a"].null_count() < len(a)
         if is_time:
             numbers = numbers.with_columns(pl.col("a") + bases[0], pl.col("b") + bases[1])
             # a JSON file has no texts with all digits, but doubles
@@ -220,7 +214,7 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows in order of their first time column, equal times in order of name: results may list their rows differently."""
     if _ENTRY in frame.columns:
         return frame.sort(_ENTRY, maintain_order=True)
-    times = [column for column in _TIME_COLUMNS if column in frame.columns]
+    times = [column for column in results.TIME_COLUMNS if column in frame.columns]
     if not times:
         return frame
     keys = [

@@ -18,9 +18,9 @@ from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
+from steplens.formats.ascend_capture import ANALYSIS_DIRECTORY, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY
 from steplens.readers.ascend.msprof_command import find_msprof
-from steplens.readers.ascend.prof_directory import ANALYSIS_DIRECTORY, find_prof
-from steplens.readers.contents import EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY
+from steplens.readers.ascend.prof_directory import find_prof
 from steplens.readers.steplens_run.run_directory import read_json
 
 #: what msprof works with, in ``host`` and ``device_*``: removed in any case; removed by simplification

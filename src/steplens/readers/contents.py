@@ -18,11 +18,9 @@ from typing import Any, Protocol
 
 from steplens import expansion, rundir
 from steplens.errors import InputError, check_exists
+from steplens.formats.ascend_capture import EXPORT_DIRECTORY as EXPORT_DIRECTORY
+from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, PROF_NAME
 from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread
-
-FRAMEWORK_DIRECTORY = "FRAMEWORK"
-EXPORT_DIRECTORY = "mindstudio_profiler_output"
-PROF_NAME = re.compile(r"^PROF_\d+_\d+_[0-9A-Za-z]+$")
 
 #: files that make a folder a result folder, whatever it is called
 _TEXT_RESULTS = (

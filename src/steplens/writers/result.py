@@ -19,6 +19,7 @@ import polars as pl
 
 from steplens import json_text, rundir
 from steplens.errors import InputError
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
 from steplens.writers.common import source_table
 from steplens.writers.common.output import (
@@ -26,7 +27,6 @@ from steplens.writers.common.output import (
     LEVEL1,
     LEVEL2,
     LEVEL_NONE,
-    TIME_BASE_KEY,
     NothingToWriteError,
     Output,
     time_base_ns,
@@ -225,7 +225,7 @@ def write_result(
             for name, file in sorted(due.items(), key=lambda item: item[1].export != DATABASE)
         }
         statuses = {name: running[name].result() for name in due}
-    more = {"level": settings.level, "export_types": list(export_types), "base_time_ns": base_ns, "notes": list(settings.notes)}
+    more = {"level": settings.level, "export_types": list(export_types), TIME_BASE_KEY: base_ns, "notes": list(settings.notes)}
     write_status(run_directory, statuses, **more, **({"missing": missing, "complete": False} if missing else {}))
     if complete(statuses) and not missing:
         rundir.write_bytes(folder / rundir.COMPLETION_MARKER, b"")

@@ -5,25 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.steps.ascend_step_times import COLUMNS
+from steplens.formats.ascend_database import STEP_TABLE
+from steplens.formats.ascend_results import STEP, STEP_COLUMNS, STEP_PARTS, STEP_TRACE_TABLE
 from steplens.trace.trace import Trace
 
-#: part -> its column (µs) in step_trace_time.csv, and in StepTraceTime of analysis.db
-_PARTS = {
-    "computing_ns": ("Computing", "computing"),
-    "communication_ns": ("Communication", "communication"),
-    "overlapped_ns": ("Overlapped", "overlapped"),
-    "communication_not_overlapped_ns": ("Communication(Not Overlapped)", "communication_not_overlapped"),
-    "free_ns": ("Free", "free"),
-    "preparing_ns": ("Preparing", "preparing"),
-    "stage_ns": ("Stage", "stage"),
-    "bubble_ns": ("Bubble", "bubble"),
-    "exclude_receive_ns": (
-        "Communication(Not Overlapped and Exclude Receive)",
-        "communication_not_overlapped_and_exclude_receive",
-    ),
-}
-_STEP = ("Step", "step")
-_TABLES = ("step_trace_time", "StepTraceTime")
+_STEP = (STEP, STEP_COLUMNS[STEP])
+_TABLES = (STEP_TRACE_TABLE, STEP_TABLE)
 
 
 def given_steps(trace: Trace) -> pl.DataFrame:
@@ -38,8 +25,8 @@ def given_steps(trace: Trace) -> pl.DataFrame:
         if table is None or _STEP[column] not in table.columns:
             continue
         parts = {
-            part: (_microseconds(names[column]) if names[column] in table.columns else pl.lit(None, dtype=pl.Int64))
-            for part, names in _PARTS.items()
+            f"{part}_ns": _microseconds(names[column]) if names[column] in table.columns else pl.lit(None, dtype=pl.Int64)
+            for part, names in STEP_PARTS.items()
         }
         number = pl.col(_STEP[column]).cast(pl.String).str.extract(r"(\d{1,18})").cast(pl.Int64, strict=False)
         steps = table.select(step=number, **parts).drop_nulls("step").unique("step", keep="first", maintain_order=True)

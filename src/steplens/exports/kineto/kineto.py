@@ -16,14 +16,16 @@ from steplens.exports.json_events import write_object
 from steplens.exports.kineto import kineto_device, kineto_host
 from steplens.exports.kineto.kineto_links import Twin, twin_of
 from steplens.exports.subject import Subject
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building.devices import product_names
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 from steplens.writers.common.output import NothingToWriteError, used_devices
+from steplens.writers.trace_view.trace_events import metadata
 
 #: members that this file has of its own, and those that exist only inside steplens
 _NOT_COPIED = frozenset(
     {"schemaVersion", "displayTimeUnit", "baseTimeNanoseconds", "traceName", "traceEvents", "distributedInfo"}
-    | {"deviceProperties", "rank", "rank_source", "world_size", "base_time_ns", "source_format", "pid"}
+    | {"deviceProperties", "rank", "rank_source", "world_size", TIME_BASE_KEY, "source_format", "pid"}
 )
 
 #: devices are listed behind every process
@@ -46,7 +48,7 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     for name, value in members.items():
         handle.write(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)},\n".encode())
     handle.write(b'"traceEvents": [\n')
-    handle.write(json.dumps(_metadata("process_name", twin.pid, 0, name="python")).encode())
+    handle.write(json.dumps(metadata("process_name", twin.pid, 0, name="python")).encode())
     _name_lanes(twin)
     for write_layer in (*kineto_host.LAYERS, *kineto_device.LAYERS):
         write_layer(twin)
@@ -77,22 +79,18 @@ def _name_lanes(twin: Twin) -> None:
     names = {(pid, tid): name for pid, tid, name in twin.trace.required("threads").collect().iter_rows()}
     for pid in pairs["pid"].unique(maintain_order=True):
         if pid != twin.pid:
-            write_object(twin.handle, _metadata("process_name", pid, 0, name="python"))
-        write_object(twin.handle, _metadata("process_labels", pid, 0, labels="CPU"))
-        write_object(twin.handle, _metadata("process_sort_index", pid, 0, sort_index=pid))
+            write_object(twin.handle, metadata("process_name", pid, 0, name="python"))
+        write_object(twin.handle, metadata("process_labels", pid, 0, labels="CPU"))
+        write_object(twin.handle, metadata("process_sort_index", pid, 0, sort_index=pid))
     for pid, tid in pairs.iter_rows():
-        write_object(twin.handle, _metadata("thread_name", pid, tid, name=names.get((pid, tid)) or f"thread {tid}"))
-        write_object(twin.handle, _metadata("thread_sort_index", pid, tid, sort_index=tid))
+        write_object(twin.handle, metadata("thread_name", pid, tid, name=names.get((pid, tid)) or f"thread {tid}"))
+        write_object(twin.handle, metadata("thread_sort_index", pid, tid, sort_index=tid))
     label = {CORE_CUDA: "GPU", CORE_ROCM: "GPU", CORE_CPU: "CPU as device"}.get(twin.device_kind, twin.device_kind)
     for device in used_devices(twin.trace):
-        write_object(twin.handle, _metadata("process_name", device, 0, name="python"))
-        write_object(twin.handle, _metadata("process_labels", device, 0, labels=f"{label} {device}"))
-        write_object(twin.handle, _metadata("process_sort_index", device, 0, sort_index=_DEVICES_SORT + device))
+        write_object(twin.handle, metadata("process_name", device, 0, name="python"))
+        write_object(twin.handle, metadata("process_labels", device, 0, labels=f"{label} {device}"))
+        write_object(twin.handle, metadata("process_sort_index", device, 0, sort_index=_DEVICES_SORT + device))
     streams = pl.concat([task.select("device", "stream").unique() for task in (twin.tasks, twin.collectives)]).unique()
     for device, stream in streams.sort("device", "stream").iter_rows():
-        write_object(twin.handle, _metadata("thread_name", device, stream, name=f"stream {stream}"))
-        write_object(twin.handle, _metadata("thread_sort_index", device, stream, sort_index=stream))
-
-
-def _metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+        write_object(twin.handle, metadata("thread_name", device, stream, name=f"stream {stream}"))
+        write_object(twin.handle, metadata("thread_sort_index", device, stream, sort_index=stream))

@@ -8,16 +8,21 @@ from typing import Any
 
 import polars as pl
 
-from steplens.exports.json_events import chunks, head, number_member, quoted, text_member, write
+from steplens.exports.json_events import chunks, head, text_member
 from steplens.exports.kineto.kineto_links import Twin
-from steplens.readers.kineto.kineto_device import COLLECTIVE_PREFIX, COPY_PREFIX
+from steplens.formats.kineto import (
+    COLLECTIVE_MEMBERS,
+    COLLECTIVE_PREFIX,
+    COPY,
+    COPY_PREFIX,
+    DEVICE_ANNOTATION,
+    EXTERNAL_ID,
+    KERNEL,
+    OPERATOR_MEMBERS,
+    SET,
+)
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
-from steplens.writers.common.text import microseconds, render_distinct
-
-_DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
-
-#: domain of the marks that are annotations as the device saw them
-_ANNOTATIONS = "gpu_user_annotation"
+from steplens.writers.common.text import number_member, quoted, render_distinct
 
 #: by these names the tools tell collectives and copies from computing
 _COLLECTIVE_NAME = re.compile(r"^nccl.*Kernel")
@@ -42,7 +47,7 @@ def _tasks(twin: Twin) -> None:
             pl.col("measured").fill_null(""),
             "" if own else text_member("core", part["core"]),
             "" if own else text_member("type", part["type"]),
-            text_member("Input Dims", part["input_shapes"]) if not own else "",
+            text_member(OPERATOR_MEMBERS["input_shapes"], part["input_shapes"]) if not own else "",
         )
 
 
@@ -63,14 +68,14 @@ def _collectives(twin: Twin) -> None:
             render_distinct(part["name"], lambda name: _head(f"{KIND_COMMUNICATION}\0{name}"), _head(f"{KIND_COMMUNICATION}\0")),
             # in Kineto's own order: readers may take what follows the launch as one piece
             pl.col("measured").fill_null(""),
-            text_member("Collective name", part["operation"]),
-            number_member("In msg nelems", "elements", part),
-            number_member("Group size", "ranks", part),
+            text_member(COLLECTIVE_MEMBERS["collective"], part["operation"]),
+            number_member(COLLECTIVE_MEMBERS["elements_in"], "elements", part),
+            number_member(COLLECTIVE_MEMBERS["group_size"], "ranks", part),
             text_member("dtype", part["dtype"]),
-            text_member("Process Group Name", part["group"]),
+            text_member(COLLECTIVE_MEMBERS["group"], part["group"]),
             render_distinct(part["group"], lambda group: groups.get(group, ""), ""),
-            number_member("Src Rank", "source", part),
-            number_member("Dst Rank", "destination", part),
+            number_member(COLLECTIVE_MEMBERS["source"], "source", part),
+            number_member(COLLECTIVE_MEMBERS["destination"], "destination", part),
         )
 
 
@@ -78,19 +83,13 @@ def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: st
     count = len(twin.external_ids)
     called = part.select(pl.when((pl.col("op") >= 0) & (pl.col("op") < count)).then("op")).to_series()
     part = part.with_columns(external_id=twin.external_ids.gather(called) if count else pl.lit(None, dtype=pl.Int64))
-    write(
-        twin.handle,
+    twin.calls(
         part,
         head,
         pl.col("device"),
-        ',"tid":',
         pl.col("stream"),
-        ',"ts":',
-        twin.ts("start_ns"),
-        ',"dur":',
-        _DURATION,
         ',"args":{"queued":0',
-        number_member("External id", "external_id", part),
+        number_member(EXTERNAL_ID, "external_id", part),
         ',"device":',
         pl.col("device"),
         number_member("context", "context_id", part),
@@ -105,11 +104,11 @@ def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: st
 def _head(kind_and_name: str) -> str:
     """Start of an event up to its pid."""
     kind, _, name = kind_and_name.partition("\0")
-    category = "kernel"
+    category = KERNEL
     if kind == KIND_COMMUNICATION and not _COLLECTIVE_NAME.match(name):
         name = COLLECTIVE_PREFIX + name
     elif kind == KIND_COPY:
-        category = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy"
+        category = SET if name.startswith("Memset") else COPY
         name = name if _COPY_NAME.match(name) else COPY_PREFIX + name
     return f',\n{{"ph":"X","cat":"{category}","name":{quoted(name)},"pid":'
 
@@ -151,28 +150,22 @@ def _groups(twin: Twin) -> dict[str, str]:
         if isinstance(group, dict):
             members: dict[str, Any] = {}
             if isinstance(group.get("pg_desc"), str):
-                members["Process Group Description"] = group["pg_desc"]
+                members[COLLECTIVE_MEMBERS["group_description"]] = group["pg_desc"]
             if isinstance(group.get("ranks"), list):
-                members["Process Group Ranks"] = str(group["ranks"])
+                members[COLLECTIVE_MEMBERS["group_ranks"]] = str(group["ranks"])
             found[str(group.get("pg_name"))] = "".join(f",{quoted(key)}:{quoted(value)}" for key, value in members.items())
     return found
 
 
 def _annotations(twin: Twin) -> None:
-    marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == _ANNOTATIONS).collect()
+    marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == DEVICE_ANNOTATION).collect()
     for part in chunks(marks):
-        write(
-            twin.handle,
+        twin.calls(
             part,
-            head(part["message"], _ANNOTATIONS),
+            head(part["message"], DEVICE_ANNOTATION),
             pl.col("pid").fill_null(0),
-            ',"tid":',
             pl.col("stream").fill_null(0),
-            ',"ts":',
-            twin.ts("start_ns"),
-            ',"dur":',
-            _DURATION,
-            ',"args":{"External id":',
+            f',"args":{{"{EXTERNAL_ID}":',
             pl.col("correlation").fill_null(0),
             "}}",
         )

@@ -6,31 +6,33 @@ from collections.abc import Callable
 
 import polars as pl
 
-from steplens.exports.json_events import chunks, head, members, number_member, quoted, text_member, write
+from steplens.exports.json_events import chunks, head, members, text_member, write
 from steplens.exports.kineto.kineto_links import Twin
 from steplens.exports.kineto.kineto_text import shapes_json, types_json
+from steplens.formats.ascend_terms import CALL_PREFIXES, NODE
+from steplens.formats.kineto import (
+    ANNOTATION,
+    DEVICE_TYPES,
+    EXTERNAL_ID,
+    FORWARD_BACKWARD,
+    LAUNCH,
+    MEMORY_MEMBERS,
+    OPERATOR,
+    OPERATOR_MEMBERS,
+    PYTHON,
+    PYTHON_MEMBERS,
+    RUNTIME,
+)
 from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import NPU
-from steplens.writers.common.text import microseconds, render_distinct
+from steplens.writers.common.text import number_member, quoted, render_distinct
 
-_DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
-
-#: what every tool takes for a call that launches device work
-_RUNTIME = "cuda_runtime"
 #: by these names alone HolisticTraceAnalysis knows what launches
 _LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
 
-#: what the name of a call of CANN starts with, by its layer
-_CANN_PREFIXES = {
-    "acl": "AscendCL@",
-    "model": "Model@",
-    "node": "Node@",
-    "communication": "Communication@",
-    "runtime": "Runtime@",
-}
-
-_DEVICE_TYPES = {"CPU": 0, "CUDA": 1, "HIP": 6, "XPU": 12, "NPU": 20}
+#: other accelerators count as CUDA's
+_DEVICE_TYPES = {name: number for number, name in DEVICE_TYPES.items() if name in ("CPU", "CUDA", "HIP", "XPU", "NPU")}
 
 
 def _operators(twin: Twin) -> None:
@@ -45,26 +47,20 @@ def _operators(twin: Twin) -> None:
     annotates = pl.col("scope").is_in([SCOPE_USER, SCOPE_MODULE])
     annotates |= name.str.starts_with(STEP_PREFIX) | name.str.starts_with(OPTIMIZER_STEP_PREFIX)
     for part in chunks(ops):
-        operator, annotation = (head(part["name"], category) for category in ("cpu_op", "user_annotation"))
-        write(
-            twin.handle,
+        operator, annotation = (head(part["name"], category) for category in (OPERATOR, ANNOTATION))
+        twin.calls(
             part,
             pl.when(annotates.fill_null(False)).then(annotation).otherwise(operator),
             pl.col("pid"),
-            ',"tid":',
             pl.col("tid"),
-            ',"ts":',
-            twin.ts("start_ns"),
-            ',"dur":',
-            _DURATION,
-            ',"args":{"External id":',
+            f',"args":{{"{EXTERNAL_ID}":',
             pl.col("external_id"),
-            number_member("Sequence number", "sequence", part),
-            number_member("Fwd thread id", "forward_tid", part),
-            text_member("Input Dims", part["input_shapes"], shapes_json),
-            text_member("Input type", part["input_types"], types_json),
-            "" if frames else text_member("Call stack", part["stack"]),
-            "" if modules else text_member("Module Hierarchy", part["module"]),
+            number_member(OPERATOR_MEMBERS["sequence"], "sequence", part),
+            number_member(OPERATOR_MEMBERS["forward_tid"], "forward_tid", part),
+            text_member(OPERATOR_MEMBERS["input_shapes"], part["input_shapes"], shapes_json),
+            text_member(OPERATOR_MEMBERS["input_types"], part["input_types"], types_json),
+            "" if frames else text_member(OPERATOR_MEMBERS["stack"], part["stack"]),
+            "" if modules else text_member(OPERATOR_MEMBERS["module"], part["module"]),
             number_member("flops", "flops", part),
             number_member("correlation", "launch", part),
             ',"Ev Idx":',
@@ -79,17 +75,11 @@ def _steps(twin: Twin) -> None:
     ops = twin.trace.required("ops").select(pl.col("name").cat.starts_with(STEP_PREFIX).any()).collect().item()
     if steps is None or ops:
         return
-    write(
-        twin.handle,
+    twin.calls(
         steps,
-        pl.concat_str(pl.lit(f',\n{{"ph":"X","cat":"user_annotation","name":"{STEP_PREFIX}'), pl.col("id"), pl.lit('","pid":')),
+        pl.concat_str(pl.lit(f',\n{{"ph":"X","cat":"{ANNOTATION}","name":"{STEP_PREFIX}'), pl.col("id"), pl.lit('","pid":')),
         pl.col("pid").fill_null(twin.pid),
-        ',"tid":',
         pl.col("tid").fill_null(twin.pid),
-        ',"ts":',
-        twin.ts("start_ns"),
-        ',"dur":',
-        _DURATION,
         ',"args":{}}',
     )
 
@@ -99,22 +89,16 @@ def _python(twin: Twin) -> None:
     if frames is None:
         return
     for part in chunks(frames):
-        write(
-            twin.handle,
+        twin.calls(
             part,
-            head(part["name"], "python_function"),
+            head(part["name"], PYTHON),
             pl.col("pid").fill_null(twin.pid),
-            ',"tid":',
             pl.col("tid"),
-            ',"ts":',
-            twin.ts("start_ns"),
-            ',"dur":',
-            _DURATION,
-            ',"args":{"Python id":',
+            f',"args":{{"{PYTHON_MEMBERS["id"]}":',
             pl.col("id"),
-            ',"Python parent id":',
+            f',"{PYTHON_MEMBERS["parent"]}":',
             pl.when(pl.col("parent") >= 0).then("parent"),
-            number_member("Python module id", "module_id", part),
+            number_member(PYTHON_MEMBERS["module_id"], "module_id", part),
             "}}",
         )
 
@@ -125,30 +109,22 @@ def _runtime_calls(twin: Twin) -> None:
         return
     layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String).fill_null("")
     if twin.device_kind == NPU:
-        prefix = layer.replace_strict(_CANN_PREFIXES, default="", return_dtype=pl.String)
-        calls = calls.with_columns(
-            category=pl.lit(_RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
-        )
+        prefix = layer.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
+        calls = calls.with_columns(category=pl.lit(RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls))
     else:
         nothing = pl.lit(None, dtype=pl.String)
-        calls = calls.with_columns(category=layer.fill_null(_RUNTIME), called=name, launches=nothing)
+        calls = calls.with_columns(category=layer.fill_null(RUNTIME), called=name, launches=nothing)
     calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
     for part in chunks(calls):
         renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
-        write(
-            twin.handle,
+        twin.calls(
             part,
             render_distinct(part["head"], _call_head),
             pl.col("pid").fill_null(twin.pid),
-            ',"tid":',
             pl.col("tid").fill_null(0),
-            ',"ts":',
-            twin.ts("start_ns"),
-            ',"dur":',
-            _DURATION,
             ',"args":{',
             members(
-                number_member("External id", "external_id", part),
+                number_member(EXTERNAL_ID, "external_id", part),
                 number_member("correlation", "correlation", part),
                 text_member("name", renamed),
             ),
@@ -165,7 +141,7 @@ def _launching(twin: Twin, calls: pl.DataFrame) -> pl.Series:
     kinds = tasks.drop_nulls("link").unique("link", keep="first", maintain_order=True)
     copies = pl.col("kind").cast(pl.String) == KIND_COPY
     named = kinds.select(correlation="link", launches=pl.when(copies).then(pl.lit(_COPY)).otherwise(pl.lit(_LAUNCH)))
-    rows = calls.select("correlation", row=pl.int_range(pl.len()), other=pl.col("layer").cast(pl.String) != "node")
+    rows = calls.select("correlation", row=pl.int_range(pl.len()), other=pl.col("layer").cast(pl.String) != NODE)
     first = rows.drop_nulls("correlation").sort("other", "row").unique("correlation", keep="first", maintain_order=True)
     found = first.join(named, on="correlation", maintain_order="left")
     names: pl.Series = pl.Series("launches", [None], dtype=pl.String).new_from_index(0, calls.height)
@@ -197,11 +173,11 @@ def _memory(twin: Twin) -> None:
             ',"args":{"Bytes":',
             pl.col("bytes"),
             number_member("Addr", "address", part),
-            number_member("Total Allocated", "allocated", part),
-            number_member("Total Reserved", "reserved", part),
-            ',"Device Type":',
+            number_member(MEMORY_MEMBERS["allocated"], "allocated", part),
+            number_member(MEMORY_MEMBERS["reserved"], "reserved", part),
+            f',"{MEMORY_MEMBERS["device_type"]}":',
             number,
-            ',"Device Id":',
+            f',"{MEMORY_MEMBERS["device"]}":',
             pl.when(number == 0).then(-1).otherwise(pl.col("device").fill_null(0)),
             "}}",
         )
@@ -209,11 +185,11 @@ def _memory(twin: Twin) -> None:
 
 def _forward_backward(twin: Twin) -> None:
     """An arrow from a forward call to its backward call: the source's own, or those that its sequence numbers give."""
-    recorded = twin.trace.required("flows").filter(pl.col("kind").cast(pl.String) == "fwdbwd").collect()
+    recorded = twin.trace.required("flows").filter(pl.col("kind").cast(pl.String) == FORWARD_BACKWARD).collect()
     if recorded.is_empty():
         pairs = forward_backward(twin.trace)
         recorded = pairs.select("from_ns", from_pid="pid", from_tid="from_tid", to_ns="start_ns", to_pid="pid", to_tid="tid")
-    _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), "fwdbwd")
+    _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), FORWARD_BACKWARD)
 
 
 def _launches(twin: Twin) -> None:
@@ -229,7 +205,7 @@ def _launches(twin: Twin) -> None:
     first = tasks.drop_nulls("link").sort("start_ns", maintain_order=True).unique("link", keep="first", maintain_order=True)
     ends = first.select(id="link", to_ns="start_ns", to_pid=pl.col("device").cast(pl.Int64), to_tid="stream")
     pairs = pl.concat(places).collect().join(ends, on="id", maintain_order="left")
-    _arrows(twin, pairs, "ac2g")
+    _arrows(twin, pairs, LAUNCH)
 
 
 def _arrows(twin: Twin, pairs: pl.DataFrame, category: str) -> None:

@@ -7,13 +7,16 @@ from typing import IO
 
 import polars as pl
 
+from steplens.exports.json_events import write
 from steplens.trace.building.devices import device_kind
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_OTHER
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import main_pid, time_base_ns
+from steplens.writers.common.rows import Cell
 from steplens.writers.common.text import microseconds
 from steplens.writers.device_tasks import device_tasks
 
+_DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 _PLACE = ["device", "stream", "start_ns", "end_ns", "name"]
 
 
@@ -48,6 +51,10 @@ class Twin:
     def ts(self, column: str) -> pl.Expr:
         """A column of times as µs after the base time."""
         return microseconds(pl.col(column) - self.base_ns)
+
+    def calls(self, frame: pl.DataFrame, start: Cell, pid: pl.Expr, tid: pl.Expr, *rest: Cell) -> None:
+        """One complete event per row of ``frame``: what stands in front of its process id, both ids, times, and the rest."""
+        write(self.handle, frame, start, pid, ',"tid":', tid, ',"ts":', self.ts("start_ns"), ',"dur":', _DURATION, *rest)
 
 
 def twin_of(trace: Trace, handle: IO[bytes]) -> Twin:

@@ -16,20 +16,16 @@ from typing import Any
 import polars as pl
 
 from steplens import json_decoder
+from steplens.formats import ascend_results as names
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 
 _FILE_LIMIT = 1 << 30
-_CLASSES = ("p2p", "collective")
+_CLASSES = (names.POINT_TO_POINT, names.COLLECTIVE)
 _POINT_TO_POINT = ("hcom_send", "hcom_receive", "hcom_batchsendrecv")
 _TOTAL = "total"
-_TIMES = "Communication Time Info"
-_BANDWIDTH = "Communication Bandwidth Info"
-_TIME_PARTS = ("Elapse", "Transit", "Wait", "Synchronization", "Idle")
-_START = "Start Timestamp(us)"
-_SIZES = "Size Distribution"
 _LINK = re.compile(r"^(\d{1,9})-(\d{1,9})$")
 #: ``allreduce-top1`` in a result
 _SELECTED = re.compile(r"^(.+)-(top\d*|middle|bottom\d*|total)$")
@@ -49,25 +45,29 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     odd = 0
     of_times, of_links = _Numbers(), _Numbers()
     for step, kind, key, value in _operations(path, health, COMMUNICATION_TIMES):
-        if not isinstance(value.get(_TIMES), dict) and not isinstance(value.get(_BANDWIDTH), dict):
+        if not isinstance(value.get(names.TIME_INFO), dict) and not isinstance(value.get(names.BANDWIDTH_INFO), dict):
             odd += 1
             continue
         name, group = _name_and_group(key)
-        info = _object(value.get(_TIMES))
-        milliseconds = (of_times.member(info, f"{part} Time(ms)") for part in _TIME_PARTS)
-        of_times.member(info, _START)
-        times.append((name, group, kind, step, _text(info.get(_START)), *milliseconds))
-        for transport, part in _object(value.get(_BANDWIDTH)).items():
+        info = _object(value.get(names.TIME_INFO))
+        milliseconds = (of_times.member(info, member) for member in names.OPERATION_TIMES.values())
+        of_times.member(info, names.START_TIMESTAMP)
+        times.append((name, group, kind, step, _text(info.get(names.START_TIMESTAMP)), *milliseconds))
+        for transport, part in _object(value.get(names.BANDWIDTH_INFO)).items():
             numbers = _object(part)
             head = (
                 *(name, group, kind, step, transport),
                 *(of_links.member(numbers, column) for column in _BANDWIDTH_COLUMNS),
             )
-            distribution = _object(numbers.get(_SIZES)).items()
+            distribution = _object(numbers.get(names.PACKETS)).items()
             packets = [(size, packet) for size, packet in distribution if _is_packet(packet)]
-            of_links.damaged[_SIZES] += len(distribution) - len(packets)
+            of_links.damaged[names.PACKETS] += len(distribution) - len(packets)
             for size, (count, duration) in packets:
-                row = (of_links.number(_SIZES, size), of_links.number(_SIZES, count), of_links.number(_SIZES, duration))
+                row = (
+                    of_links.number(names.PACKETS, size),
+                    of_links.number(names.PACKETS, count),
+                    of_links.number(names.PACKETS, duration),
+                )
                 bandwidth.append((*head, row[0], _whole(row[1]), row[2]))
             if not packets:
                 bandwidth.append((*head, None, None, None))
@@ -86,7 +86,7 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-_BANDWIDTH_COLUMNS = ("Transit Size(MB)", "Transit Time(ms)", "Bandwidth(GB/s)", "Large Packet Ratio")
+_BANDWIDTH_COLUMNS = (names.TRANSIT_SIZE, names.TRANSIT_TIME, names.BANDWIDTH, names.LARGE_PACKETS)
 
 
 def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
@@ -110,8 +110,8 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
                 continue
             rows.append(
                 (
-                    *(name, selection if selected else None, _text(part.get("Op Name")), group, kind, step),
-                    *(int(ends[1]), int(ends[2]), _text(part.get("Transport Type"))),
+                    *(name, selection if selected else None, _text(part.get(names.OPERATION_NAME)), group, kind, step),
+                    *(int(ends[1]), int(ends[2]), _text(part.get(names.TRANSPORT_TYPE))),
                     *(numbers.member(part, column) for column in _BANDWIDTH_COLUMNS[:3]),
                 )
             )
@@ -127,14 +127,14 @@ def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[in
     for key, value in _read(path, health, unsafe).items():
         if not isinstance(value, dict):
             odd += 1
-        elif set(value) & set(_CLASSES) or key == "step" or re.fullmatch(r"step\d+", key):
-            step = int(key[4:]) if re.fullmatch(r"step\d{1,18}", key) else None
+        elif set(value) & set(_CLASSES) or re.fullmatch(rf"{names.STEP_PREFIX}\d*", key):
+            step = int(key.removeprefix(names.STEP_PREFIX)) if re.fullmatch(rf"{names.STEP_PREFIX}\d{{1,18}}", key) else None
             for kind in _CLASSES:
                 for operation, content in _object(value.get(kind)).items():
                     if isinstance(content, dict) and not operation.lower().startswith(_TOTAL):
                         yield step, kind, operation, content
         elif not key.lower().startswith(_TOTAL):
-            yield None, "p2p" if key.lower().startswith(_POINT_TO_POINT) else "collective", key, value
+            yield None, names.POINT_TO_POINT if key.lower().startswith(_POINT_TO_POINT) else names.COLLECTIVE, key, value
     _report_odd(path, odd, health, unsafe)
 
 

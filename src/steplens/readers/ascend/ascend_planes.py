@@ -9,28 +9,16 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.ascend_database import INNER_TASKS
+from steplens.formats.ascend_terms import NO_NUMBER
+from steplens.formats.trace_view import PART_COLUMNS
 from steplens.readers.ascend.database.cann_db import source_rows
 
 #: column of ``kernels`` that holds what a plane tells of a task
 INNER = "inner_task"
-#: the table of a database that holds the same
-TABLE = "COMMUNICATION_TASK_INFO"
-
-#: column of that table -> member of the events on planes
-_DETAILS = {
-    "taskType": "inner_type",
-    "planeId": "plane",
-    "notifyId": "notify",
-    "srcRank": "source_rank",
-    "dstRank": "destination_rank",
-    "transportType": "transport",
-    "size": "bytes",
-    "dataType": "inner_data_type",
-    "linkType": "link",
-}
+#: column of COMMUNICATION_TASK_INFO -> column of the events on planes
+_DETAILS = {"taskType": "inner_type", "planeId": "plane", **PART_COLUMNS}
 _PLACE = ("device", "start_ns", "task_id", "context_id")
-#: a number in 32 bits that means none
-_NO_NUMBER = 0xFFFF_FFFF
 
 
 def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[int, int], int]) -> pl.DataFrame:
@@ -58,7 +46,7 @@ def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[in
         "device",
         "start_ns",
         task_id="inner_task_id",
-        context_id=pl.when(context != _NO_NUMBER).then(context),
+        context_id=pl.when(context != NO_NUMBER).then(context),
         **{INNER: pl.struct([pl.col(member).cast(pl.String).alias(column) for column, member in present.items()])},
     )
     # a part has one task: of two that cannot be told apart neither is named
@@ -78,5 +66,5 @@ def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]
     tables = {**tables, "kernels": kernels.drop(INNER)}
     if rows.height:
         known = [tables["source_tables"]] if "source_tables" in tables else []
-        tables["source_tables"] = pl.concat([*known, source_rows(TABLE, rows)])
+        tables["source_tables"] = pl.concat([*known, source_rows(INNER_TASKS, rows)])
     return tables

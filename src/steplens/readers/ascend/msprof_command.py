@@ -21,8 +21,7 @@ from typing import IO
 
 from steplens import rundir
 from steplens.errors import InputError
-
-COMMAND = "msprof"
+from steplens.formats.ascend_capture import MSPROF
 
 #: where a CANN installation has the program behind the command
 _PROGRAM = Path("tools/profiler/profiler_tool/analysis/msprof/msprof.py")
@@ -103,7 +102,7 @@ def export(run_directory: Path, prof: Path, exports: Sequence[str], *, communica
             raise InputError(command, "cannot export databases", "Export text, or use a newer CANN")
         raw_bytes = _raw_bytes(prof)
         if raw_bytes >= _GIB:
-            notes.append(f"{raw_bytes / _GIB:.1f} GiB of raw device data may take {COMMAND} more than 30 minutes")
+            notes.append(f"{raw_bytes / _GIB:.1f} GiB of raw device data may take {MSPROF} more than 30 minutes")
         limit = _SECONDS_PER_GIB * (1 + raw_bytes / _GIB)
         commands = export_commands(prof, exports, communication=communication, also_database=_ALSO_DATABASE in capabilities)
         for arguments in commands:
@@ -116,7 +115,7 @@ def export(run_directory: Path, prof: Path, exports: Sequence[str], *, communica
                 notes.append(error.problem)
         duration = datetime.timedelta(seconds=time.monotonic() - begin)
         log.write(f"CANN profiling data parsed in a total time of {duration}\n".encode())
-    return Export(tuple(" ".join([COMMAND, *arguments]) for arguments in commands), duration, path, tuple(notes))
+    return Export(tuple(" ".join([MSPROF, *arguments]) for arguments in commands), duration, path, tuple(notes))
 
 
 def find_msprof() -> tuple[Path, list[str]]:
@@ -125,9 +124,9 @@ def find_msprof() -> tuple[Path, list[str]]:
     Raises:
         InputError: there is none, or it belongs to no CANN installation.
     """
-    found = shutil.which(COMMAND)
+    found = shutil.which(MSPROF)
     if found is None:
-        raise InputError(COMMAND, "is not on PATH", "Source CANN's set_env.sh, or export on a machine with CANN")
+        raise InputError(MSPROF, "is not on PATH", "Source CANN's set_env.sh, or export on a machine with CANN")
     command = Path(found).resolve()
     if "tools" not in command.parts:
         raise InputError(found, "belongs to no CANN installation", "Source CANN's set_env.sh")
@@ -160,7 +159,7 @@ def _run(command: Sequence[str], log: IO[bytes], seconds: float, prof: Path, pat
         status = process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         raise InputError(
-            prof, f"{COMMAND} was stopped after {seconds:.0f} s", f"Run `{' '.join(command)}` yourself, then analyse again"
+            prof, f"{MSPROF} was stopped after {seconds:.0f} s", f"Run `{' '.join(command)}` yourself, then analyse again"
         ) from None
     finally:
         # whatever it started ends with it, also when this process is interrupted
@@ -169,7 +168,7 @@ def _run(command: Sequence[str], log: IO[bytes], seconds: float, prof: Path, pat
         process.wait()
         reader.join(timeout=10)
     if status:
-        raise InputError(prof, f"{COMMAND} failed with status {status}", f"See {path}")
+        raise InputError(prof, f"{MSPROF} failed with status {status}", f"See {path}")
     return printed.decode("utf-8", "replace")
 
 
@@ -194,7 +193,7 @@ def _log(run_directory: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     if folder.is_symlink():
         raise InputError(folder, "is a link, so the log could end anywhere", "Remove it and analyse again")
     rundir.make_directory(folder)
-    path = folder / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_{COMMAND}.log"
+    path = folder / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_{MSPROF}.log"
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, rundir.FILE_MODE), "wb", buffering=0) as log:
         # whatever umask this process has
         os.fchmod(log.fileno(), rundir.FILE_MODE)

@@ -16,21 +16,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steplens.readers.contents import EXPORT_DIRECTORY, PROF_NAME
+from steplens.formats.ascend_capture import (
+    ANALYSIS_DIRECTORY,
+    CHIPS,
+    CSV_KINDS,
+    EXPORT_DIRECTORY,
+    FRAMEWORK_DIRECTORY,
+    HOST_DIRECTORY,
+    MSPROF,
+    OLDER_PREFIXES,
+    PROF_NAME,
+)
+from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
+from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX
 from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, HealthLog
 
 Int64Array = npt.NDArray[np.int64]
-
-ANALYSIS_DIRECTORY = "analyze"
-
-#: kinds of exported CSV files; (?:ge_)? names are older
-CSV_KINDS = (
-    "op_summary", "npu_mem", "step_trace", "memory_record", "operator_memory", "l2_cache", "aicpu", "api_statistic",
-    "op_statistic", "npu_module_mem", "nic", "roce", "pcie", "hccs", "task_time", "soc_pmu",
-)  # fmt: skip
-_OLDER_PREFIX = {"memory_record": "ge_", "operator_memory": "ge_"}
-TIMELINE_KIND = "msprof"
 
 #: every time in ns that this code computes stays below, so that no sum leaves 64 bits
 _LATEST_NS = 1 << 62
@@ -41,9 +43,6 @@ _FREQUENCIES_MHZ = (Fraction(1), Fraction(100_000))
 _LARGEST_DENOMINATOR = 10_000_000
 
 _SIDE_FILE_BYTES = 1 << 20
-
-#: names of chips by the number that info.json has for them
-_CHIPS = {"0": "Ascend310", "1": "Ascend910A", "4": "Ascend310P", "5": "Ascend910B", "7": "Ascend310B", "15": "Ascend950"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class ProfDirectory:
 
 def find_prof(run_directory: Path) -> list[ProfDirectory]:
     """The ``PROF_*`` directories of a run directory, by name; the run directory itself where it is one."""
-    if PROF_NAME.match(run_directory.resolve().name) and not (run_directory / "FRAMEWORK").is_dir():
+    if PROF_NAME.match(run_directory.resolve().name) and not (run_directory / FRAMEWORK_DIRECTORY).is_dir():
         return [open_prof(run_directory)]
     return [open_prof(path) for path in _children(run_directory) if PROF_NAME.match(path.name) and path.is_dir()]
 
@@ -147,16 +146,16 @@ def open_prof(path: Path) -> ProfDirectory:
     exported = path / EXPORT_DIRECTORY
     tables = {}
     for kind in CSV_KINDS:
-        files = _newest_slices(exported, kind, "csv") or _newest_slices(exported, _OLDER_PREFIX.get(kind, "") + kind, "csv")
+        files = _newest_slices(exported, kind, "csv") or _newest_slices(exported, OLDER_PREFIXES.get(kind, "") + kind, "csv")
         if files:
             tables[kind] = files
-    databases = [*_newest_slices(path, TIMELINE_KIND, "db"), *_newest_slices(exported, TIMELINE_KIND, "db")]
-    wanted = ("communication.json", "communication_matrix.json", "communication_analyzer.db")
-    analysis = {name: path / ANALYSIS_DIRECTORY / name for name in wanted if _is_file(path / ANALYSIS_DIRECTORY / name)}
+    databases = [*_newest_slices(path, MSPROF, "db"), *_newest_slices(exported, MSPROF, "db")]
+    names = (COMMUNICATION, COMMUNICATION_MATRIX, CANN_ANALYSIS_DATABASE)
+    analysis = {name: path / ANALYSIS_DIRECTORY / name for name in names if _is_file(path / ANALYSIS_DIRECTORY / name)}
     return ProfDirectory(
         path,
         tuple(sorted(devices)),
-        _newest_slices(exported, TIMELINE_KIND, "json"),
+        _newest_slices(exported, MSPROF, "json"),
         tables,
         databases[0] if databases else None,
         analysis,
@@ -237,7 +236,7 @@ def _unix_offset_at_start(prof: ProfDirectory | None) -> int | None:
     """Unix time minus monotonic clock from the first file that has both; None where there is none."""
     if prof is None:
         return None
-    for path in (prof.path / "host" / "start_info", *_device_start_files(prof.path, prof.devices)):
+    for path in (prof.path / HOST_DIRECTORY / "start_info", *_device_start_files(prof.path, prof.devices)):
         value = _side_file(path)
         begin_us = _integer(value.get("collectionTimeBegin"))
         offset = _difference(None if begin_us is None else begin_us * 1000, value.get("clockMonotonicRaw"))
@@ -251,13 +250,13 @@ def _device_start_files(prof: Path, devices: tuple[int, ...]) -> list[Path]:
 
 
 def _clock_files(prof: Path, devices: tuple[int, ...]) -> list[Path]:
-    host = prof / "host"
+    host = prof / HOST_DIRECTORY
     return [host / "start_info", host / "info.json", host / "host_start.log", *_device_start_files(prof, devices)]
 
 
 def _host_start(prof: ProfDirectory | None) -> dict[str, str]:
     """The values of the section [Host] of host_start.log."""
-    path = prof.path / "host" / "host_start.log" if prof is not None else None
+    path = prof.path / HOST_DIRECTORY / "host_start.log" if prof is not None else None
     if path is None or not _is_file(path) or path.stat().st_size > _SIDE_FILE_BYTES:
         return {}
     values: dict[str, str] = {}
@@ -277,7 +276,7 @@ def _host_start(prof: ProfDirectory | None) -> dict[str, str]:
 
 
 def _host_info(prof: ProfDirectory | None) -> dict[str, Any]:
-    return _side_file(prof.path / "host" / "info.json") if prof is not None else {}
+    return _side_file(prof.path / HOST_DIRECTORY / "info.json") if prof is not None else {}
 
 
 def host_values(prof: ProfDirectory | None) -> dict[str, Any]:
@@ -289,14 +288,14 @@ def host_values(prof: ProfDirectory | None) -> dict[str, Any]:
             values[name] = info[key]
     platform = info.get("platform_version")
     if isinstance(platform, str | int):
-        values["chip"] = _CHIPS.get(str(platform), str(platform))
+        values["chip"] = CHIPS.get(str(platform), str(platform))
     return values
 
 
 def rank_of(prof: ProfDirectory) -> int | None:
     """The rank that ``info.json`` of the device, else of the host, has; None where neither says one."""
     devices = (path for number in prof.devices for path in (f"device_{number}/info.json.{number}", f"device_{number}/info.json"))
-    for name in (*devices, "host/info.json"):
+    for name in (*devices, f"{HOST_DIRECTORY}/info.json"):
         rank = _side_file(prof.path / name).get("rank_id")
         if type(rank) is int and 0 <= rank < 1 << 31:
             return rank

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from steplens import json_decoder
+from steplens.formats.kineto import COLLECTIVE_PREFIX, COPY_CATEGORIES, COPY_PREFIX, SYNCHRONIZATION
 from steplens.readers.kineto.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,
@@ -46,10 +47,8 @@ METRICS = {
 }
 BANDWIDTH = "memory bandwidth (GB/s)"
 
-_COPIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 _COMMUNICATION_KERNEL = re.compile(LIBRARY_KERNEL)
 _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
-_SYNCHRONIZATION = "cuda_sync"
 #: names of categories in one finding
 _NAMED = 8
 #: characters of a device's name in a finding
@@ -58,9 +57,6 @@ _CHARACTERS = 40
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
 _NPU_DEVICE = re.compile(r"^(NPU|Ascend)")
-#: what steplens puts in front of the names of an NPU's collectives and copies, since tools know these by CUDA's names
-COLLECTIVE_PREFIX = "ncclKernel: "
-COPY_PREFIX = "Memcpy: "
 _LAUNCH_DECODER = json_decoder.Decoder[LaunchArgs](LaunchArgs)
 
 
@@ -305,7 +301,7 @@ def _of_an_npu(tasks: pl.DataFrame) -> pl.DataFrame:
 
 def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | None]:
     """What a task does with the time line of its device; its type where that is not its category (trace.classify)."""
-    if category in _COPIES or is_copy(category or ""):
+    if category in COPY_CATEGORIES or is_copy(category or ""):
         found = _COPY_NAME.match(name or "")
         return KIND_COPY, found[1] if found else str(category)
     if is_communication(category or ""):
@@ -391,7 +387,7 @@ def _colliding(calls: pl.DataFrame) -> bool:
     """Whether several processes use the same correlations."""
     if not calls.height or calls["pid"].n_unique() == 1:
         return False
-    numbered = calls.filter((pl.col("correlation") > 0) & (pl.col("category") != _SYNCHRONIZATION))
+    numbered = calls.filter((pl.col("correlation") > 0) & (pl.col("category") != SYNCHRONIZATION))
     return bool(numbered.select("pid", "correlation").unique().height > numbered["correlation"].n_unique())
 
 
@@ -413,7 +409,7 @@ def _api(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not calls.height:
         return calls
     calls = calls.rename({"category": "layer"}).drop("launch", strict=False)
-    waits = ranges.filter(pl.col("category") == _SYNCHRONIZATION) if ranges.height else ranges
+    waits = ranges.filter(pl.col("category") == SYNCHRONIZATION) if ranges.height else ranges
     if waits.height:
         callers = (
             calls.drop_nulls("correlation").unique("correlation", keep="first").select("correlation", _pid="pid", _tid="tid")
@@ -429,7 +425,7 @@ def _marks(ranges: pl.DataFrame) -> pl.DataFrame:
     """User annotations as the device saw them: from the first to the last task that was launched inside."""
     if not ranges.height:
         return ranges
-    return ranges.filter(pl.col("category") != _SYNCHRONIZATION).select(
+    return ranges.filter(pl.col("category") != SYNCHRONIZATION).select(
         domain="category",
         message="name",
         start_ns="start_ns",

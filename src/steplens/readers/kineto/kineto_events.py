@@ -13,6 +13,15 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from steplens.formats.kineto import (
+    ANNOTATION,
+    COPY_CATEGORIES,
+    DEVICE_ANNOTATION,
+    KERNEL_CATEGORIES,
+    OPERATOR,
+    PYTHON,
+    SYNCHRONIZATION,
+)
 from steplens.readers.common.event_decoder import DAMAGED
 from steplens.readers.common.json_events import JsonEventFile, Piece
 from steplens.readers.kineto import kineto_frames as frames
@@ -22,10 +31,7 @@ from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layo
 from steplens.readers.kineto.kineto_times import needs_text, with_ns
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
-OPERATOR_CATEGORIES = ("cpu_op", frames.USER_CATEGORY, "Operator")
-#: categories of device tasks
-KERNEL_CATEGORIES = ("kernel", "Kernel", "concurrent_kernel")
-COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
+OPERATOR_CATEGORIES = (OPERATOR, ANNOTATION, "Operator")
 
 #: how many calls of a piece are looked at to find how its times are written, and which events are calls
 _FIRST_CALLS = 256
@@ -46,8 +52,8 @@ _UNPLACED = "unplaced"
 _IGNORED = "ignored"
 _KIND_OF_CATEGORY = {
     **dict.fromkeys(("Runtime", "runtime", "driver", "overhead"), _CALLS),
-    **dict.fromkeys(("gpu_user_annotation", "cuda_sync"), _DEVICE_RANGES),
-    "python_function": _PYTHON,
+    **dict.fromkeys((DEVICE_ANNOTATION, SYNCHRONIZATION), _DEVICE_RANGES),
+    PYTHON: _PYTHON,
     # the span of the whole recording
     "Trace": _IGNORED,
     "trace": _IGNORED,

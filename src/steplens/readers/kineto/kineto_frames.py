@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from msgspec import Raw
 
+from steplens.formats.kineto import ANNOTATION
 from steplens.readers.kineto.kineto_lanes import lane_column
 from steplens.readers.kineto.kineto_structs import (
     NO_TEXT,
@@ -23,8 +24,6 @@ from steplens.readers.kineto.kineto_structs import (
 )
 from steplens.readers.kineto.kineto_times import time_column, time_columns
 from steplens.trace.schema import NAME
-
-USER_CATEGORY = "user_annotation"
 
 #: where, in Kineto's order, the ``args`` of a kernel begin that depend on nothing but how it is launched
 _LAUNCH_BEGINS = b'"registers per thread"'
@@ -50,7 +49,7 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
     """Operator calls and user annotations; and those of them that describe a communication operation, None where none does."""
     args = _OPERATOR_ARGS([event.args for event in events])
     columns = _common(events, layout)
-    columns.append(pl.Series("annotation", [event.cat == USER_CATEGORY for event in events], dtype=pl.Boolean))
+    columns.append(pl.Series("annotation", [event.cat == ANNOTATION for event in events], dtype=pl.Boolean))
     columns.append(_integers("external_id", [item.external_id for item in args]))
     # what no event of the piece has would cost as much as what all have
     count = len(args)

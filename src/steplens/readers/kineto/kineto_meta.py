@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.health import EVERYTHING, INFO, KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 
 #: names that users and launchers give to the traces of a job: rank0.json, trace_rank_3.json.gz
@@ -29,7 +30,7 @@ def meta(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFrame:
         path: the file; its name tells the rank where the file does not (``rank_source`` is "file name" then).
     """
     values = {key: value for key, value in members.items() if key != "traceEvents"}
-    values["base_time_ns"] = base_ns
+    values[TIME_BASE_KEY] = base_ns
     distributed = members.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank, size = distributed.get("rank"), distributed.get("world_size")

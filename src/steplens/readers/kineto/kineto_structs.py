@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from steplens import json_decoder
+from steplens.formats.kineto import COLLECTIVE_MEMBERS, EXTERNAL_ID, MEMORY_MEMBERS, OPERATOR_MEMBERS, PYTHON_MEMBERS
 from steplens.readers.common.event_decoder import cleaned, one_by_one
 from steplens.readers.common.json_events import Piece
 
@@ -33,14 +34,10 @@ class OperatorArgs(
     msgspec.Struct,
     gc=False,
     rename={
-        "external_id": "External id",
-        "sequence": "Sequence number",
-        "forward_tid": "Fwd thread id",
-        "input_types": "Input type",
-        "input_shapes": "Input Dims",
+        "external_id": EXTERNAL_ID,
         "arguments": "Concrete Inputs",
-        "stack": "Call stack",
-        "collective": "Collective name",
+        "collective": COLLECTIVE_MEMBERS["collective"],
+        **OPERATOR_MEMBERS,
     },
 ):
     """``args`` of an operator call or user annotation."""
@@ -56,22 +53,7 @@ class OperatorArgs(
     collective: str | None = None
 
 
-class CollectiveArgs(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "collective": "Collective name",
-        "elements_in": "In msg nelems",
-        "elements_out": "Out msg nelems",
-        "group": "Process Group Name",
-        "group_number": "Process Group ID",
-        "group_description": "Process Group Description",
-        "group_ranks": "Process Group Ranks",
-        "group_size": "Group size",
-        "source": "Src Rank",
-        "destination": "Dst Rank",
-    },
-):
+class CollectiveArgs(msgspec.Struct, gc=False, rename=COLLECTIVE_MEMBERS):
     """What PyTorch records of a communication operation: in ``args`` of its call and of its kernels."""
 
     collective: str | None = None
@@ -87,14 +69,14 @@ class CollectiveArgs(
     destination: int | None = None
 
 
-class CallArgs(msgspec.Struct, gc=False, rename={"external_id": "External id"}):
+class CallArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID}):
     """``args`` of a runtime or driver call."""
 
     external_id: int | None = None
     correlation: int | None = None
 
 
-class TaskArgs(msgspec.Struct, gc=False, rename={"external_id": "External id", "bandwidth": "memory bandwidth (GB/s)"}):
+class TaskArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID, "bandwidth": "memory bandwidth (GB/s)"}):
     """``args`` of a device task (a kernel, a copy) that differ from task to task."""
 
     external_id: int | None = None
@@ -134,18 +116,14 @@ class LaunchArgs(
     type: str | None = None
 
 
-class DeviceRangeArgs(msgspec.Struct, gc=False, rename={"external_id": "External id"}):
+class DeviceRangeArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID}):
     """``args`` of a range on a device: a user annotation as the device saw it, a wait of the host for it."""
 
     external_id: int | None = None
     correlation: int | None = None
 
 
-class PythonArgs(
-    msgspec.Struct,
-    gc=False,
-    rename={"id": "Python id", "parent": "Python parent id", "module_id": "Python module id"},
-):
+class PythonArgs(msgspec.Struct, gc=False, rename=PYTHON_MEMBERS):
     """``args`` of a Python frame or module call."""
 
     id: int | None = None
@@ -153,18 +131,7 @@ class PythonArgs(
     module_id: int | None = None
 
 
-class MemoryArgs(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "reserved": "Total Reserved",
-        "allocated": "Total Allocated",
-        "bytes": "Bytes",
-        "device": "Device Id",
-        "device_type": "Device Type",
-        "address": "Addr",
-    },
-):
+class MemoryArgs(msgspec.Struct, gc=False, rename={"bytes": "Bytes", "address": "Addr", **MEMORY_MEMBERS}):
     """``args`` of an allocator event."""
 
     address: int | None = None

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from steplens import json_decoder
+from steplens.formats.kineto import DEVICE_TYPES
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.building.checks import unmatched_flows
@@ -19,7 +20,6 @@ from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_US
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 _OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
 #: numbers of PyTorch's device types; a backend of one's own is "NPU", the only one whose memory is known here
-_DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 9: "XLA", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA", 20: "NPU"}
 
 
 def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
@@ -120,7 +120,7 @@ def _text(raw: str) -> str | None:
 
 
 def _memory(frame: pl.DataFrame) -> pl.DataFrame:
-    device_type = pl.col("device_type").replace_strict(_DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
+    device_type = pl.col("device_type").replace_strict(DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
     told = frame.with_columns(
         device_type.alias("device_type"),
         pl.col("device").cast(pl.Int32, strict=False),

@@ -15,6 +15,7 @@ import polars as pl
 
 from steplens import json_text
 from steplens.errors import InputError
+from steplens.formats.mindspore import PIPELINE_FILES, pattern
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
@@ -31,19 +32,7 @@ from steplens.trace.health import (
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
-_FAMILIES = {
-    "pipeline": r"pipeline_profiling_(\d{1,9})\.json",
-    "raw": r"minddata_pipeline_raw_(\d{1,9})\.csv",
-    "summary": r"minddata_pipeline_summary_(\d{1,9})\.json",
-    # the same once more, as a table
-    "summary_table": r"minddata_pipeline_summary_(\d{1,9})\.csv",
-    "iterate": r"dataset_iterator_profiling_(\d{1,9})\.txt",
-    "send": r"device_queue_profiling_(\d{1,9})\.txt",
-    "cpu": r"minddata_cpu_utilization_(\d{1,9})\.json",
-    "receive": r"minddata_aicpu_(\d{1,9})\.(?:txt|json)",
-    "receive_ns": r"minddata_getnext_profiling_(\d{1,9})\.txt",
-}
-_NAMES = {family: re.compile(f"^{pattern}$") for family, pattern in _FAMILIES.items()}
+_NAMES = {family: pattern(name) for family, name in PIPELINE_FILES.items()}
 
 _TEXT_LIMIT_BYTES = 1 << 30
 _OPERATION_LIMIT = 100_000
@@ -64,8 +53,8 @@ def find_files(path: Path) -> dict[tuple[str, int], Path]:
     except OSError:
         return {}
     for file in names:
-        for family, pattern in _NAMES.items():
-            name = pattern.match(file.name)
+        for family, expression in _NAMES.items():
+            name = expression.match(file.name)
             if name and file.is_file():
                 found[family, int(name[1])] = file
     return found

@@ -5,52 +5,14 @@ All ranks of a host may share one directory; the number in a file's name tells t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steplens.formats.mindspore import FILES, pattern
 from steplens.readers.mindspore import minddata, mindspore_host
 
-_NUMBER = r"(?P<rank>\d{1,9})"
-_FAMILIES = {
-    "profiler_info": rf"profiler_info_{_NUMBER}\.json",
-    "step_trace": rf"step_trace_raw_{_NUMBER}_detail_time\.csv",
-    "step_points": rf"step_trace_point_info(?:_{_NUMBER})?\.json",
-    "operator_types": rf"aicore_intermediate_{_NUMBER}_type\.csv",
-    "operator_details": rf"aicore_intermediate_{_NUMBER}_detail\.csv",
-    "aicpu": rf"aicpu_intermediate_{_NUMBER}\.csv",
-    "framework": rf"framework_raw_{_NUMBER}\.csv",
-    "timeline_data": rf"output_timeline_data_{_NUMBER}\.txt",
-    "scheduler_text": rf"output_format_data_hwts_{_NUMBER}\.txt",
-    "aicpu_text": rf"output_data_preprocess_aicpu_{_NUMBER}\.txt",
-    "flops": rf"flops_{_NUMBER}\.txt",
-    "flops_summary": rf"flops_summary_{_NUMBER}\.json",
-    "cluster": rf"ascend_cluster_analyse_(?P<mode>.+)_(?P<stages>\d{{1,6}})_(?P<size>\d{{1,9}})_{_NUMBER}\.csv",
-    "collectives": rf"hccl_raw_{_NUMBER}\.csv",
-    "strategy": rf"parallel_strategy_{_NUMBER}\.json",
-    "dynamic_shape": rf"dynamic_shape_info_{_NUMBER}\.json",
-    "operator_memory": rf"operator_memory_{_NUMBER}\.csv",
-    "memory_plan": rf"memory_usage_{_NUMBER}\.pb",
-    "ascend_timeline": rf"ascend_timeline_display_{_NUMBER}\.json",
-    "gpu_timeline": rf"gpu_timeline_display_{_NUMBER}\.json",
-    "cpu_timeline": rf"cpu_timeline_display_{_NUMBER}\.json",
-    "cpu_operators": rf"cpu_op_execute_timestamp_{_NUMBER}\.txt",
-    "cpu_framework": rf"cpu_framework_{_NUMBER}\.txt",
-    "cpu_memory": rf"cpu_ms_memory_record_{_NUMBER}\.txt",
-    "cpu_details": rf"cpu_op_detail_info_{_NUMBER}\.csv",
-    "cpu_types": rf"cpu_op_type_info_{_NUMBER}\.csv",
-    "gpu_operators": rf"gpu_op_execute_timestamp_{_NUMBER}\.txt",
-    "gpu_activity": rf"activity_execute_timestamp_{_NUMBER}\.txt",
-    "gpu_details": rf"gpu_op_detail_info_{_NUMBER}\.csv",
-    "gpu_types": rf"gpu_op_type_info_{_NUMBER}\.csv",
-    "gpu_activity_details": rf"gpu_activity_data_{_NUMBER}\.csv",
-    "gpu_start": rf"start_time_{_NUMBER}\.txt",
-    "gpu_steps": rf"step_trace_profiling_{_NUMBER}\.txt",
-    "dataset": rf"dataset_{_NUMBER}\.csv",
-    "host_info": rf"host_info_{_NUMBER}\.csv",
-}
-_NAMES = {family: re.compile(f"^{pattern}$") for family, pattern in _FAMILIES.items()}
+_NAMES = {family: pattern(name) for family, name in FILES.items()}
 
 #: files that other tools write under such names, or that say nothing without others
 _WEAK = {"profiler_info", "gpu_start", "step_points", "dataset", "host_info"}
@@ -108,8 +70,8 @@ def open_folder(path: Path) -> MindSporeFolder:
     whole: dict[str, Path] = {}
     parallel: dict[int, tuple[str, int, int]] = {}
     for entry in entries:
-        for family, pattern in _NAMES.items():
-            name = pattern.match(entry.name)
+        for family, expression in _NAMES.items():
+            name = expression.match(entry.name)
             if name is None or not entry.is_file():
                 continue
             if name["rank"] is None:

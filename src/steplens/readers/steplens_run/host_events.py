@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from steplens import rundir
+from steplens.formats.ascend_terms import OS_LAYER
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.steplens_run import loaders
 from steplens.trace.health import COUNTERS, INFO, RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
@@ -19,9 +20,6 @@ from steplens.trace.schema import CHECKPOINT_BYTES, MARK_KINDS, NAME
 _COLUMNS = ["text", "kind", "start_ns", "end_ns", "tid", "stream"]
 _MARKS_LIMIT = 64 << 20
 _CALLS_LIMIT = 256 << 20
-
-#: the layer of calls to the operating system
-_OS_LAYER = "os_runtime"
 
 #: later than any time that is written in ns
 _FOREVER = 1 << 62
@@ -187,7 +185,7 @@ def _system_calls(path: Path, pid: int | None, health: HealthLog) -> pl.DataFram
         .with_columns(time=ns("s", "ns"), length=ns("ds", "dns"))
         .select(
             name=pl.coalesce("name", "resumed").cast(NAME),
-            layer=pl.lit(_OS_LAYER, dtype=NAME),
+            layer=pl.lit(OS_LAYER, dtype=NAME),
             start_ns=pl.when(ended).then(pl.col("time") - pl.col("length")).otherwise("time"),
             end_ns=pl.when(ended).then("time").otherwise(pl.col("time") + pl.col("length")),
             pid=pl.lit(pid, dtype=pl.Int64),

@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens import json_text, partial, rundir
 from steplens.errors import InputError
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.readers.kineto import kineto
 from steplens.readers.steplens_run import flight_recorder, host_events
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
@@ -203,5 +204,5 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
     if state.get("whole_steps") is True:
         values[WHOLE_STEPS] = True
     # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
-    values.pop("base_time_ns", None)
+    values.pop(TIME_BASE_KEY, None)
     return kineto.meta_frame(values)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import polars as pl
 
+from steplens.formats.kineto import COPY_CATEGORIES
 from steplens.trace.building.communication_marks import LIBRARY_KERNEL
 from steplens.trace.building.lookup import first_rows
 from steplens.trace.building.nesting import Int64Array, Nesting, innermost
@@ -24,8 +25,6 @@ from steplens.trace.schema import (
     SEND,
 )
 
-_COPY_TYPES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
-
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
     **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
@@ -40,7 +39,7 @@ def with_kind(kernels: pl.DataFrame) -> pl.DataFrame:
         return kernels
     type_ = pl.col("type").cast(pl.String).fill_null("")
     return kernels.with_columns(
-        kind=pl.when(type_.is_in(_COPY_TYPES))
+        kind=pl.when(type_.is_in(COPY_CATEGORIES))
         .then(pl.lit(KIND_COPY))
         .when(pl.col("name").cast(pl.String).str.contains(LIBRARY_KERNEL))
         .then(pl.lit(KIND_COMMUNICATION))

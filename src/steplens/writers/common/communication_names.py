@@ -13,11 +13,9 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.cluster.communication import elapsed_times, group_hash, is_measured, operation_type
+from steplens.formats.ascend_terms import NO_NUMBER
 from steplens.trace.schema import RECEIVE
 from steplens.writers.common.output import NPU, Output, device_kind, step_exists
-
-#: "there is none" of unsigned 32-bit columns
-NO_ID = 4294967295
 
 #: how an NPU's library writes the types
 _TYPES = {
@@ -64,7 +62,7 @@ def named_communication(output: Output) -> pl.DataFrame:
         return calls.with_columns(client_name=name)
     kinds = calls.select(pl.coalesce(pl.col("operation").cast(pl.String), name)).to_series()
     types = {kind: client_type(kind) for kind in kinds.unique().to_list()}
-    step = pl.col("step").fill_null(NO_ID if step_exists(output.trace) else 0)
+    step = pl.col("step").fill_null(NO_NUMBER if step_exists(output.trace) else 0)
     return (
         calls.with_columns(_type=kinds.replace_strict(types, default=_UNKNOWN, return_dtype=pl.String), _step=step)
         .with_row_index("_row")
@@ -149,7 +147,7 @@ def own_links(output: Output) -> pl.DataFrame:
 def _rank_in_group(group: Any, rank: int) -> int:
     """Place of a rank among those of a group; the rank itself where the group is not described."""
     number = group.get("group_rank") if isinstance(group, dict) else None
-    return number if type(number) is int and 0 <= number < NO_ID else rank
+    return number if type(number) is int and 0 <= number < NO_NUMBER else rank
 
 
 def _described(output: Output) -> dict[str, Any]:

@@ -7,21 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_database import INNER_TASKS
+from steplens.formats.ascend_terms import NO_NUMBER, NODE
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NPU, device_kind
 
 #: connection ids of the framework's own events begin here, behind those of device tasks
 _FRAMEWORK_CONNECTIONS = 5 << 28
-#: what a source says of a task without connection
-_NO_CONNECTION = 4294967295
 #: larger ones come from damaged data; sums with them would not fit into a column
 _LARGEST_CONNECTION = 1 << 40
-
-_NODE = "node"
-
-#: name of the table of the inner tasks of collectives
-_INNER_TASKS = "COMMUNICATION_TASK_INFO"
 
 
 def forward_backward(trace: Trace) -> pl.DataFrame:
@@ -83,7 +78,7 @@ def connections(trace: Trace) -> Connections:
     next_id = max((int(column.max() or 0) for column in known.values() if len(column)), default=0) + 1  # type: ignore[arg-type]
     kernels, next_id = _filled(known["kernels"], next_id)
     communication, next_id = _filled(known["communication"], next_id)
-    calls = trace.required("api").select(row=pl.int_range(pl.len()), node=pl.col("layer").cast(pl.String) == _NODE).collect()
+    calls = trace.required("api").select(row=pl.int_range(pl.len()), node=pl.col("layer").cast(pl.String) == NODE).collect()
     calls = calls.with_columns(correlation=known["api"])
     keepers = (
         calls.drop_nulls("correlation")
@@ -116,7 +111,7 @@ def hardware_tasks(trace: Trace) -> pl.Expr:
 
 def inner_tasks(trace: Trace) -> pl.DataFrame | None:
     """What a source has kept of the tasks that collectives consist of: text columns, and ``kernel``, the task's id."""
-    details = trace.source_table(_INNER_TASKS)
+    details = trace.source_table(INNER_TASKS)
     if details is None or "kernel" not in details.columns:
         return None
     details = details.with_columns(pl.col("kernel").cast(pl.Int32, strict=False)).drop_nulls("kernel")
@@ -126,7 +121,7 @@ def inner_tasks(trace: Trace) -> pl.DataFrame | None:
 def usable_connection() -> pl.Expr:
     """The column ``correlation``, null where it stands for nothing or can be no number of a connection."""
     known = pl.col("correlation")
-    return pl.when((known != _NO_CONNECTION) & known.is_between(0, _LARGEST_CONNECTION)).then(known)
+    return pl.when((known != NO_NUMBER) & known.is_between(0, _LARGEST_CONNECTION)).then(known)
 
 
 def _correlations(trace: Trace, table: str) -> pl.Series:

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
@@ -16,15 +17,10 @@ from steplens.writers.device_tasks import device_tasks
 #: the common time base of a result is a multiple of this (Kineto's own rule), ns
 TIME_BASE_UNIT_NS = 7_889_238 * 1_000_000_000
 
-TIME_BASE_KEY = "base_time_ns"
-
 LEVEL_NONE = "Level_none"
 LEVEL0 = "Level0"
 LEVEL1 = "Level1"
 LEVEL2 = "Level2"
-
-#: group of the counters that npu_module_mem.csv lists; they are no track of the timeline
-MODULE_MEMORY = "npu_module_mem"
 
 NPU = devices.NPU
 

@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-NOT_AVAILABLE = "N/A"
+_T = TypeVar("_T")
 
 #: a spreadsheet treats a cell that starts with one of these as a formula
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -58,24 +58,32 @@ def distinct_texts(values: pl.Series) -> tuple[list[str], npt.NDArray[np.uint32]
 
 
 def rendered_texts(
-    values: pl.Series, render: Callable[[str], str | None], missing: str | None = None
-) -> tuple[list[str | None], npt.NDArray[np.uint32]]:
-    """The texts that ``render_distinct`` puts into rows, and for each row the place of its own."""
+    values: pl.Series, render: Callable[[str], _T | None], missing: _T | None = None
+) -> tuple[list[_T | None], npt.NDArray[np.uint32]]:
+    """What ``map_distinct`` puts into rows, and for each row the place of its own."""
     distinct, index = distinct_texts(values)
-    # the last text is the one that null rows point at
-    return [*(missing if text is None else text for text in map(render, distinct)), missing], index
+    # the last one is the one that null rows point at
+    return [*(missing if value is None else value for value in map(render, distinct)), missing], index
 
 
-def render_distinct(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> pl.Series:
-    """``values`` as text with ``render`` applied once per distinct value.
+def map_distinct(
+    values: pl.Series, render: Callable[[str], _T | None], missing: _T | None, dtype: type[pl.DataType]
+) -> pl.Series:
+    """A column with ``render`` applied once per distinct value of ``values``.
 
     Args:
         values: a Categorical or String column.
-        render: one value to its text; None counts as missing.
-        missing: text of null and missing values; None keeps them null.
+        render: one value to what stands for it; None counts as missing.
+        missing: what stands for null and missing values; None keeps them null.
+        dtype: of the result.
     """
-    texts, index = rendered_texts(values, render, missing)
-    return pl.Series(values.name, texts, dtype=pl.String).gather(pl.Series(index, dtype=pl.UInt32))
+    rendered, index = rendered_texts(values, render, missing)
+    return pl.Series(values.name, rendered, dtype=dtype).gather(pl.Series(index, dtype=pl.UInt32))
+
+
+def render_distinct(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> pl.Series:
+    """``values`` as text; see ``map_distinct``."""
+    return map_distinct(values, render, missing, pl.String)
 
 
 def guard(text: str) -> str | None:
@@ -120,6 +128,18 @@ def guarded_header(frame: pl.DataFrame) -> pl.DataFrame:
             taken.add(guarded)
             told[name] = guarded
     return frame.rename(told) if told else frame
+
+
+def quoted(text: str) -> str:
+    """A JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def number_member(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
+    """``,"key":value`` for the rows that know the value of a column of integers, nothing for the others."""
+    if frame[column].null_count() == frame.height:
+        return ""
+    return pl.format(f",{quoted(key)}:{{}}", column).fill_null("")
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import polars as pl
 
+from steplens.formats.ascend_database import ENUM_COLUMNS, ENUMS, PROFILER_TABLES, SCHEMA_VERSION
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 from steplens.writers.common.links import connections
 from steplens.writers.common.output import (
-    TIME_BASE_KEY,
     NothingToWriteError,
     Output,
     device_kind,
@@ -23,7 +24,6 @@ from steplens.writers.common.output import (
 )
 from steplens.writers.database import database_communication, database_device, database_framework, database_samples
 from steplens.writers.database.database_file import DatabaseFile
-from steplens.writers.database.database_layout import ENUMS, PROFILER_TABLES, SCHEMA_VERSION
 
 #: what readers put into ``meta`` besides what the run recorded as its metadata
 _NO_METADATA = {
@@ -98,7 +98,7 @@ def write(output: Output, path: Path) -> None:
         file.write_texts()
         for table, names in ENUMS.items():
             rows = sorted((number, name) for name, number in {**names, **more_names.get(table, {})}.items())
-            file.rows(table, rows, "id! name*")
+            file.rows(table, rows, ENUM_COLUMNS)
 
 
 def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:

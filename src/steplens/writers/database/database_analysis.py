@@ -7,24 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.cluster.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
+from steplens.formats.ascend_database import ANALYSIS_TABLES, BANDWIDTH_TABLE, MATRIX_TABLE, STEP_TABLE, TIME_TABLE
+from steplens.formats.ascend_results import LOCAL, OPERATION_TIMES, STEP_PARTS, STEP_PREFIX
 from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times
 from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind
 from steplens.writers.database.database_file import DatabaseFile
-from steplens.writers.database.database_layout import ANALYSIS_TABLES
-from steplens.writers.tables.communication import LOCAL, STEP_PREFIX
 from steplens.writers.tables.step_trace_time import step_rows
-
-_COLUMNS = {
-    "computing": "computing_ns",
-    "communication_not_overlapped": "communication_not_overlapped_ns",
-    "overlapped": "overlapped_ns",
-    "communication": "communication_ns",
-    "free": "free_ns",
-    "stage": "stage_ns",
-    "bubble": "bubble_ns",
-    "communication_not_overlapped_and_exclude_receive": "exclude_receive_ns",
-    "preparing": "preparing_ns",
-}
 
 
 def write(output: Output, path: Path) -> None:
@@ -45,12 +33,12 @@ def write(output: Output, path: Path) -> None:
     if steps is None and times.is_empty():
         raise NothingToWriteError("neither device tasks nor communication were recorded")
     with DatabaseFile(path, ANALYSIS_TABLES) as file:
-        file.create("StepTraceTime")
+        file.create(STEP_TABLE)
         if steps is not None:
             # polars multiplies by 0.001, which ends in noise behind the ns
-            values = {name: (pl.col(column) / 1000).round(3) for name, column in _COLUMNS.items()}
+            values = {column: (pl.col(f"{part}_ns") / 1000).round(3) for part, (_, column) in STEP_PARTS.items()}
             step = pl.col("step").cast(pl.String).fill_null("")
-            file.frame("StepTraceTime", steps.select(deviceId="device", step=step, **values))
+            file.frame(STEP_TABLE, steps.select(deviceId="device", step=step, **values))
         if output.level != LEVEL0 or times.height:
             _write_communication(file, output, times)
 
@@ -61,15 +49,15 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
     start = pl.col("start_ns")
     start_us = (start // 1000).cast(pl.Float64) + (start % 1000).cast(pl.Float64) / 1000
     without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
-    for table in ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"):
+    for table in (TIME_TABLE, BANDWIDTH_TABLE, MATRIX_TABLE):
         file.create(table)
     known = pl.lit(True) if without_steps else pl.col("step").is_not_null()
     named = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
     shared = {"group_name": pl.col("group").fill_null(""), "step": named, "type": pl.col("kind")}
-    measured = {f"{part}_time": f"{part}_ms" for part in ("elapse", "transit", "wait", "synchronization", "idle")}
+    measured = {f"{part}_time": f"{part}_ms" for part in OPERATION_TIMES}
     columns = {name: pl.col(column) for name, column in measured.items() if column in times.columns}
     file.frame(
-        "CommAnalyzerTime",
+        TIME_TABLE,
         times.filter(known).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
     )
     bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _sizes(times)
@@ -79,7 +67,7 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
         (pl.col("size_mb").fill_null(0) != 0) | (pl.col("transit_ms").fill_null(0) != 0) | pl.col("package_mb").is_not_null()
     )
     file.frame(
-        "CommAnalyzerBandwidth",
+        BANDWIDTH_TABLE,
         used.select(
             hccl_op_name="name",
             transport_type="transport",
@@ -97,7 +85,7 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
     if matrix.is_empty() and device_kind(trace) != NPU:
         matrix = _own_links(output)
     file.frame(
-        "CommAnalyzerMatrix",
+        MATRIX_TABLE,
         matrix.filter(known).select(
             hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
             src_rank=pl.col("source").cast(pl.String),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.ascend_database import DATA_TYPES, ENUMS, INNER_ENUMS, INNER_TASKS, NO_NOTIFY, NO_TYPE
+from steplens.formats.ascend_terms import NO_NUMBER, NOT_AVAILABLE
 from steplens.trace.schema import KIND_COMMUNICATION
-from steplens.writers.common.communication_names import NO_ID, named_communication
+from steplens.writers.common.communication_names import named_communication
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
 from steplens.writers.common.output import Output
-from steplens.writers.common.text import NOT_AVAILABLE, distinct_texts
+from steplens.writers.common.text import map_distinct
 from steplens.writers.database.database_file import DatabaseFile
-from steplens.writers.database.database_layout import DATA_TYPES, ENUMS, NO_TYPE
-
-_NO_NOTIFY = 9223372036854775807
 
 #: names that PyTorch gives to types of elements
 _TORCH_TYPES = {
@@ -30,8 +29,6 @@ _TORCH_TYPES = {
     "float8_e4m3fn": "FP8E4M3",
     "float8_e5m2": "FP8E5M2",
 }
-
-_INNER_TABLE = "COMMUNICATION_TASK_INFO"
 
 
 def write_communication(file: DatabaseFile, output: Output, found: Connections) -> None:
@@ -82,9 +79,11 @@ def _types_of(output: Output, calls: pl.DataFrame) -> pl.Series:
 
 def _data_types(types: pl.Series) -> pl.Series:
     """Numbers of element types; "N/A" where none is known, "invalid" for one without number."""
-    distinct, index = distinct_texts(types)
-    numbers = [DATA_TYPES.get(text, DATA_TYPES.get(_TORCH_TYPES.get(text.lower(), ""), NO_TYPE)) for text in distinct]
-    return pl.Series([*numbers, DATA_TYPES[NOT_AVAILABLE]], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    return map_distinct(types, _data_type, DATA_TYPES[NOT_AVAILABLE], pl.Int64)
+
+
+def _data_type(text: str) -> int:
+    return DATA_TYPES.get(text, DATA_TYPES.get(_TORCH_TYPES.get(text.lower(), ""), NO_TYPE))
 
 
 def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, calls: pl.DataFrame) -> None:
@@ -113,17 +112,17 @@ def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, c
         taskType=pl.lit(file.text_ids(tasks["name"], missing=NOT_AVAILABLE)),
         planeId=(pl.col("stream").fill_null(0).rank("dense").over("opId") - 1).cast(pl.Int64),
         groupName="groupName",
-        notifyId=pl.lit(_NO_NOTIFY, dtype=pl.Int64),
+        notifyId=pl.lit(NO_NOTIFY, dtype=pl.Int64),
         rdmaType=pl.lit(NO_TYPE, dtype=pl.Int64),
-        srcRank=pl.lit(rank if rank >= 0 else NO_ID, dtype=pl.Int64),
-        dstRank=pl.lit(NO_ID, dtype=pl.Int64),
+        srcRank=pl.lit(rank if rank >= 0 else NO_NUMBER, dtype=pl.Int64),
+        dstRank=pl.lit(NO_NUMBER, dtype=pl.Int64),
         transportType=pl.lit(NO_TYPE, dtype=pl.Int64),
         size="bytes",
         dataType=pl.lit(_data_types(tasks["dtype"])),
         linkType=pl.lit(NO_TYPE, dtype=pl.Int64),
         opId="opId",
     )
-    file.frame(_INNER_TABLE, rows if known is None else _with_details(file, known, rows))
+    file.frame(INNER_TASKS, rows if known is None else _with_details(file, known, rows))
 
 
 def _with_details(file: DatabaseFile, known: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -132,13 +131,7 @@ def _with_details(file: DatabaseFile, known: pl.DataFrame, rows: pl.DataFrame) -
     for column in ("planeId", "notifyId", "srcRank", "dstRank", "size", "isMaster"):
         if column in known.columns:
             columns[column] = known[column].cast(pl.Int64, strict=False)
-    enums = {
-        "rdmaType": "ENUM_HCCL_RDMA_TYPE",
-        "transportType": "ENUM_HCCL_TRANSPORT_TYPE",
-        "dataType": "ENUM_HCCL_DATA_TYPE",
-        "linkType": "ENUM_HCCL_LINK_TYPE",
-    }
-    for column, enum in enums.items():
+    for column, enum in INNER_ENUMS.items():
         if column in known.columns:
             columns[column] = known[column].replace_strict(ENUMS[enum], default=None, return_dtype=pl.Int64)
     if "taskType" in known.columns:

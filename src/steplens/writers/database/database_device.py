@@ -8,44 +8,38 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.steps.work import computing_tasks
-from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS
-from steplens.trace.trace import Trace
-from steplens.writers.common.communication_names import NO_ID
-from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
-from steplens.writers.common.metrics import metric_rows
-from steplens.writers.common.output import NPU, Output, device_kind, used_devices, with_own_types
-from steplens.writers.common.text import NOT_AVAILABLE, distinct_texts
-from steplens.writers.database.database_file import DatabaseFile
-from steplens.writers.database.database_framework import MISSING_TEXT, global_tid
-from steplens.writers.database.database_layout import (
+from steplens.formats.ascend_database import (
     API_TYPES,
+    MARK_TYPES,
     MEMCPY_OPERATIONS,
-    MSTX_MARKER,
-    MSTX_RANGE,
+    NO_MARK_CONNECTION,
     NO_TYPE,
     OVERLAP_TYPES,
 )
-from steplens.writers.trace_view.trace_device import KERNEL_PREFIX, overlap_lanes
+from steplens.formats.ascend_terms import (
+    CALL_PREFIXES,
+    KERNEL_PREFIX,
+    KERNEL_TYPES,
+    LAUNCH,
+    MEMCPY,
+    NO_NUMBER,
+    NODE,
+    NOT_AVAILABLE,
+    OLDER_LAYERS,
+    OS_LAYER,
+)
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS, MARKER, START_END
+from steplens.trace.trace import Trace
+from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
+from steplens.writers.common.metrics import metric_rows
+from steplens.writers.common.output import NPU, Output, device_kind, used_devices, with_own_types
+from steplens.writers.common.text import map_distinct
+from steplens.writers.database.database_file import DatabaseFile
+from steplens.writers.database.database_framework import global_tid
+from steplens.writers.trace_view.trace_device import overlap_lanes
 
-#: name of the layer whose calls have a table of their own
-_OS_LAYER = "os_runtime"
-
-#: connection of a mark that no task of a device belongs to
-_NO_MARK_CONNECTION = 4_000_000_000
 _DEFAULT_DOMAIN = "default"
 
-_LAUNCH = "launch"
-
-#: core -> what a database calls a kernel on it
-_KERNEL_TYPES = {
-    "AI_CORE": "KERNEL_AICORE",
-    "AI_VECTOR_CORE": "KERNEL_AIVEC",
-    "MIX_AIC": "KERNEL_MIX_AIC",
-    "MIX_AIV": "KERNEL_MIX_AIV",
-}
-
-#: what the clients look for to find copies
-_MEMCPY = "MEMCPY_ASYNC"
 #: the operator that copies, where the CPU is the device
 _CPU_COPY = "aten::copy_"
 #: parts of a copy's name or type -> where it goes
@@ -88,10 +82,10 @@ def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections
             globalTaskId="id",
             globalPid=pl.lit(pid, dtype=pl.Int64),
             taskType=pl.lit(file.text_ids(types, missing=NOT_AVAILABLE)),
-            contextId=pl.col("context_id").fill_null(NO_ID),
+            contextId=pl.col("context_id").fill_null(NO_NUMBER),
             streamId=pl.col("stream").fill_null(0),
             taskId=pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
-            modelId=pl.col("model_id").fill_null(NO_ID),
+            modelId=pl.col("model_id").fill_null(NO_NUMBER),
         ),
     )
     _write_computing(file, tasks.filter(kind.eq_missing(KIND_COMPUTE) | kind.is_null()).sort("id"), npu)
@@ -105,20 +99,20 @@ def _task_type(trace: Trace, npu: bool) -> pl.Expr:
     kind, name, core = (pl.col(column).cast(pl.String) for column in ("kind", "name", "core"))
     recorded = pl.coalesce(pl.col("task_type").cast(pl.String), core)
     own_word = pl.when(recorded.str.starts_with(KERNEL_PREFIX)).then(recorded)
-    computes = pl.coalesce(own_word, core.replace_strict(_KERNEL_TYPES, default=None, return_dtype=pl.String), recorded)
+    computes = pl.coalesce(own_word, core.replace_strict(KERNEL_TYPES, default=None, return_dtype=pl.String), recorded)
     named_by_scheduler = kind == KIND_COMMUNICATION
     inner = inner_tasks(trace)
     if inner is not None:
         named_by_scheduler |= pl.col("id").is_in(inner["kernel"].implode())
     return (
         pl.when((core == CORE_CPU) & (name == _CPU_COPY))
-        .then(pl.lit(_MEMCPY))
+        .then(pl.lit(MEMCPY))
         .when(kind.is_null() | (kind == KIND_COMPUTE))
         .then(computes if npu else core)
         .when(named_by_scheduler)
         .then(recorded)
         .when((kind == KIND_COPY) & name.str.contains("(?i)memcpy") & pl.lit(not npu))
-        .then(pl.lit(_MEMCPY))
+        .then(pl.lit(MEMCPY))
         .otherwise(name)
     )
 
@@ -136,17 +130,12 @@ def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None
 
 def _shape_ids(file: DatabaseFile, shapes: pl.Series, npu: bool) -> pl.Series:
     """Lists of dimensions are quoted, as in op_summary; a task of an NPU may be known to have none."""
-    distinct, index = distinct_texts(shapes)
-    ids = [file.text_id(f'"{text}"' if text or npu else NOT_AVAILABLE) for text in distinct]
-    ids.append(file.text_id(NOT_AVAILABLE))
-    return pl.Series(shapes.name, ids, dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    return file.text_ids(shapes, missing=NOT_AVAILABLE, render=lambda text: f'"{text}"' if text or npu else None)
 
 
 def _write_copies(file: DatabaseFile, copies: pl.DataFrame) -> None:
     words = copies.select(pl.concat_str(pl.col("type", "name").cast(pl.String).fill_null(""), separator="\n")).to_series()
-    distinct, index = distinct_texts(words)
-    operations = pl.Series([*map(_memcpy_operation, distinct), NO_TYPE], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
-    rows = copies.select("id", "bytes").with_columns(operation=operations)
+    rows = copies.select("id", "bytes").with_columns(operation=map_distinct(words, _memcpy_operation, NO_TYPE, pl.Int64))
     known = rows.filter(pl.col("bytes").is_not_null() | (pl.col("operation") != NO_TYPE))
     file.frame("MEMCPY_INFO", known.select(globalTaskId="id", size="bytes", memcpyOperation="operation"))
 
@@ -166,16 +155,15 @@ def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Con
     """
     calls = output.trace.required("api").with_columns(connection=pl.lit(found.api)).sort("start_ns").collect()
     layer = pl.col("layer").cast(pl.String)
-    system = calls.filter(layer == _OS_LAYER)
-    own = calls.filter(~layer.eq_missing(_OS_LAYER))
-    types = {name: API_TYPES[name] for name in ("runtime", "communication", "node", "model", "acl")}
-    types["hccl"] = types["communication"]
+    system = calls.filter(layer == OS_LAYER)
+    own = calls.filter(~layer.eq_missing(OS_LAYER))
+    types = {layer: API_TYPES[layer] for layer in CALL_PREFIXES}
     file.frame(
         "CANN_API",
         own.select(
             startNs="start_ns",
             endNs="end_ns",
-            type=layer.replace_strict(types, default=types["runtime"], return_dtype=pl.Int64),
+            type=layer.replace(OLDER_LAYERS).replace_strict(types, default=API_TYPES["runtime"], return_dtype=pl.Int64),
             globalTid=global_tid(pid),
             connectionId="connection",
             name=pl.lit(file.text_ids(own["name"], missing=NOT_AVAILABLE)),
@@ -183,7 +171,7 @@ def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Con
     )
     if own.is_empty() and device_kind(output.trace) == CORE_CPU:
         launches = _own_launches(output.trace, found).with_columns(
-            name=pl.lit(file.text_id(_LAUNCH)), type=pl.lit(types["node"], dtype=pl.Int64), globalTid=global_tid(pid)
+            name=pl.lit(file.text_id(LAUNCH)), type=pl.lit(API_TYPES[NODE], dtype=pl.Int64), globalTid=global_tid(pid)
         )
         file.frame("CANN_API", launches)
     names = pl.lit(file.text_ids(system["name"], missing=NOT_AVAILABLE))
@@ -210,15 +198,15 @@ def write_marks(file: DatabaseFile, output: Output, pid: int) -> None:
             endNs="end_ns",
             eventType=pl.col("kind")
             .cast(pl.String)
-            .replace_strict({kind: number for number, kind in enumerate(MARK_KINDS)}, default=None, return_dtype=pl.Int64)
-            .fill_null(pl.when(pl.col("end_ns") > pl.col("start_ns")).then(MSTX_RANGE).otherwise(MSTX_MARKER)),
+            .replace_strict({kind: MARK_TYPES[kind] for kind in MARK_KINDS}, default=None, return_dtype=pl.Int64)
+            .fill_null(pl.when(pl.col("end_ns") > pl.col("start_ns")).then(MARK_TYPES[START_END]).otherwise(MARK_TYPES[MARKER])),
             rangeId=pl.int_range(pl.len(), dtype=pl.Int64),
-            category=pl.lit(MISSING_TEXT, dtype=pl.Int64),
+            category=pl.lit(NO_NUMBER, dtype=pl.Int64),
             message=pl.lit(file.text_ids(marks["message"], missing="")),
             globalTid=global_tid(pid),
             endGlobalTid=global_tid(pid),
             domainId=pl.lit(file.text_ids(marks["domain"], missing=_DEFAULT_DOMAIN)),
-            connectionId=pl.col("correlation").fill_null(_NO_MARK_CONNECTION),
+            connectionId=pl.col("correlation").fill_null(NO_MARK_CONNECTION),
         ),
     )
 

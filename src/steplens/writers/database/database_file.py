@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import polars as pl
 
+from steplens.formats.ascend_database import INDICES, columns, definition, holds_integers, key_of
 from steplens.writers.common.text import distinct_texts
-from steplens.writers.database.database_layout import INDICES, columns, definition, holds_integers, key_of
 from steplens.writers.sqlite_pages import PAGE_BYTES, TablePages, usable
 
 #: rows that are turned into Python objects at a time
@@ -33,7 +33,7 @@ class DatabaseFile:
     Args:
         path: the file; what an interrupted process left there is removed. It needs no journal: whoever writes it renames it
             when it is complete.
-        layout: table -> columns, as in ``database_layout``.
+        layout: table -> columns, as in ``formats.ascend_database``.
     """
 
     def __init__(self, path: Path, layout: Mapping[str, str]) -> None:
@@ -134,17 +134,27 @@ class DatabaseFile:
             self._pages[table] = TablePages(self._path.parent, key)
         self._pages[table].add(frame.get_columns())
 
-    def text_ids(self, values: pl.Series, block: int = CANN_TEXTS, *, missing: str | int | None = None) -> pl.Series:
+    def text_ids(
+        self,
+        values: pl.Series,
+        block: int = CANN_TEXTS,
+        *,
+        missing: str | int | None = None,
+        render: Callable[[str], str | None] = lambda text: text,
+    ) -> pl.Series:
         """Ids of texts in STRING_IDS, in the order of ``values``; a text gets its id when it is first asked for.
 
         Args:
             values: a Categorical or String column.
             block: where the ids of new texts begin; a text that already has an id keeps it.
             missing: what null stands for: another text, an id, or None for NULL.
+            render: a value to its text; None stands for null.
         """
+        # null comes behind all values, so that its text gets the last new id
         distinct, index = distinct_texts(values)
-        ids: list[int | None] = [self.text_id(text, block) for text in distinct]
-        ids.append(self.text_id(missing, block) if isinstance(missing, str) else missing)
+        ids = [None if (text := render(value)) is None else self.text_id(text, block) for value in distinct]
+        nothing = self.text_id(missing, block) if isinstance(missing, str) else missing
+        ids = [*(nothing if number is None else number for number in ids), nothing]
         return pl.Series(values.name, ids, dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
 
     def text_id(self, text: str, block: int = CANN_TEXTS) -> int:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.ascend_database import API_TYPES, THREAD_BITS
+from steplens.formats.ascend_terms import APP, CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NO_NUMBER, NOT_AVAILABLE
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.common.links import Connections, forward_backward, launched_by, usable_connection
 from steplens.writers.common.output import NothingToWriteError, Output, main_pid
-from steplens.writers.common.text import NOT_AVAILABLE, distinct_texts, joined
+from steplens.writers.common.text import distinct_texts, joined
 from steplens.writers.database.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
-from steplens.writers.database.database_layout import API_TYPES
-from steplens.writers.tables.memory_record import APP, GE, memory_record
-from steplens.writers.tables.operator_memory import CANN_PREFIX, allocations
-
-#: what stands for a text that is not known, where the column may not be NULL
-MISSING_TEXT = 4294967295
+from steplens.writers.tables.memory_record import memory_record
+from steplens.writers.tables.operator_memory import allocations
 
 #: operators that record marks of the user
 _MARK_PREFIX = "mstx_"
-
-_THREAD_BITS = 32
 
 
 def global_tid(pid: int) -> pl.Expr:
@@ -29,7 +25,7 @@ def global_tid(pid: int) -> pl.Expr:
         pid: the process of rows that do not say theirs.
     """
     process = pl.col("pid").fill_null(pid)
-    return process * (1 << _THREAD_BITS) + pl.col("tid").fill_null(0) % (1 << _THREAD_BITS)
+    return process * (1 << THREAD_BITS) + pl.col("tid").fill_null(0) % (1 << THREAD_BITS)
 
 
 def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
@@ -45,7 +41,7 @@ def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections
     queue_ids = 0
     queue = output.trace.table("task_queue")
     if queue is not None:
-        for side in ("Enqueue", "Dequeue"):
+        for side in (ENQUEUE, DEQUEUE):
             rows = _queue_side(file, queue, side, pid)
             numbered = rows.with_columns(connectionId=pl.int_range(number, number + rows.height))
             file.frame("PYTORCH_API", numbered)
@@ -135,9 +131,7 @@ def _operators(file: DatabaseFile, ops: pl.DataFrame, pid: int, linked: pl.DataF
 
 def _list_ids(file: DatabaseFile, values: pl.Series) -> pl.Series:
     """Ids of lists, laid out as in the text files; NULL for empty and unknown ones."""
-    distinct, index = distinct_texts(values)
-    ids = [file.text_id(joined(text), FRAMEWORK_TEXTS) if text else None for text in distinct]
-    return pl.Series(values.name, [*ids, None], dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
+    return file.text_ids(values, FRAMEWORK_TEXTS, render=lambda text: joined(text) if text else None)
 
 
 def _write_stacks(file: DatabaseFile, stacks: pl.Series) -> pl.Series:
@@ -165,7 +159,7 @@ def write_collections(file: DatabaseFile, output: Output, pid: int) -> None:
     """GC_RECORD: garbage collections; process and thread are both the process, as in the text file."""
     process = pl.col("pid").fill_null(pid)
     rows = output.trace.required("gc").select(
-        startNs="start_ns", endNs="end_ns", globalTid=process * (1 << _THREAD_BITS) + process % (1 << _THREAD_BITS)
+        startNs="start_ns", endNs="end_ns", globalTid=process * (1 << THREAD_BITS) + process % (1 << THREAD_BITS)
     )
     file.frame("GC_RECORD", rows.collect())
 
@@ -197,7 +191,7 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
     file.frame(
         "OP_MEMORY",
         pairs.select(
-            name=pl.lit(file.text_ids(names, MEMORY_TEXTS, missing=MISSING_TEXT)),
+            name=pl.lit(file.text_ids(names, MEMORY_TEXTS, missing=NO_NUMBER)),
             size="bytes",
             allocationTime="allocation_ns",
             releaseTime="release_ns",

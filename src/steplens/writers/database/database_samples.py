@@ -6,89 +6,20 @@ units of the counters are those of CANN's timeline (``HBM 0/Read``, MB/s of 2**2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
-from steplens.writers.common.output import MODULE_MEMORY, Output
+from steplens.formats.ascend_database import MODULES
+from steplens.formats.ascend_samples import NUMBER, OPTIONAL_NUMBER, SAMPLES
+from steplens.formats.ascend_terms import MODULE_MEMORY
+from steplens.writers.common.output import Output
 from steplens.writers.database.database_file import DatabaseFile
-from steplens.writers.database.database_layout import MODULES, PROFILER_TABLES, columns
 from steplens.writers.tables.npu_module_mem import module_memory
 
-_MIB = float(1 << 20)
-_KIB = 1024.0
-
-
-@dataclass(frozen=True)
-class _Samples:
-    """How the counters of one group become a table.
-
-    Attributes:
-        group: the group.
-        pattern: regular expression of a counter's name, its groups named after columns; "value" names which value it is.
-        values: the part called "value" -> column, and what its values are multiplied by.
-        numbers: columns among the groups of the pattern that hold numbers; the others hold ids of texts in lower case.
-    """
-
-    group: str
-    pattern: str
-    values: dict[str, tuple[str, float]]
-    numbers: tuple[str, ...] = ()
-
-
-_PLAIN = "^(?P<value>.*)$"
-_PORT = r"^Port (?P<funcId>\d+)/(?P<value>.*)$"
-
-
-def _all_values(table: str) -> dict[str, tuple[str, float]]:
-    return {name: (name, 1.0) for name in columns(PROFILER_TABLES[table]) if name not in ("deviceId", "timestampNs", "funcId")}
-
-
-_TABLES = {
-    "AICORE_FREQ": _Samples("AI Core Freq", _PLAIN, {"AI Core Freq": ("freq", 1.0)}),
-    "NPU_MEM": _Samples("NPU MEM", r"^(?P<type>\w+)/(?P<value>.*)$", {"DDR": ("ddr", _KIB), "HBM": ("hbm", _KIB)}),
-    "HBM": _Samples("HBM", r"^HBM (?P<hbmId>\d+)/(?P<type>.*)(?P<value>)$", {"": ("bandwidth", _MIB)}, ("hbmId",)),
-    "DDR": _Samples("DDR", r"^(?:DDR/)?(?P<value>.*)$", {"Read": ("read", _MIB), "Write": ("write", _MIB)}),
-    "LLC": _Samples(
-        "LLC",
-        r"^LLC (?P<llcId>\d+) (?P<mode>\w+)/(?P<value>.*)$",
-        {"Throughput": ("throughput", _MIB), "Hit Rate": ("hitRate", 1.0)},
-        ("llcId",),
-    ),
-    "ACC_PMU": _Samples(
-        "Acc PMU",
-        r"^(?P<value>\w+?)(?: (?P<accId>\d+))?$",
-        {
-            "read_bandwidth": ("readBwLevel", 1.0),
-            "write_band_width": ("writeBwLevel", 1.0),
-            "read_ost": ("readOstLevel", 1.0),
-            "write_ost": ("writeOstLevel", 1.0),
-        },
-        ("accId",),
-    ),
-    "SOC_BANDWIDTH_LEVEL": _Samples(
-        "Stars Soc Info", _PLAIN, {"L2 Buffer Bw Level": ("l2BufferBwLevel", 1.0), "Mata Bw Level": ("mataBwLevel", 1.0)}
-    ),
-    "HCCS": _Samples("HCCS", r"^(?:HCCS/)?(?P<value>.*)$", {"Tx": ("txThroughput", _MIB), "Rx": ("rxThroughput", _MIB)}),
-    "NIC": _Samples("NIC", _PORT, _all_values("NIC"), ("funcId",)),
-    "ROCE": _Samples("RoCE", _PORT, _all_values("ROCE"), ("funcId",)),
-    "PCIE": _Samples("PCIe", _PLAIN, _all_values("PCIE")),
-    "SAMPLE_PMU_TIMELINE": _Samples(
-        "AI Core Utilization",
-        r"^(?P<coreType>\w+) (?P<coreId>\d+)/(?P<value>\w+)$",
-        {name: (name, 1.0) for name in ("totalCycle", "usage", "freq")},
-        ("coreId",),
-    ),
-    # of the host: the timeline also has the process's share of all processors together, and more than these rates
-    "CPU_USAGE": _Samples("CPU Usage", r"^CPU (?P<cpuId>\d+)(?P<value>)$", {"": ("usage", 1.0)}, ("cpuId",)),
-    "HOST_MEM_USAGE": _Samples("Memory Usage", _PLAIN, {"Memory Usage": ("usage", 1.0)}),
-    "HOST_DISK_USAGE": _Samples(
-        "Disk Usage",
-        _PLAIN,
-        {"Disk/Read": ("readRate", 1.0), "Disk/Write": ("writeRate", 1.0), "Disk Usage": ("usage", 1.0)},
-    ),
-    "HOST_NETWORK_USAGE": _Samples("Network Usage", _PLAIN, {"Network Usage": ("usage", 1.0), "Network/Speed": ("speed", 1.0)}),
-}
+#: in the order in which their texts get ids
+_TABLES = (
+    "AICORE_FREQ", "NPU_MEM", "HBM", "DDR", "LLC", "ACC_PMU", "SOC_BANDWIDTH_LEVEL", "HCCS", "NIC", "ROCE", "PCIE",
+    "SAMPLE_PMU_TIMELINE", "CPU_USAGE", "HOST_MEM_USAGE", "HOST_DISK_USAGE", "HOST_NETWORK_USAGE",
+)  # fmt: skip
 
 
 def write_samples(file: DatabaseFile, output: Output) -> dict[str, dict[str, int]]:
@@ -98,13 +29,14 @@ def write_samples(file: DatabaseFile, output: Output) -> dict[str, dict[str, int
         what the modules' memory adds to the enumerations: table -> name -> number.
     """
     groups = output.trace.required("counters").select(pl.col("group").cast(pl.String).unique()).collect()["group"].to_list()
-    for table, samples in _TABLES.items():
-        if samples.group in groups:
-            _write(file, output, table, samples)
+    for table in _TABLES:
+        if SAMPLES[table].group in groups:
+            _write(file, output, table)
     return {"ENUM_MODULE": _write_module_memory(file, output)} if MODULE_MEMORY in groups else {}
 
 
-def _write(file: DatabaseFile, output: Output, table: str, samples: _Samples) -> None:
+def _write(file: DatabaseFile, output: Output, table: str) -> None:
+    samples = SAMPLES[table]
     rows = (
         output.trace.required("counters")
         .filter((pl.col("group").cast(pl.String) == samples.group) & pl.col("value").is_finite())
@@ -113,27 +45,26 @@ def _write(file: DatabaseFile, output: Output, table: str, samples: _Samples) ->
         )
         .collect()
     )
-    names = rows.select(pl.col("name").unique(maintain_order=True)).drop_nulls()
-    parts = names.with_columns(parts=pl.col("name").str.extract_groups(samples.pattern)).unnest("parts").drop_nulls("value")
-    parts = parts.filter(pl.col("value").is_in(list(samples.values)))
+    names = rows.select(pl.col("name").unique(maintain_order=True)).drop_nulls().with_row_index("order")
+    groups = {column: pl.col("name").str.extract_groups(samples.pattern(column)) for column in samples.values}
+    matches = [names.with_columns(column=pl.lit(column), parts=found).unnest("parts") for column, found in groups.items()]
+    parts = pl.concat(matches).drop_nulls("value").sort("order").drop("order", "value")
     if parts.is_empty():
         return
-    keys = [column for column in parts.columns if column not in ("name", "value")]
-    for key in keys:
-        number = (
-            parts[key].cast(pl.Int64, strict=False) if key in samples.numbers else file.text_ids(parts[key].str.to_lowercase())
-        )
+    for key, kind in samples.keys.items():
+        is_number = kind in (NUMBER, OPTIONAL_NUMBER)
+        number = parts[key].cast(pl.Int64, strict=False) if is_number else file.text_ids(parts[key].str.to_lowercase())
         parts = parts.with_columns(number.alias(key))
-    moment = ["timestampNs", "deviceId", *keys]
+    moment = ["timestampNs", "deviceId", *samples.keys]
     # the n-th value of a moment belongs to its n-th row
     known = rows.join(parts, on="name", how="inner", maintain_order="left").with_columns(
-        nth=pl.int_range(pl.len()).over([*moment, "value"])
+        nth=pl.int_range(pl.len()).over([*moment, "column"])
     )
     frame = known.select(*moment, "nth").unique(maintain_order=True)
-    for value, (column, factor) in samples.values.items():
-        own = known.filter(pl.col("value") == value).select(*moment, "nth", (pl.col("sample") * factor).alias(column))
+    for column, (_, _, factor) in samples.values.items():
+        own = known.filter(pl.col("column") == column).select(*moment, "nth", (pl.col("sample") * factor).alias(column))
         frame = frame.join(own, on=[*moment, "nth"], how="left", maintain_order="left", nulls_equal=True)
-    whole = [column for column, factor in samples.values.values() if factor != 1.0]
+    whole = [column for column, (_, _, factor) in samples.values.items() if factor != 1.0]
     file.frame(table, frame.with_columns(pl.col(whole).round()))
 
 

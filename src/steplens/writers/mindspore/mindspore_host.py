@@ -11,10 +11,11 @@ from typing import IO, Any
 
 import polars as pl
 
-from steplens.writers.common.output import TIME_BASE_KEY, TIME_BASE_UNIT_NS, NothingToWriteError
+from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.writers.common.output import TIME_BASE_UNIT_NS, NothingToWriteError
 from steplens.writers.common.rows import shared, write_rows
-from steplens.writers.common.text import microseconds, names, write_csv
-from steplens.writers.trace_view.trace_events import metadata, quoted
+from steplens.writers.common.text import microseconds, names, quoted, write_csv
+from steplens.writers.trace_view.trace_events import metadata
 
 #: the module whose ranges ``dataset_<rank>.csv`` adds up
 _DATASET = "Dataset"

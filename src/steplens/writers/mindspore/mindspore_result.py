@@ -16,6 +16,8 @@ import polars as pl
 
 from steplens import rundir
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
+from steplens.formats.ascend_results import DEVICE_TYPE, MEMORY_RECORD, OPERATOR_DETAILS, STEP, STEP_TRACE, TRACE_VIEW
+from steplens.formats.mindspore import COMPUTE_TIME, COMPUTE_TIME_DETAIL, CPU_TIMELINE_SUMMARY, FILES, PIPELINE_FILES
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns
@@ -44,9 +46,9 @@ class FlatFile:
 
 
 _PIPELINE = (
-    FlatFile("minddata_pipeline_raw_{rank}.csv", mindspore_pipeline.write_raw),
-    FlatFile("minddata_pipeline_summary_{rank}.json", mindspore_pipeline.write_summary_json),
-    FlatFile("minddata_pipeline_summary_{rank}.csv", mindspore_pipeline.write_summary_csv),
+    FlatFile(PIPELINE_FILES["raw"], mindspore_pipeline.write_raw),
+    FlatFile(PIPELINE_FILES["summary"], mindspore_pipeline.write_summary_json),
+    FlatFile(PIPELINE_FILES["summary_table"], mindspore_pipeline.write_summary_csv),
 )
 
 
@@ -57,32 +59,32 @@ def cpu_files(timeline_limit_mb: int | None) -> tuple[FlatFile, ...]:
         timeline_limit_mb: largest size of a timeline, MB.
     """
     return (
-        FlatFile("cpu_op_type_info_{rank}.csv", mindspore_operators.write_types),
-        FlatFile("cpu_op_detail_info_{rank}.csv", mindspore_operators.write_details),
-        FlatFile("cpu_op_execute_timestamp_{rank}.txt", mindspore_operators.write_timestamps),
-        FlatFile("cpu_framework_{rank}.txt", mindspore_operators.write_framework),
-        FlatFile("cpu_ms_memory_record_{rank}.txt", mindspore_operators.write_memory),
-        FlatFile("cpu_timeline_display_{rank}.json", mindspore_timeline.writer(timeline_limit_mb)),
-        FlatFile("cpu_timeline_summary_{rank}.json", mindspore_timeline.write_summary),
-        FlatFile("step_trace_raw_{rank}_detail_time.csv", mindspore_device.write_graph_step_trace),
-        FlatFile("step_trace_point_info_{rank}.json", mindspore_device.write_graph_points),
+        FlatFile(FILES["cpu_types"], mindspore_operators.write_types),
+        FlatFile(FILES["cpu_details"], mindspore_operators.write_details),
+        FlatFile(FILES["cpu_operators"], mindspore_operators.write_timestamps),
+        FlatFile(FILES["cpu_framework"], mindspore_operators.write_framework),
+        FlatFile(FILES["cpu_memory"], mindspore_operators.write_memory),
+        FlatFile(FILES["cpu_timeline"], mindspore_timeline.writer(timeline_limit_mb)),
+        FlatFile(CPU_TIMELINE_SUMMARY, mindspore_timeline.write_summary),
+        FlatFile(FILES["step_trace"], mindspore_device.write_graph_step_trace),
+        FlatFile(FILES["step_points"], mindspore_device.write_graph_points),
         *_PIPELINE,
     )
 
 
 DEVICE_FILES = (
-    FlatFile("step_trace_raw_{rank}_detail_time.csv", mindspore_device.write_step_trace),
-    FlatFile("step_trace_point_info_{rank}.json", mindspore_device.write_points),
-    FlatFile("output_op_compute_time_{rank}.txt", mindspore_device.write_compute_time),
-    FlatFile("output_op_compute_time_detail_{rank}.txt", mindspore_device.write_compute_time_detail),
-    FlatFile("aicore_intermediate_{rank}_type.csv", mindspore_device.write_core_types),
-    FlatFile("aicore_intermediate_{rank}_detail.csv", mindspore_device.write_core_details),
-    FlatFile("output_timeline_data_{rank}.txt", mindspore_device.write_timeline_data),
-    FlatFile("framework_raw_{rank}.csv", mindspore_device.write_framework),
-    FlatFile("aicpu_intermediate_{rank}.csv", mindspore_device.write_ai_cpu),
-    FlatFile("output_data_preprocess_aicpu_{rank}.txt", mindspore_device.write_ai_cpu_text),
-    FlatFile("minddata_aicpu_{rank}.txt", mindspore_device.write_receive),
-    FlatFile("device_queue_profiling_{rank}.txt", mindspore_device.write_send),
+    FlatFile(FILES["step_trace"], mindspore_device.write_step_trace),
+    FlatFile(FILES["step_points"], mindspore_device.write_points),
+    FlatFile(COMPUTE_TIME, mindspore_device.write_compute_time),
+    FlatFile(COMPUTE_TIME_DETAIL, mindspore_device.write_compute_time_detail),
+    FlatFile(FILES["operator_types"], mindspore_device.write_core_types),
+    FlatFile(FILES["operator_details"], mindspore_device.write_core_details),
+    FlatFile(FILES["timeline_data"], mindspore_device.write_timeline_data),
+    FlatFile(FILES["framework"], mindspore_device.write_framework),
+    FlatFile(FILES["aicpu"], mindspore_device.write_ai_cpu),
+    FlatFile(FILES["aicpu_text"], mindspore_device.write_ai_cpu_text),
+    FlatFile(PIPELINE_FILES["receive"], mindspore_device.write_receive),
+    FlatFile(PIPELINE_FILES["send"], mindspore_device.write_send),
     *_PIPELINE,
 )
 
@@ -93,7 +95,7 @@ def _write_step_times(output: Output, path: Path) -> None:
     if rows.is_empty():
         raise NothingToWriteError("neither steps nor operators were recorded")
     times = {title: microseconds(pl.col(name)) for title, name in step_trace_time.COLUMNS.items()}
-    write_csv(rows.select(pl.col("step").alias("Step"), **times), path)
+    write_csv(rows.select(pl.col("step").alias(STEP), **times), path)
 
 
 def _write_memory_record(output: Output, path: Path) -> None:
@@ -101,7 +103,7 @@ def _write_memory_record(output: Output, path: Path) -> None:
     rows = memory_record(output)
     if rows.is_empty():
         raise NothingToWriteError("no event of the memory pool was recorded")
-    write_csv(rows.select(*totals_after_events(output), pl.format("CPU:{}", "device").alias("Device Type")), path)
+    write_csv(rows.select(*totals_after_events(output), pl.format("CPU:{}", "device").alias(DEVICE_TYPE)), path)
 
 
 def _pipeline_output(file: FlatFile) -> OutputFile:
@@ -113,10 +115,10 @@ PIPELINE_OUTPUT = tuple(map(_pipeline_output, _PIPELINE))
 
 #: of ``ASCEND_PROFILER_OUTPUT`` of a run on a CPU
 OUTPUT_FILES = (
-    OutputFile("trace_view.json", trace_view.write, _EVERY),
-    OutputFile("step_trace_time.csv", _write_step_times, _EVERY),
-    OutputFile("memory_record.csv", _write_memory_record, _EVERY, switch="profile_memory"),
-    OutputFile("operator_details.csv", operator_details.write, _EVERY, switch="record_shapes"),
+    OutputFile(TRACE_VIEW, trace_view.write, _EVERY),
+    OutputFile(STEP_TRACE, _write_step_times, _EVERY),
+    OutputFile(MEMORY_RECORD, _write_memory_record, _EVERY, switch="profile_memory"),
+    OutputFile(OPERATOR_DETAILS, operator_details.write, _EVERY, switch="record_shapes"),
     *PIPELINE_OUTPUT,
     OutputFile("ascend_mindspore_profiler{rank}.db", database.write, _EVERY, export=DATABASE),
 )

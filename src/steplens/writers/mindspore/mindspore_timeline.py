@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.writers.common.output import TIME_BASE_KEY, Output
+from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.writers.common.output import Output
 from steplens.writers.common.rows import shared, write_rows
-from steplens.writers.common.text import distinct_texts, microseconds, write_json
+from steplens.writers.common.text import distinct_texts, microseconds, quoted, write_json
 from steplens.writers.mindspore.mindspore_operators import launches
-from steplens.writers.trace_view.trace_events import quoted
 
 #: lanes, as MindSpore numbers them
 _STEPS, _SCOPES = 100000, 100001

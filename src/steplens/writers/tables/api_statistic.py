@@ -7,16 +7,16 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.device.api import api_statistic
+from steplens.formats.ascend_results import API_STATISTIC_TABLE
+from steplens.formats.ascend_terms import NOT_AVAILABLE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.source_table import source_table, write_table
-from steplens.writers.common.text import NOT_AVAILABLE, microseconds, names, write_csv
-
-_NAME = "api_statistic"
+from steplens.writers.common.text import microseconds, names, write_csv
 
 
 def write(output: Output, path: Path) -> None:
     """Write api_statistic.csv (times in µs, variance in µs squared), in order of name; as the source has it, if it has."""
-    ready = source_table(output.trace, _NAME)
+    ready = source_table(output.trace, API_STATISTIC_TABLE)
     if ready is not None:
         write_table(ready, path)
         return

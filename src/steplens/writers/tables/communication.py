@@ -14,8 +14,6 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.cluster.communication import (
-    COLLECTIVE,
-    POINT_TO_POINT,
     TOTAL,
     bandwidth_totals,
     communication_bandwidth,
@@ -24,24 +22,14 @@ from steplens.analysis.cluster.communication import (
     package_totals,
     time_totals,
 )
+from steplens.formats import ascend_results as names
 from steplens.trace.trace import Trace
 from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times, unmeasured_totals
 from steplens.writers.common.output import NPU, NothingToWriteError, Output, device_kind
 from steplens.writers.common.text import write_json
 
-#: every operation lists these transports, used or not
-TRANSPORTS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO")
-
-STEP_PREFIX = "step"
-_TOTAL_OP = "Total Op Info"
-_TIME_INFO, _BANDWIDTH_INFO = "Communication Time Info", "Communication Bandwidth Info"
-_START, _ELAPSED = "Start Timestamp(us)", "Elapse Time(ms)"
-#: transport of a rank's link to itself
-LOCAL = "LOCAL"
+_ELAPSED = names.OPERATION_TIMES["elapse"]
 _NOT_MEASURED = "the source has no measurements of communication"
-
-_SIZE, _TIME, _BANDWIDTH = "Transit Size(MB)", "Transit Time(ms)", "Bandwidth(GB/s)"
-_LARGE, _PACKETS = "Large Packet Ratio", "Size Distribution"
 
 Steps = dict[str, dict[str, dict[str, Any]]]
 
@@ -61,8 +49,8 @@ def write_times(output: Output, path: Path) -> None:
         key = _key(row["name"], row["group"])
         start = None if row["start_ns"] is None else (row["start_ns"] - output.base_ns) / 1000
         steps[row["step"]][_class(row["kind"])][key] = {
-            _TIME_INFO: {_START: start, **_time_info(row)},
-            _BANDWIDTH_INFO: operations.get((row["step"], row["kind"], row["name"], row["group"]), _unused()),
+            names.TIME_INFO: {names.START_TIMESTAMP: start, **_time_info(row)},
+            names.BANDWIDTH_INFO: operations.get((row["step"], row["kind"], row["name"], row["group"]), _unused()),
         }
     _add_totals(steps, times, bandwidth)
     write_json(_named(steps), path)
@@ -79,14 +67,14 @@ def write_matrix(output: Output, path: Path) -> None:
     for row in rows.sort("step", maintain_order=True).iter_rows(named=True):
         if row["step"] is None and not without_steps:
             continue
-        classes = steps.setdefault(row["step"], {POINT_TO_POINT: {}, COLLECTIVE: {}})
+        classes = steps.setdefault(row["step"], {names.POINT_TO_POINT: {}, names.COLLECTIVE: {}})
         links = classes[_class(row["kind"])].setdefault(_key(f"{row['type']}-{row['selection']}", row["group"]), {})
         links[f"{row['source']}-{row['destination']}"] = {
-            "Transport Type": row["transport"],
-            _SIZE: row["size_mb"] or 0,
-            _TIME: row["transit_ms"] or 0,
-            _BANDWIDTH: row["bandwidth_gbps"] or 0,
-            **({} if row["selection"] == TOTAL else {"Op Name": row["op_name"]}),
+            names.TRANSPORT_TYPE: row["transport"],
+            names.TRANSIT_SIZE: row["size_mb"] or 0,
+            names.TRANSIT_TIME: row["transit_ms"] or 0,
+            names.BANDWIDTH: row["bandwidth_gbps"] or 0,
+            **({} if row["selection"] == TOTAL else {names.OPERATION_NAME: row["op_name"]}),
         }
     write_json(_named(steps), path)
 
@@ -101,22 +89,25 @@ def _write_unmeasured_times(output: Output, path: Path) -> None:
             continue
         start = (row["start_ns"] - output.base_ns) / 1000
         steps[row["step"]][_class(row["kind"])][_key(row["name"], row["group"])] = {
-            _TIME_INFO: {_START: start, _ELAPSED: row["elapse_ms"]},
-            _BANDWIDTH_INFO: _moved(row["library"], row["size_mb"]),
+            names.TIME_INFO: {names.START_TIMESTAMP: start, _ELAPSED: row["elapse_ms"]},
+            names.BANDWIDTH_INFO: _moved(row["library"], row["size_mb"]),
         }
     sizes = {(step, kind): _moved(library, size) for step, kind, library, size in unmeasured_totals(times).iter_rows()}
     for step, classes in steps.items():
         for name, operations in classes.items():
             # the clients stop at a step whose collectives have no total
-            if operations or name == COLLECTIVE:
-                elapsed = sum(operation[_TIME_INFO][_ELAPSED] for operation in operations.values())
-                operations[_TOTAL_OP] = {_TIME_INFO: {_ELAPSED: elapsed}, _BANDWIDTH_INFO: sizes.get((step, name), {})}
+            if operations or name == names.COLLECTIVE:
+                elapsed = sum(operation[names.TIME_INFO][_ELAPSED] for operation in operations.values())
+                operations[names.TOTAL_OPERATION] = {
+                    names.TIME_INFO: {_ELAPSED: elapsed},
+                    names.BANDWIDTH_INFO: sizes.get((step, name), {}),
+                }
     write_json(_named(steps), path)
 
 
 def _moved(library: str | None, size_mb: float | None) -> dict[str, dict[str, float]]:
     """The transport of an operation that nothing measured, which is its library, and what was put in."""
-    return {} if library is None or size_mb is None else {library: {_SIZE: size_mb}}
+    return {} if library is None or size_mb is None else {library: {names.TRANSIT_SIZE: size_mb}}
 
 
 def _write_own_links(output: Output, path: Path) -> None:
@@ -126,7 +117,7 @@ def _write_own_links(output: Output, path: Path) -> None:
     steps = _steps(output.trace, links)
     for step, kind, type_, group, rank in links.iter_rows():
         if step in steps:
-            steps[step][_class(kind)][_key(f"{type_}-{TOTAL}", group)] = {f"{rank}-{rank}": {"Transport Type": LOCAL}}
+            steps[step][_class(kind)][_key(f"{type_}-{TOTAL}", group)] = {f"{rank}-{rank}": {names.TRANSPORT_TYPE: names.LOCAL}}
     write_json(_named(steps), path)
 
 
@@ -135,11 +126,11 @@ def _steps(trace: Trace, rows: pl.DataFrame) -> dict[int | None, dict[str, dict[
     ids: list[int | None] = trace.required("steps").select("id").collect()["id"].to_list()
     known = rows["step"].unique(maintain_order=True).to_list()
     ids += [step for step in known if step not in ids and (step is not None or not ids)]
-    return {step: {POINT_TO_POINT: {}, COLLECTIVE: {}} for step in ids}
+    return {step: {names.POINT_TO_POINT: {}, names.COLLECTIVE: {}} for step in ids}
 
 
 def _named(steps: dict[int | None, dict[str, dict[str, Any]]]) -> Steps:
-    return {STEP_PREFIX if step is None else f"{STEP_PREFIX}{step}": classes for step, classes in steps.items()}
+    return {names.STEP_PREFIX if step is None else f"{names.STEP_PREFIX}{step}": classes for step, classes in steps.items()}
 
 
 def _key(name: str, group: str | None) -> str:
@@ -147,23 +138,22 @@ def _key(name: str, group: str | None) -> str:
 
 
 def _class(kind: str | None) -> str:
-    return POINT_TO_POINT if kind == POINT_TO_POINT else COLLECTIVE
+    return names.POINT_TO_POINT if kind == names.POINT_TO_POINT else names.COLLECTIVE
 
 
 def _time_info(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        _ELAPSED: row["elapse_ms"],
-        "Transit Time(ms)": row["transit_ms"],
-        "Wait Time(ms)": row["wait_ms"],
-        "Synchronization Time(ms)": row["synchronization_ms"],
-        "Idle Time(ms)": row["idle_ms"],
-        "Wait Time Ratio": row["wait_ratio"],
-        "Synchronization Time Ratio": row["synchronization_ratio"],
+        **{member: row[f"{part}_ms"] for part, member in names.OPERATION_TIMES.items()},
+        names.WAIT_RATIO: row["wait_ratio"],
+        names.SYNCHRONIZATION_RATIO: row["synchronization_ratio"],
     }
 
 
 def _unused() -> dict[str, dict[str, Any]]:
-    return {transport: {_SIZE: 0, _TIME: 0, _BANDWIDTH: 0, _LARGE: 0, _PACKETS: {}} for transport in TRANSPORTS}
+    return {
+        transport: {names.TRANSIT_SIZE: 0, names.TRANSIT_TIME: 0, names.BANDWIDTH: 0, names.LARGE_PACKETS: 0, names.PACKETS: {}}
+        for transport in names.TRANSPORTS
+    }
 
 
 def _operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
@@ -171,18 +161,18 @@ def _operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict
     found: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in bandwidth.iter_rows(named=True):
         transports = found.setdefault((row["step"], row["kind"], row["name"], row["group"]), _unused())
-        info = transports.setdefault(row["transport"], {_PACKETS: {}})
+        info = transports.setdefault(row["transport"], {names.PACKETS: {}})
         info.update(
             {
-                _SIZE: row["size_mb"] or 0,
-                _TIME: row["transit_ms"] or 0,
-                _BANDWIDTH: row["bandwidth_gbps"] or 0,
-                _LARGE: row["large_packet_ratio"] or 0,
-                _PACKETS: info[_PACKETS],
+                names.TRANSIT_SIZE: row["size_mb"] or 0,
+                names.TRANSIT_TIME: row["transit_ms"] or 0,
+                names.BANDWIDTH: row["bandwidth_gbps"] or 0,
+                names.LARGE_PACKETS: row["large_packet_ratio"] or 0,
+                names.PACKETS: info[names.PACKETS],
             }
         )
         if row["package_mb"] is not None:
-            info[_PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
+            info[names.PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
     return found
 
 
@@ -190,25 +180,32 @@ def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.Da
     for row in time_totals(times).iter_rows(named=True):
         if row["step"] in steps:
             unused: dict[str, dict[str, Any]] = {
-                transport: {_TIME: 0, _SIZE: 0, _BANDWIDTH: 0, _PACKETS: {}} for transport in TRANSPORTS
+                transport: {names.TRANSIT_TIME: 0, names.TRANSIT_SIZE: 0, names.BANDWIDTH: 0, names.PACKETS: {}}
+                for transport in names.TRANSPORTS
             }
-            steps[row["step"]][_class(row["kind"])][_TOTAL_OP] = {
-                _TIME_INFO: _time_info(row),
-                _BANDWIDTH_INFO: unused,
+            steps[row["step"]][_class(row["kind"])][names.TOTAL_OPERATION] = {
+                names.TIME_INFO: _time_info(row),
+                names.BANDWIDTH_INFO: unused,
             }
     for row in bandwidth_totals(bandwidth).iter_rows(named=True):
         if (info := _total_of(steps, row)) is not None:
-            info.update({_TIME: row["transit_ms"] or 0, _SIZE: row["size_mb"] or 0, _BANDWIDTH: row["bandwidth_gbps"] or 0})
-            info.setdefault(_PACKETS, {})
+            info.update(
+                {
+                    names.TRANSIT_TIME: row["transit_ms"] or 0,
+                    names.TRANSIT_SIZE: row["size_mb"] or 0,
+                    names.BANDWIDTH: row["bandwidth_gbps"] or 0,
+                }
+            )
+            info.setdefault(names.PACKETS, {})
     for row in package_totals(bandwidth).iter_rows(named=True):
         if (info := _total_of(steps, row)) is not None:
-            info[_PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
+            info[names.PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
 
 
 def _total_of(steps: dict[int | None, dict[str, dict[str, Any]]], row: dict[str, Any]) -> dict[str, Any] | None:
     """The entry of a transport in the totals of the row's step and class; None where the operation itself is unknown."""
-    total = steps.get(row["step"], {}).get(_class(row["kind"]), {}).get(_TOTAL_OP)
+    total = steps.get(row["step"], {}).get(_class(row["kind"]), {}).get(names.TOTAL_OPERATION)
     if total is None:
         return None
-    entry: dict[str, Any] = total[_BANDWIDTH_INFO].setdefault(row["transport"], {})
+    entry: dict[str, Any] = total[names.BANDWIDTH_INFO].setdefault(row["transport"], {})
     return entry

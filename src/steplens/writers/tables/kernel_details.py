@@ -7,20 +7,14 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.formats.ascend_results import KERNEL_COLUMNS
+from steplens.formats.ascend_terms import NOT_AVAILABLE
 from steplens.trace.schema import CORE_CPU
 from steplens.writers.common.metrics import metric_columns
 from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind, listed_tasks, step_exists
-from steplens.writers.common.text import NOT_AVAILABLE, guard, microseconds, microseconds_text, render_distinct, write_csv
+from steplens.writers.common.text import guard, microseconds, microseconds_text, render_distinct, write_csv
 
-#: what the short layout has of inputs and outputs, where the source has it
-_SHAPES = {
-    "Input Shapes": "input_shapes",
-    "Input Data Types": "input_types",
-    "Input Formats": "input_formats",
-    "Output Shapes": "output_shapes",
-    "Output Data Types": "output_types",
-    "Output Formats": "output_formats",
-}
+_LISTS = ("input_shapes", "input_types", "input_formats", "output_shapes", "output_types", "output_formats")
 
 
 def write(output: Output, path: Path) -> None:
@@ -36,55 +30,55 @@ def write(output: Output, path: Path) -> None:
     kernels = kernels.sort("start_ns", "device", "stream", maintain_order=True)
     npu = device_kind(output.trace) == NPU
     if output.level == LEVEL0:
-        columns = _short_layout(kernels, output.base_ns, npu)
+        columns = _titled(_short_layout(kernels, output.base_ns, npu))
     else:
         metrics = metric_columns(output.trace)
         kernels = kernels.join(metrics, on="id", how="left", maintain_order="left")
-        columns = _full_layout(kernels, output.base_ns, npu)
+        columns = _titled(_full_layout(kernels, output.base_ns, npu))
         columns |= {guard(name) or name: _number(kernels[name]) for name in metrics.columns[1:]}
     if step_exists(output.trace):
-        columns = {"Step Id": pl.col("step"), **columns}
+        columns = {**_titled({"step": pl.col("step")}), **columns}
     write_csv(kernels.select(**columns), path)
 
 
+def _titled(cells: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+    return {KERNEL_COLUMNS[key]: cell for key, cell in cells.items()}
+
+
 def _short_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
-    shapes = {title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items() if kernels[column].is_not_null().any()}
+    lists = {column: _list_cell(kernels, column, npu) for column in _LISTS if kernels[column].is_not_null().any()}
     return {
-        "Device_id": _device(),
-        "Name": _cell(kernels["name"], guard),
-        "Type": _cell(kernels["type"], guard),
-        "Accelerator Core": _cell(kernels["core"], guard),
+        "device": _device(),
+        **{column: _cell(kernels[column], guard) for column in ("name", "type", "core")},
         **_times(kernels, base_ns),
-        "Block Num": _number(kernels["blocks"]),
-        **shapes,
+        "blocks": _number(kernels["blocks"]),
+        **lists,
     }
 
 
 def _full_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
     return {
-        "Device_id": _device(),
-        "Model ID": _number(kernels["model_id"]),
+        "device": _device(),
+        "model_id": _number(kernels["model_id"]),
         # a GPU numbers its tasks only by the call that launched them
-        "Task ID": _number(kernels["task_id"] if npu else kernels["correlation"]),
-        "Stream ID": _number(kernels["stream"]),
-        "Name": _cell(kernels["name"], guard),
-        "Type": _cell(kernels["type"], guard),
-        "OP State": _cell(kernels["state"], guard) if npu else _cell(kernels["core"], _compiled_before),
-        "Accelerator Core": _cell(kernels["core"], guard),
+        "task_id": _number(kernels["task_id"] if npu else kernels["correlation"]),
+        "stream": _number(kernels["stream"]),
+        **{column: _cell(kernels[column], guard) for column in ("name", "type")},
+        "state": _cell(kernels["state"], guard) if npu else _cell(kernels["core"], _compiled_before),
+        "core": _cell(kernels["core"], guard),
         **_times(kernels, base_ns),
-        "Block Num": _number(kernels["blocks"]),
-        "Mix Block Num": _number(kernels["mix_blocks"]),
-        "HF32 Eligible": _cell(kernels["hf32"], guard),
-        **{title: _list_cell(kernels, column, npu) for title, column in _SHAPES.items()},
-        "Context ID": _number(kernels["context_id"]),
+        **{column: _number(kernels[column]) for column in ("blocks", "mix_blocks")},
+        "hf32": _cell(kernels["hf32"], guard),
+        **{column: _list_cell(kernels, column, npu) for column in _LISTS},
+        "context_id": _number(kernels["context_id"]),
     }
 
 
 def _times(kernels: pl.DataFrame, base_ns: int) -> dict[str, pl.Expr]:
     return {
-        "Start Time(us)": microseconds_text(pl.col("start_ns") - base_ns),
-        "Duration(us)": microseconds(pl.col("end_ns") - pl.col("start_ns")),
-        "Wait Time(us)": _wait(kernels),
+        "start": microseconds_text(pl.col("start_ns") - base_ns),
+        "duration": microseconds(pl.col("end_ns") - pl.col("start_ns")),
+        "wait": _wait(kernels),
     }
 
 

@@ -7,16 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_results import COMPONENT, DEVICE_TYPE, STREAM_POINTER, TIMESTAMP, TOTALS
+from steplens.formats.ascend_terms import APP, GE, PTA, PTA_AND_GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, write_csv
 from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
-
-PTA = "PTA"
-GE = "GE"
-PTA_AND_GE = "PTA+GE"
-#: what the whole process holds on the device, sampled
-APP = "APP"
-_TOTALS = ("allocated", "reserved", "active")
 
 
 def write(output: Output, path: Path) -> None:
@@ -32,8 +27,8 @@ def write(output: Output, path: Path) -> None:
     write_csv(
         rows.select(
             *totals_after_events(output),
-            pl.col("stream").alias("Stream Ptr"),
-            pl.col("tag").alias("Device Type"),
+            pl.col("stream").alias(STREAM_POINTER),
+            pl.col("tag").alias(DEVICE_TYPE),
         ),
         path,
     )
@@ -42,11 +37,9 @@ def write(output: Output, path: Path) -> None:
 def totals_after_events(output: Output) -> list[pl.Expr]:
     """The columns that every memory_record.csv begins with, of rows of ``memory_record``."""
     return [
-        pl.col("component").alias("Component"),
-        microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
-        megabytes(pl.col("allocated")).alias("Total Allocated(MB)"),
-        megabytes(pl.col("reserved")).alias("Total Reserved(MB)"),
-        megabytes(pl.col("active")).alias("Total Active(MB)"),
+        pl.col("component").alias(COMPONENT),
+        microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
+        *(megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in TOTALS.items()),
     ]
 
 
@@ -56,7 +49,7 @@ def memory_record(output: Output) -> pl.DataFrame:
     events = (
         output.trace.required("memory")
         .filter(pl.col("device_type").cast(pl.String).is_in(wanted))
-        .select("time_ns", *_TOTALS, "device_type", "device", "stream", "component")
+        .select("time_ns", *TOTALS, "device_type", "device", "stream", "component")
         .with_columns(pl.col("component").cast(pl.String).fill_null(PTA))
         .sort(pl.col("component") != APP, "time_ns", maintain_order=True)
         .collect()
@@ -65,7 +58,7 @@ def memory_record(output: Output) -> pl.DataFrame:
         events.select(
             "component",
             "time_ns",
-            *_TOTALS,
+            *TOTALS,
             pl.lit(device_tag(events)).alias("tag"),
             pl.col("device").fill_null(0),
             stream_pointer(events).alias("stream"),
@@ -77,7 +70,7 @@ def _with_sums(rows: pl.DataFrame) -> pl.DataFrame:
     """``rows`` with a ``PTA+GE`` row behind each row of either."""
     sums = rows
     if (rows["component"] == GE).any():
-        sums = rows.with_columns(_sum_of_sides(column) for column in _TOTALS).with_columns(
+        sums = rows.with_columns(_sum_of_sides(column) for column in TOTALS).with_columns(
             pl.coalesce("stream", _last_of(GE, "stream"), _last_of(PTA, "stream"))
         )
     order = np.arange(rows.height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.ascend_results import DEVICE_TYPE
 from steplens.writers.common.output import NothingToWriteError, Output
 
 _CPU = "CPU"
@@ -40,5 +41,5 @@ def device_tag(frame: pl.DataFrame) -> pl.Series:
     """``CPU`` or ``NPU:<device>``; CUDA devices carry the NPU tag too, because clients match that prefix literally."""
     pairs = frame.select(pl.col("device_type").cast(pl.String), pl.col("device").fill_null(0))
     return pairs.select(
-        pl.when(pl.col("device_type") == _CPU).then(pl.lit(_CPU)).otherwise(pl.format("NPU:{}", "device")).alias("Device Type")
+        pl.when(pl.col("device_type") == _CPU).then(pl.lit(_CPU)).otherwise(pl.format("NPU:{}", "device")).alias(DEVICE_TYPE)
     ).to_series()

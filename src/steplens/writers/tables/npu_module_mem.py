@@ -6,8 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.writers.common.output import MODULE_MEMORY, NothingToWriteError, Output
+from steplens.formats.ascend_results import COMPONENT, DEVICE, TIMESTAMP, TOTALS
+from steplens.formats.ascend_terms import MODULE_MEMORY
+from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import guard, microseconds_text, render_distinct, write_csv
+from steplens.writers.tables.memory_rows import megabytes
 
 #: bytes per unit
 _BYTES = {"B": 1, "Bytes": 1, "bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
@@ -21,10 +24,10 @@ def write(output: Output, path: Path) -> None:
         raise NothingToWriteError("no memory of modules was sampled")
     write_csv(
         rows.select(
-            pl.col("device").alias("Device_id"),
-            render_distinct(rows["name"], guard).alias("Component"),
-            microseconds_text(pl.col("time_ns") - output.base_ns).alias("Timestamp(us)"),
-            (pl.col("bytes") / 1_048_576.0).alias("Total Reserved(MB)"),
+            pl.col("device").alias(DEVICE),
+            render_distinct(rows["name"], guard).alias(COMPONENT),
+            microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
+            megabytes(pl.col("bytes")).alias(f"{TOTALS['reserved']}(MB)"),
             pl.format("NPU:{}", "device").alias("Device"),
         ),
         path,

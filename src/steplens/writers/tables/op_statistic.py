@@ -7,10 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.device.kernels import op_statistic
+from steplens.formats.ascend_results import OP_TYPE, TOTAL_TIME
+from steplens.formats.ascend_terms import NOT_AVAILABLE
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output, listed_tasks
-from steplens.writers.common.text import NOT_AVAILABLE, microseconds, names, write_csv
+from steplens.writers.common.text import microseconds, names, write_csv
 
 
 def write(output: Output, path: Path) -> None:
@@ -21,10 +23,10 @@ def write(output: Output, path: Path) -> None:
         raise NothingToWriteError("no device tasks were recorded")
     write_csv(
         rows.select(
-            names(rows["type"], NOT_AVAILABLE).alias("OP Type"),
+            names(rows["type"], NOT_AVAILABLE).alias(OP_TYPE),
             names(rows["core"], NOT_AVAILABLE).alias("Core Type"),
             pl.col("count").alias("Count"),
-            microseconds(pl.col("total_ns")).alias("Total Time(us)"),
+            microseconds(pl.col("total_ns")).alias(TOTAL_TIME),
             microseconds(pl.col("min_ns")).alias("Min Time(us)"),
             microseconds(pl.col("mean_ns")).alias("Avg Time(us)"),
             microseconds(pl.col("max_ns")).alias("Max Time(us)"),

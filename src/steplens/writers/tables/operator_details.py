@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.device.kernels import core_self_ns, subtree_total_ns
+from steplens.formats.ascend_terms import AI_CORE
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import guard, joined, microseconds, names, render_distinct, write_csv
-
-_AI_CORE = "AI_CORE"
 
 
 def write(output: Output, path: Path) -> None:
@@ -23,7 +22,7 @@ def write(output: Output, path: Path) -> None:
     ops = output.trace.ops
     if ops is None or ops.is_empty():
         raise NothingToWriteError("no operator calls were recorded")
-    ai_core_self = core_self_ns(output.trace, _AI_CORE)
+    ai_core_self = core_self_ns(output.trace, AI_CORE)
     ops = ops.select(
         "id", "name", "input_shapes", "stack", "scope", "start_ns", "end_ns", "self_ns", "device_self_ns", "device_total_ns"
     )

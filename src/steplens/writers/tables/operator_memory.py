@@ -7,13 +7,11 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory
+from steplens.formats.ascend_results import ACTIVE_RELEASE_TIME, ALLOCATION_TIME, ALLOCATION_TOTALS, RELEASE_TIME, STREAM_POINTER
+from steplens.formats.ascend_terms import CANN_PREFIX, GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, names, write_csv
-from steplens.writers.tables.memory_record import GE
 from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
-
-#: name of an allocation of the graph engine, as told apart from the framework's
-CANN_PREFIX = "cann::"
 
 
 def write(output: Output, path: Path) -> None:
@@ -32,18 +30,13 @@ def write(output: Output, path: Path) -> None:
             .otherwise(pl.lit(names(rows["name"])))
             .alias("Name"),
             (pl.col("bytes").cast(pl.Float64) / 1024.0).alias("Size(KB)"),
-            microseconds_text(pl.col("allocation_ns") - output.base_ns).alias("Allocation Time(us)"),
-            microseconds_text(pl.col("release_ns") - output.base_ns).alias("Release Time(us)"),
-            microseconds_text(pl.col("active_release_ns") - output.base_ns).alias("Active Release Time(us)"),
+            microseconds_text(pl.col("allocation_ns") - output.base_ns).alias(ALLOCATION_TIME),
+            microseconds_text(pl.col("release_ns") - output.base_ns).alias(RELEASE_TIME),
+            microseconds_text(pl.col("active_release_ns") - output.base_ns).alias(ACTIVE_RELEASE_TIME),
             microseconds_text(pl.col("release_ns") - pl.col("allocation_ns")).alias("Duration(us)"),
             microseconds_text(pl.col("active_release_ns") - pl.col("allocation_ns")).alias("Active Duration(us)"),
-            megabytes(pl.col("allocation_allocated")).alias("Allocation Total Allocated(MB)"),
-            megabytes(pl.col("allocation_reserved")).alias("Allocation Total Reserved(MB)"),
-            megabytes(pl.col("allocation_active")).alias("Allocation Total Active(MB)"),
-            megabytes(pl.col("release_allocated")).alias("Release Total Allocated(MB)"),
-            megabytes(pl.col("release_reserved")).alias("Release Total Reserved(MB)"),
-            megabytes(pl.col("release_active")).alias("Release Total Active(MB)"),
-            stream_pointer(rows).alias("Stream Ptr"),
+            *(megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in ALLOCATION_TOTALS.items()),
+            stream_pointer(rows).alias(STREAM_POINTER),
             device_tag(rows),
         ),
         path,

@@ -7,22 +7,13 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
+from steplens.formats.ascend_results import DEVICE, STEP, STEP_PARTS
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output, used_devices
 from steplens.writers.common.text import microseconds, write_csv
 
 #: titles of the parts of a step, and their columns of ``ascend_step_times``
-COLUMNS = {
-    "Computing": "computing_ns",
-    "Communication(Not Overlapped)": "communication_not_overlapped_ns",
-    "Overlapped": "overlapped_ns",
-    "Communication": "communication_ns",
-    "Free": "free_ns",
-    "Stage": "stage_ns",
-    "Bubble": "bubble_ns",
-    "Communication(Not Overlapped and Exclude Receive)": "exclude_receive_ns",
-    "Preparing": "preparing_ns",
-}
+COLUMNS = {title: f"{part}_ns" for part, (title, _) in STEP_PARTS.items()}
 
 
 def write(output: Output, path: Path) -> None:
@@ -33,8 +24,8 @@ def write(output: Output, path: Path) -> None:
     rows = step_rows(output)
     write_csv(
         rows.select(
-            pl.col("device").alias("Device_id"),
-            pl.col("step").alias("Step"),
+            pl.col("device").alias(DEVICE),
+            pl.col("step").alias(STEP),
             **{title: microseconds(pl.col(column)) for title, column in COLUMNS.items()},
         ),
         path,

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.trace_view import COMMUNICATION, GROUP_PREFIX, GROUP_SUFFIX, MEMBERS, PART_COLUMNS, PLACES, PLANE_PREFIX
 from steplens.writers.common.asynchronous import side_by_side
 from steplens.writers.common.communication_names import named_communication
 from steplens.writers.common.links import inner_tasks
 from steplens.writers.common.output import NPU, device_kind
 from steplens.writers.common.rows import shared
-from steplens.writers.trace_view.trace_events import DURATION, View, head, list_argument, number_argument, process, quoted, thread
+from steplens.writers.common.text import number_member, quoted
+from steplens.writers.trace_view.trace_events import View, head, list_argument, thread
 
-COMMUNICATION_SORT = 16
-
-#: details of an inner task that the event repeats -> what the event calls them; texts first, then numbers
-_TEXTS = {
-    "taskType": "task type",
-    "notifyId": "notify_id",
-    "transportType": "transport type",
-    "dataType": "data type",
-    "linkType": "link type",
-}
-_NUMBERS = {"srcRank": "src rank", "dstRank": "dst rank", "size": "size(Byte)"}
+#: columns of details that hold numbers
+_NUMBERS = ("srcRank", "dstRank", "size")
 
 
 def with_lanes(view: View) -> pl.DataFrame:
@@ -60,48 +53,40 @@ def write_communication(view: View) -> None:
     recorded = calls.select(pl.when(pl.col("client_name") != pl.col("name").cast(pl.String)).then("name")).to_series()
     planes = _planes(view, calls)
     for device in calls["device"].unique().sort():
-        pid = view.device_pid(COMMUNICATION_SORT, device)
-        view.metadata(process(pid, "Communication", f"{kind} {device}", COMMUNICATION_SORT))
+        view.layer(COMMUNICATION, device, f"{kind} {device}")
     _name_lanes(view, calls, planes)
-    view.rows(
+    view.calls(
         calls,
         head(calls["client_name"]),
-        _pid(view),
-        ',"tid":',
+        view.pids(COMMUNICATION),
         pl.col("lane"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
         shared(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
-        list_argument("recorded as", recorded),
+        list_argument(MEMBERS["recorded"], recorded),
         list_argument("group", calls["group"]),
         list_argument("data_type", calls["dtype"]),
         list_argument("alg_type", calls["algorithm"]),
-        number_argument("count", "elements", calls),
-        number_argument("ranks", "ranks", calls),
-        number_argument("size(Byte)", "bytes", calls),
-        number_argument("connection_id", "correlation", calls),
+        number_member(MEMBERS["elements"], "elements", calls),
+        number_member("ranks", "ranks", calls),
+        number_member(MEMBERS["bytes"], "bytes", calls),
+        number_member("connection_id", "correlation", calls),
         "}}",
     )
     if planes is not None:
         _write_planes(view, planes)
 
 
-def _pid(view: View) -> pl.Expr:
-    return pl.lit(view.device_pid(COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64)
-
-
 def _name_lanes(view: View, calls: pl.DataFrame, planes: pl.DataFrame | None) -> None:
     """Names of the lanes; the planes of a group follow it."""
     groups = calls.select("device", "lane", "group_text").unique(maintain_order=True)
-    lanes = [(device, lane, -1, lane, f"Group {group or lane} Communication") for device, lane, group in groups.iter_rows()]
+    lanes = [
+        (device, lane, -1, lane, f"{GROUP_PREFIX}{group or lane}{GROUP_SUFFIX}") for device, lane, group in groups.iter_rows()
+    ]
     if planes is not None:
         found = planes.select("device", "lane", "plane", "tid").unique(maintain_order=True)
-        lanes += [(device, lane, plane, tid, f"Plane {plane}") for device, lane, plane, tid in found.iter_rows()]
+        lanes += [(device, lane, plane, tid, f"{PLANE_PREFIX}{plane}") for device, lane, plane, tid in found.iter_rows()]
     place: dict[int, int] = {}
     for device, _, _, tid, name in sorted(lanes):
-        view.metadata(thread(view.device_pid(COMMUNICATION_SORT, device), tid, name, place.get(device, 0)))
+        view.metadata(thread(view.device_pid(PLACES[COMMUNICATION], device), tid, name, place.get(device, 0)))
         place[device] = place.get(device, 0) + 1
 
 
@@ -132,24 +117,20 @@ def _write_planes(view: View, planes: pl.DataFrame) -> None:
     size = pl.col("size") if "size" in planes.columns else pl.lit(None, dtype=pl.Int64)
     # bytes per ns are GB of 10**9 bytes per s
     planes = planes.with_columns(bandwidth=pl.when((length > 0) & (size > 0)).then(size / length).otherwise(0.0))
-    texts = [list_argument(title, planes[column]) for column, title in _TEXTS.items() if column in planes.columns]
-    numbers = [number_argument(title, column, planes) for column, title in _NUMBERS.items() if column in planes.columns]
-    view.rows(
+    titles = {column: MEMBERS[member] for column, member in PART_COLUMNS.items() if column in planes.columns}
+    texts = [list_argument(title, planes[column]) for column, title in titles.items() if column not in _NUMBERS]
+    numbers = [number_member(titles[column], column, planes) for column in _NUMBERS if column in titles]
+    view.calls(
         planes,
         head(planes["taskType"]),
-        _pid(view),
-        ',"tid":',
+        view.pids(COMMUNICATION),
         pl.col("tid"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
         ',"args":{"plane":',
         pl.col("plane"),
-        number_argument("stream id", "stream", planes),
-        number_argument("task id", "task_id", planes),
-        number_argument("context id", "context_id", planes),
-        number_argument("model id", "model_id", planes),
+        number_member("stream id", "stream", planes),
+        number_member(MEMBERS["inner_task_id"], "task_id", planes),
+        number_member(MEMBERS["inner_context"], "context_id", planes),
+        number_member("model id", "model_id", planes),
         *texts,
         *numbers,
         ',"bandwidth(GB/s)":',

@@ -13,74 +13,34 @@ import polars as pl
 
 from steplens.analysis.steps.work import computing_tasks
 from steplens.analysis.tools.overlap import Intervals, merge_intervals, merged, subtract
+from steplens.formats.ascend_terms import CALL_PREFIXES, KERNEL_PREFIX, MODULE_MEMORY, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
+from steplens.formats.trace_view import (
+    CANN,
+    COMMUNICATION,
+    COUNTER_PLACES,
+    HARDWARE,
+    HOST,
+    HOST_TO_DEVICE,
+    LAST_PLACE,
+    MEMBERS,
+    OPERATOR_TO_DEVICE,
+    OS_RUNTIME,
+    OVERLAP,
+    OVERLAP_LANES,
+    PLACES,
+)
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.common.links import hardware_tasks
-from steplens.writers.common.output import LEVEL0, LEVEL_NONE, MODULE_MEMORY, NPU, device_kind, used_devices
+from steplens.writers.common.output import LEVEL0, LEVEL_NONE, NPU, device_kind, used_devices
 from steplens.writers.common.rows import shared
-from steplens.writers.common.text import NOT_AVAILABLE
+from steplens.writers.common.text import number_member, quoted
 from steplens.writers.device_tasks import device_tasks
-from steplens.writers.trace_view.trace_communication import COMMUNICATION_SORT, with_lanes, write_communication
-from steplens.writers.trace_view.trace_events import (
-    DURATION,
-    HOST,
-    View,
-    arrows,
-    head,
-    number_argument,
-    process,
-    quoted,
-    thread,
-)
+from steplens.writers.trace_view.trace_communication import with_lanes, write_communication
+from steplens.writers.trace_view.trace_events import View, arrows, head, process, thread
 
-FREE = "Free"
-OVERLAP_LANES = ("Computing", "Communication", "Communication(Not Overlapped)", FREE)
-
-_CANN_SORT = 7
-_OS_SORT = 13
-_HARDWARE_SORT = 14
-_OVERLAP_SORT = 31
-
-#: calls of the operating system are a process of their own
-_OS_PROCESS = "OS Runtime API"
-_OS_LAYER = "os_runtime"
-
-#: place of the process of each group of counters; the others come behind everything
-_COUNTER_SORTS = {
-    "CPU Usage": 9,
-    "Memory Usage": 10,
-    "Network Usage": 11,
-    "Disk Usage": 12,
-    "AI Core Freq": 15,
-    "NPU MEM": 17,
-    "DDR": 18,
-    "Acc PMU": 19,
-    "HCCS": 20,
-    "NIC": 21,
-    "RoCE": 22,
-    "PCIe": 23,
-    "HBM": 24,
-    "Stars Soc Info": 25,
-    "Stars Chip Trans": 26,
-    "LLC": 27,
-    "SIO": 28,
-    "QoS": 29,
-}
 #: process ids of the other groups: no process id, shifted by the place of a layer, reaches as far
 _OTHER_COUNTERS_PID = 1 << 44
-
-#: what the name of a call starts with, by its layer
-_CALL_PREFIXES = {
-    "acl": "AscendCL@",
-    "model": "Model@",
-    "node": "Node@",
-    "communication": "Communication@",
-    "hccl": "Communication@",
-    "runtime": "Runtime@",
-}
-
-#: start of what a database calls the types of kernels
-KERNEL_PREFIX = "KERNEL_"
 
 #: what the value of a counter without unit is called
 _UNNAMED = "value"
@@ -94,45 +54,41 @@ def _runtime_calls(view: View) -> None:
     if calls is None or calls.is_empty() or view.output.level in (LEVEL_NONE, LEVEL0):
         return
     calls = calls.with_columns(pl.col("tid").fill_null(0))
-    of_system = pl.col("layer").cast(pl.String).eq_missing(_OS_LAYER)
-    _write_calls(view, calls.filter(of_system), _OS_PROCESS, _OS_SORT)
+    of_system = pl.col("layer").cast(pl.String).eq_missing(OS_LAYER)
+    _write_calls(view, calls.filter(of_system), OS_RUNTIME)
     calls = calls.filter(~of_system)
-    pid = _write_calls(view, calls, "CANN", _CANN_SORT)
+    pid = _write_calls(view, calls, CANN)
     known = calls.lazy().drop_nulls("correlation")
     # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
     first = (
-        known.sort(pl.col("layer").cast(pl.String) != "node", maintain_order=True)
+        known.sort(pl.col("layer").cast(pl.String) != NODE, maintain_order=True)
         .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
         .unique("correlation", keep="first", maintain_order=True)
     )
     pairs = _targets(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
-    _to_device(view, pairs.with_row_index("id", 1).collect(), "HostToDevice", "HostToDevice")
+    _to_device(view, pairs.with_row_index("id", 1).collect(), HOST_TO_DEVICE, HOST_TO_DEVICE)
 
 
-def _write_calls(view: View, calls: pl.DataFrame, name: str, sort: int) -> int:
+def _write_calls(view: View, calls: pl.DataFrame, name: str) -> int:
     """A process of runtime calls; returns its id."""
-    pid = view.device_pid(sort, HOST)
     if calls.is_empty():
-        return pid
-    view.metadata(process(pid, name, "CPU", sort))
+        return view.device_pid(PLACES[name], HOST)
+    pid = view.layer(name, HOST, "CPU")
     for tid in calls["tid"].unique().sort():
         view.metadata(thread(pid, tid, f"Thread {tid}"))
-    prefix = pl.col("layer").cast(pl.String).replace_strict(_CALL_PREFIXES, default="", return_dtype=pl.String)
+    layer_name = pl.col("layer").cast(pl.String).replace(OLDER_LAYERS)
+    prefix = layer_name.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
     names = calls.select(pl.concat_str(prefix, pl.col("name").cast(pl.String).fill_null(""))).to_series()
     start = ',"args":{'
     layer = shared(calls["layer"], lambda layer: f'{start}"level":{quoted(layer)},"Thread Id":', f'{start}"Thread Id":')
-    view.rows(
+    view.calls(
         calls,
         head(names),
-        f'{pid},"tid":',
+        str(pid),
         pl.col("tid"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
         layer,
         pl.col("tid"),
-        number_argument("connection_id", "correlation", calls),
+        number_member("connection_id", "correlation", calls),
         "}}",
     )
     return pid
@@ -145,28 +101,24 @@ def _device_tasks(view: View) -> None:
         return
     lanes = kernels.select(pl.col("device").fill_null(0), _STREAM).unique().sort("device", "stream")
     for device in lanes["device"].unique(maintain_order=True):
-        view.metadata(process(view.device_pid(_HARDWARE_SORT, device), "Ascend Hardware", f"{kind} {device}", _HARDWARE_SORT))
+        view.layer(HARDWARE, device, f"{kind} {device}")
     for device, stream in lanes.iter_rows():
-        view.metadata(thread(view.device_pid(_HARDWARE_SORT, device), stream, f"Stream {stream}"))
+        view.metadata(thread(view.device_pid(PLACES[HARDWARE], device), stream, f"Stream {stream}"))
     types = kernels.select(_task_type()).to_series()
-    core = shared(types.fill_null(NOT_AVAILABLE), lambda core: f',"args":{{"Task Type":{quoted(core)},"Physic Stream Id":')
-    view.rows(
+    start = f',"args":{{"{MEMBERS["task_type"]}":'
+    core = shared(types.fill_null(NOT_AVAILABLE), lambda core: f'{start}{quoted(core)},"{MEMBERS["physical_stream"]}":')
+    view.calls(
         kernels,
         head(kernels["name"]),
-        _hardware_pid(view),
-        ',"tid":',
+        view.pids(HARDWARE),
         _STREAM,
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
         core,
         _STREAM,
-        ',"Task Id":',
+        f',"{MEMBERS["task"]}":',
         pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
-        number_argument("Model Id", "model_id", kernels),
-        number_argument("Subtask Id", "context_id", kernels),
-        number_argument("connection_id", "correlation", kernels),
+        number_member(MEMBERS["model"], "model_id", kernels),
+        number_member(MEMBERS["subtask"], "context_id", kernels),
+        number_member("connection_id", "correlation", kernels),
         "}}",
     )
 
@@ -177,23 +129,20 @@ def _task_type() -> pl.Expr:
     return pl.coalesce(pl.when(~recorded.str.starts_with(KERNEL_PREFIX)).then(recorded), core, recorded)
 
 
-def _hardware_pid(view: View) -> pl.Expr:
-    return pl.lit(view.device_pid(_HARDWARE_SORT, 0)) + pl.col("device").fill_null(0).cast(pl.Int64)
-
-
 def _targets(view: View) -> pl.DataFrame:
     """Where an arrow to a device task ends: correlation, op, start_ns, to_pid and to_tid.
 
     On an NPU a collective is drawn on the lane of its group, elsewhere among the device tasks.
     """
     tasks = device_tasks(view.trace)
-    ends = [pl.col("correlation", "op", "start_ns"), _hardware_pid(view).alias("to_pid"), _STREAM.alias("to_tid")]
+    ends = [pl.col("correlation", "op", "start_ns"), view.pids(HARDWARE).alias("to_pid"), _STREAM.alias("to_tid")]
     if device_kind(view.trace) != NPU:
         return tasks.select(ends).collect()
     tasks = tasks.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
-    pid = pl.lit(view.device_pid(COMMUNICATION_SORT, 0)) + pl.col("device").cast(pl.Int64)
     calls = with_lanes(view)
-    collectives = calls.select("correlation", "op", "start_ns", to_pid=pid, to_tid=pl.col("lane").cast(pl.Int64))
+    collectives = calls.select(
+        "correlation", "op", "start_ns", to_pid=view.pids(COMMUNICATION), to_tid=pl.col("lane").cast(pl.Int64)
+    )
     return pl.concat([tasks.select(ends).collect(), collectives])
 
 
@@ -215,7 +164,7 @@ def _launches(view: View) -> None:
         ops["tid"].gather(launched["op"]).alias("from_tid"),
         ops["pid"].gather(launched["op"]).alias("pid"),
     )
-    _to_device(view, launched, "torch_to_npu", "async_npu")
+    _to_device(view, launched, "torch_to_npu", OPERATOR_TO_DEVICE)
 
 
 def _launches_are_tasks(trace: Trace) -> bool:
@@ -232,18 +181,11 @@ def _overlap(view: View) -> None:
     """Four lanes per device: merged computing, merged communication, its uncovered part, and what neither covers."""
     for device in used_devices(view.trace):
         lanes = overlap_lanes(device, computing_tasks(view.trace), view.trace.required("communication"))
-        pid = view.device_pid(_OVERLAP_SORT, device)
-        view.metadata(process(pid, "Overlap Analysis", f"{device_kind(view.trace)} {device}", _OVERLAP_SORT))
+        pid = view.layer(OVERLAP, device, f"{device_kind(view.trace)} {device}")
         for tid, (name, intervals) in enumerate(zip(OVERLAP_LANES, lanes, strict=True)):
             view.metadata(thread(pid, tid, name))
-            view.rows(
-                pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end}),
-                f', {{"ph":"X","name":"{name}","pid":{pid},"tid":{tid},"ts":',
-                view.ts("start_ns"),
-                ',"dur":',
-                DURATION,
-                "}",
-            )
+            spans = pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end})
+            view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid), "}")
 
 
 def _busy(tasks: pl.LazyFrame, device: int) -> Intervals:
@@ -269,10 +211,10 @@ def _counters(view: View) -> None:
     groups = samples.select("group", "device").unique(maintain_order=True)
     pids, other = [], _OTHER_COUNTERS_PID + view.part.first_counter
     for group, device in groups.iter_rows():
-        sort = _COUNTER_SORTS.get(group)
-        other += sort is None
-        pids.append(other if sort is None else view.device_pid(sort, device))
-        view.metadata(process(pids[-1], group, f"{kind} {device}", 36 if sort is None else sort))
+        place = COUNTER_PLACES.get(group)
+        other += place is None
+        pids.append(other if place is None else view.device_pid(place, device))
+        view.metadata(process(pids[-1], group, f"{kind} {device}", LAST_PLACE if place is None else place))
         view.metadata(thread(pids[-1], 0, group))
     samples = samples.join(groups.with_columns(counter_pid=pl.Series(pids)), on=["group", "device"], maintain_order="left")
     names = shared(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')

@@ -12,14 +12,12 @@ from typing import IO, Any
 
 import polars as pl
 
+from steplens.formats.trace_view import DEVICE_BITS, LAYER_BITS, PLACES
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import Output
 from steplens.writers.common.rows import Cell, Shared, shared, write_rows
-from steplens.writers.common.text import joined, microseconds
-from steplens.writers.trace_view.trace_parts import LAYER_BITS, Part
-
-#: device field of a process id that belongs to the host
-HOST = 31
+from steplens.writers.common.text import joined, microseconds, quoted
+from steplens.writers.trace_view.trace_parts import Part
 
 DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 
@@ -53,14 +51,36 @@ class View:
         """One event per row of ``frame``; see ``rows.write_rows``."""
         write_rows(self.handle, frame, cells)
 
+    def calls(self, frame: pl.DataFrame, start: Cell, pid: Cell, tid: Cell, *rest: Cell) -> None:
+        """One complete event per row of ``frame``.
+
+        Args:
+            frame: has start_ns and end_ns.
+            start: what stands in front of the process id; see ``head``.
+            pid: process id.
+            tid: thread id, or lane.
+            rest: what follows the length, to the end of the event.
+        """
+        self.rows(frame, start, pid, ',"tid":', tid, ',"ts":', self.ts("start_ns"), ',"dur":', DURATION, *rest)
+
     def metadata(self, events: Iterable[dict[str, Any]]) -> None:
         """Names and order of processes and threads."""
         for event in events:
             self.handle.write(b", " + json.dumps(self.part.told(event), ensure_ascii=False).encode())
 
-    def device_pid(self, sort: int, device: int) -> int:
+    def device_pid(self, place: int, device: int) -> int:
         """Id of the process that stands for a layer of one device: (recorded process, place of the layer, device)."""
-        return self.pid << LAYER_BITS | sort << 5 | device
+        return self.pid << LAYER_BITS | place << DEVICE_BITS | device
+
+    def layer(self, name: str, device: int, label: str) -> int:
+        """Name the process that stands for a layer of one device, and return its id."""
+        pid = self.device_pid(PLACES[name], device)
+        self.metadata(process(pid, name, label, PLACES[name]))
+        return pid
+
+    def pids(self, layer: str) -> pl.Expr:
+        """Ids of the processes of a layer, by the column ``device``."""
+        return pl.lit(self.device_pid(PLACES[layer], 0)) + pl.col("device").fill_null(0).cast(pl.Int64)
 
 
 def metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
@@ -85,11 +105,6 @@ def thread(pid: int, tid: int, name: str, sort: int | None = None) -> list[dict[
     ]
 
 
-def quoted(text: str) -> str:
-    """A JSON string."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def head(names: pl.Series, category: str = "") -> Shared:
     """Start of a complete event up to its pid; one text per distinct name."""
     middle = f',"cat":"{category}","pid":' if category else ',"pid":'
@@ -102,13 +117,6 @@ def list_argument(key: str, values: pl.Series) -> Shared | str:
     if values.null_count() == len(values):
         return ""
     return shared(values, lambda text: f',"{key}":{quoted(joined(text))}' if text else "", "")
-
-
-def number_argument(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
-    """Like ``list_argument`` for a column of integers."""
-    if frame[column].null_count() == frame.height:
-        return ""
-    return pl.format(f',"{key}":{{}}', column).fill_null("")
 
 
 def arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:

@@ -7,29 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_terms import DEQUEUE, ENQUEUE
+from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON
+from steplens.formats.trace_view import COLLECTION, COLLECTIONS, HOST, MARKS, MEMBERS, PLACES, PYTHON_PROCESS, TASK_QUEUE
 from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
 from steplens.writers.common.asynchronous import asynchronous_lanes
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import used_devices
 from steplens.writers.common.rows import Shared, shared
-from steplens.writers.common.text import render_distinct
-from steplens.writers.trace_view.trace_events import (
-    DURATION,
-    HOST,
-    View,
-    arrows,
-    head,
-    list_argument,
-    number_argument,
-    process,
-    quoted,
-    thread,
-)
-
-_GC_SORT = 1
-_MARKS_SORT = 6
-
-_ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
+from steplens.writers.common.text import number_member, quoted, render_distinct
+from steplens.writers.trace_view.trace_events import View, arrows, head, list_argument, process, thread
 
 
 def _lanes(view: View) -> None:
@@ -40,7 +27,7 @@ def _lanes(view: View) -> None:
     found += [queue.lazy().select(pid, tid=column) for column in ("enqueue_tid", "dequeue_tid")]
     pairs = pl.concat(found).unique().drop_nulls().sort("pid", "tid").collect()
     for process_id in pairs["pid"].unique(maintain_order=True):
-        view.metadata(process(process_id, "Python", "CPU", 0))
+        view.metadata(process(process_id, PYTHON_PROCESS, "CPU", PLACES[PYTHON_PROCESS]))
     last = int(pairs["tid"].max() or 0) + 1  # type: ignore[arg-type]
     launching = set(queue.select(pid, "dequeue_tid").iter_rows())
     for process_id, tid in pairs.iter_rows():
@@ -57,25 +44,17 @@ def _operators(view: View) -> None:
     for number, lane in enumerate(sorted(set(lanes.values()))):
         for process_id in calls.filter(pl.col("lane") == lane)["pid"].unique().sort().drop_nulls():
             view.metadata(thread(process_id, lane, f"Asynchronous communication {number}"))
-    view.rows(
+    view.calls(
         calls,
-        head(calls["name"], "cpu_op"),
+        head(calls["name"], OPERATOR),
         pl.col("pid"),
-        ',"tid":',
         pl.col("lane"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
-        ',"args":{"Sequence number":',
+        f',"args":{{"{MEMBERS["sequence"]}":',
         pl.col("sequence").fill_null(-1),
-        ',"Fwd thread id":',
+        f',"{MEMBERS["forward_tid"]}":',
         pl.col("forward_tid").fill_null(0),
-        list_argument("Input Dims", calls["input_shapes"]),
-        list_argument("Input type", calls["input_types"]),
-        list_argument("Call stack", calls["stack"]),
-        list_argument("Module Hierarchy", calls["module"]),
-        number_argument("flops", "flops", calls),
+        *(list_argument(MEMBERS[column], calls[column]) for column in ("input_shapes", "input_types", "stack", "module")),
+        number_member("flops", "flops", calls),
         "}}",
     )
 
@@ -86,20 +65,15 @@ def _task_queue(view: View) -> None:
     if tasks is None or tasks.is_empty():
         return
     tasks = tasks.with_columns(pl.col("pid").fill_null(view.pid))
-    for side in (_DEQUEUE, _ENQUEUE):
+    for side in (DEQUEUE, ENQUEUE):
         half = side.lower()
         rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
         rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})
-        view.rows(
+        view.calls(
             rows,
             _queue_head(rows["name"], side, half),
             pl.col("pid"),
-            ',"tid":',
             pl.col("tid"),
-            ',"ts":',
-            view.ts("start_ns"),
-            ',"dur":',
-            DURATION,
             ',"args":{"correlation_id":',
             pl.col("correlation"),
             "}}",
@@ -108,7 +82,7 @@ def _task_queue(view: View) -> None:
     pairs = pairs.select(
         "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
     )
-    arrows(view, pairs, "enqueue_to_dequeue", "async_task_queue", to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
+    arrows(view, pairs, "enqueue_to_dequeue", TASK_QUEUE, to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
 
 
 def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
@@ -118,28 +92,23 @@ def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
 def _forward_backward(view: View) -> None:
     """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
     pairs = forward_backward(view.trace).with_row_index("id", 1)
-    arrows(view, pairs, "fwdbwd", "fwdbwd", to_pid=pl.col("pid"), to_tid=pl.col("tid"))
+    arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD, to_pid=pl.col("pid"), to_tid=pl.col("tid"))
 
 
 def _python_functions(view: View) -> None:
     frames = view.trace.python
     if frames is None:
         return
-    view.rows(
+    view.calls(
         frames,
-        head(frames["name"], "python_function"),
+        head(frames["name"], PYTHON),
         pl.col("pid").fill_null(view.pid),
-        ',"tid":',
         pl.col("tid"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
-        ',"args":{"Python id":',
+        f',"args":{{"{MEMBERS["python_id"]}":',
         pl.col("id"),
-        ',"Python parent id":',
+        f',"{MEMBERS["python_parent"]}":',
         pl.when(pl.col("parent") >= 0).then("parent"),
-        number_argument("Python module id", "module_id", frames),
+        number_member(MEMBERS["python_module_id"], "module_id", frames),
         "}}",
     )
 
@@ -160,19 +129,14 @@ def _modules(view: View) -> None:
         parent = np.where(climbing, above[parent], parent)
     # Ids are unique in the run: those of the Python frames come first.
     first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
-    view.rows(
+    view.calls(
         modules,
-        head(modules["name"], "python_function"),
+        head(modules["name"], PYTHON),
         pl.col("pid"),
-        ',"tid":',
         pl.col("tid"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
-        ',"args":{"Python id":',
+        f',"args":{{"{MEMBERS["python_id"]}":',
         pl.col("id").cast(pl.Int64) + first_id,
-        ',"Python parent id":',
+        f',"{MEMBERS["python_parent"]}":',
         pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series(),
         "}}",
     )
@@ -184,23 +148,18 @@ def _marks(view: View) -> None:
     if marks is None or marks.is_empty():
         return
     marks = marks.with_columns(pl.col("tid").fill_null(0))
-    pid = view.device_pid(_MARKS_SORT, HOST)
-    view.metadata(process(pid, "MSTX", "CPU", _MARKS_SORT))
+    pid = view.layer(MARKS, HOST, "CPU")
     for tid in marks["tid"].unique().sort():
         view.metadata(thread(pid, tid, f"Thread {tid}"))
-    view.rows(
+    view.calls(
         marks,
         head(marks["message"], "mstx"),
-        f'{pid},"tid":',
+        str(pid),
         pl.col("tid"),
-        ',"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
         shared(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
         pl.format('"event_type":"{}"', _kind_of_mark()),
-        number_argument("Stream Id", "stream", marks),
-        number_argument("connection_id", "correlation", marks),
+        number_member("Stream Id", "stream", marks),
+        number_member("connection_id", "correlation", marks),
         "}}",
     )
 
@@ -217,16 +176,10 @@ def _garbage_collections(view: View) -> None:
     if collections is None or collections.is_empty():
         return
     device = min(used_devices(view.trace), default=HOST) if view.trace.has_accelerator else HOST
-    pid = view.device_pid(_GC_SORT, device)
-    view.metadata(process(pid, "Python GC", "CPU", _GC_SORT) + thread(pid, view.pid, f"Thread {view.pid}"))
-    view.rows(
-        collections,
-        f', {{"ph":"X","name":"GC","cat":"GC","pid":{pid},"tid":{view.pid},"ts":',
-        view.ts("start_ns"),
-        ',"dur":',
-        DURATION,
-        ',"args":{}}',
-    )
+    pid = view.layer(COLLECTIONS, device, "CPU")
+    view.metadata(thread(pid, view.pid, f"Thread {view.pid}"))
+    start = f', {{"ph":"X","name":"GC","cat":"{COLLECTION}","pid":'
+    view.calls(collections, start, str(pid), str(view.pid), ',"args":{}}')
 
 
 LAYERS: tuple[Callable[[View], None], ...] = (

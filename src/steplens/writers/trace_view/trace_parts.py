@@ -12,13 +12,11 @@ from typing import Any
 
 import polars as pl
 
+from steplens.formats.trace_view import LAYER_BITS
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
-#: ids of the processes that stand for the layers of one recorded process: its own id and ten bits, see ``View.device_pid``
-LAYER_BITS = 10
-
-#: places of the processes of one trace; the largest that a layer takes is 36
+#: places of the processes of one trace, more than ``LAST_PLACE``
 _PLACES = 64
 #: arrows of one trace; more rows than that no table has
 _ARROWS = 1 << 32

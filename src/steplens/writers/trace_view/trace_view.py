@@ -17,8 +17,9 @@ from typing import IO
 
 import polars as pl
 
+from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
-from steplens.writers.common.output import TIME_BASE_KEY, NothingToWriteError, Output, main_pid
+from steplens.writers.common.output import NothingToWriteError, Output, main_pid
 from steplens.writers.trace_view import trace_device, trace_framework
 from steplens.writers.trace_view.trace_events import View, metadata
 from steplens.writers.trace_view.trace_parts import Part, ProcessIds

@@ -16,6 +16,10 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
+from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, MEMORY_RECORD, MSPROF, NPU_MEM, OP_SUMMARY, OPERATOR_MEMORY
+from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
+from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX, TIME_BASE_KEY
+from steplens.formats.ascend_terms import GE, MODULE_MEMORY
 from steplens.readers.ascend import ascend_communication, msprof_command
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
@@ -28,7 +32,6 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.text.ascend_text import with_groups
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
-from steplens.readers.contents import FRAMEWORK_DIRECTORY
 from steplens.readers.kineto.kineto import meta_frame
 from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import build_trace
@@ -55,7 +58,6 @@ from steplens.trace.trace import Trace
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
 _LEVEL_NONE = "Level_none"
 _STACKS = ("with_stack", "with_modules")
-_GRAPH_ENGINE = "GE"
 
 #: tables that only the device's half has, or that both have rows of
 _Tables = dict[str, pl.DataFrame]
@@ -181,7 +183,7 @@ def _activities(info: Mapping[str, Any]) -> set[str]:
 
 
 def _export_command(prof: ProfDirectory) -> str:
-    return f"{msprof_command.COMMAND} --export=on --output={prof.path}"
+    return f"{MSPROF} --export=on --output={prof.path}"
 
 
 def _remedy(prof: ProfDirectory | None) -> str:
@@ -260,11 +262,11 @@ def _report_missing_files(
         ]
     if prof is not None and prof.is_exported and prof.database is None and device:
         measured = level in ("Level1", "Level2") and "communication" in device
-        waits = measured and "communication.json" not in prof.analysis
+        waits = measured and COMMUNICATION not in prof.analysis
         lost += [
             (not prof.timelines, "msprof_*.json", "when the host launched what", OPERATOR_DEVICE_TIMES),
-            ("op_summary" not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", KERNEL_DETAILS),
-            (waits, "communication.json", "what collectives wait for", COMMUNICATION_TIMES),
+            (OP_SUMMARY not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", KERNEL_DETAILS),
+            (waits, COMMUNICATION, "what collectives wait for", COMMUNICATION_TIMES),
         ]
     for missing, name, what, unsafe in lost:
         if missing:
@@ -278,7 +280,7 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
     """The raw tables of an export: from its database where there is one, the rest from its text files."""
     tables: _Tables = {}
     kernel_list: Future[_KernelList] | None = None
-    if prof.database is None and "op_summary" in prof.tables:
+    if prof.database is None and OP_SUMMARY in prof.tables:
         # polars reads it while this thread holds the interpreter lock for the timeline
         kernel_list = pool.submit(_read_kernel_list, prof)
     if prof.database is not None:
@@ -297,36 +299,34 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
     for name in ("memory", "allocations"):
         if name in tables and "component" in tables[name].columns:
             # rows without a component are those of the graph engine, the only allocator that CANN records by operator
-            tables[name] = tables[name].with_columns(
-                component=pl.col("component").cast(pl.String).fill_null(_GRAPH_ENGINE).cast(NAME)
-            )
+            tables[name] = tables[name].with_columns(component=pl.col("component").cast(pl.String).fill_null(GE).cast(NAME))
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
 def _read_kernel_list(prof: ProfDirectory) -> _KernelList:
     found = HealthLog()
-    return *ascend_csv.read_op_summary(prof.tables["op_summary"], found), found
+    return *ascend_csv.read_op_summary(prof.tables[OP_SUMMARY], found), found
 
 
 def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_KernelList] | None, health: HealthLog) -> None:
     """Add what only the CSV files of the export have; ``kernel_list`` is one of them, being read already."""
     slices = prof.tables
-    if "op_summary" in slices and "kernel_metrics" not in tables:
+    if OP_SUMMARY in slices and "kernel_metrics" not in tables:
         details, metrics, found = kernel_list.result() if kernel_list is not None else _read_kernel_list(prof)
         health.extend(found.findings)
         tables.update(with_kernel_list(tables, details, metrics, health))
     memory = [tables["memory"]] if "memory" in tables else []
     if not memory:
         readers: tuple[tuple[str, Callable[..., pl.DataFrame]], ...] = (
-            ("npu_mem", ascend_csv.read_npu_mem),
-            ("memory_record", ascend_csv.read_memory_record),
+            (NPU_MEM, ascend_csv.read_npu_mem),
+            (MEMORY_RECORD, ascend_csv.read_memory_record),
         )
         memory = [read_kind(slices[kind], health) for kind, read_kind in readers if kind in slices]
         tables["memory"] = _concatenated(memory)
-    if "operator_memory" in slices and "allocations" not in tables:
-        tables["allocations"] = ascend_csv.read_operator_memory(slices["operator_memory"], health)
-    if "npu_module_mem" in slices and not _has_group(tables.get("counters"), "npu_module_mem"):
-        samples = ascend_csv.read_npu_module_mem(slices["npu_module_mem"], health)
+    if OPERATOR_MEMORY in slices and "allocations" not in tables:
+        tables["allocations"] = ascend_csv.read_operator_memory(slices[OPERATOR_MEMORY], health)
+    if MODULE_MEMORY in slices and not _has_group(tables.get("counters"), MODULE_MEMORY):
+        samples = ascend_csv.read_npu_module_mem(slices[MODULE_MEMORY], health)
         tables["counters"] = _concatenated([tables.get("counters", pl.DataFrame()), samples])
     handed_on = [reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices]
     tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), *handed_on])
@@ -338,7 +338,7 @@ def _has_group(counters: pl.DataFrame | None, group: str) -> bool:
 
 def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) -> None:
     """Add what CANN's analysis of collectives measured."""
-    database = prof.analysis.get("communication_analyzer.db")
+    database = prof.analysis.get(CANN_ANALYSIS_DATABASE)
     if database is not None:
         try:
             found = read_analysis(database, health)
@@ -349,7 +349,7 @@ def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) 
             tables.update(found)
             tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), source])
             return
-    times, matrix = prof.analysis.get("communication.json"), prof.analysis.get("communication_matrix.json")
+    times, matrix = prof.analysis.get(COMMUNICATION), prof.analysis.get(COMMUNICATION_MATRIX)
     if times is not None:
         tables.update(ascend_communication.read_communication(times, health))
     if matrix is not None:
@@ -391,7 +391,7 @@ def _meta(
     """What the side files, the raw data and the export say about the run; later ones win."""
     values: dict[str, Any] = dict(metadata)
     # of the text outputs; raw data is absolute
-    values.pop("base_time_ns", None)
+    values.pop(TIME_BASE_KEY, None)
     world_size = _world_size(values)
     if world_size is not None:
         values["world_size"] = world_size

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.formats.ascend_terms import PTA
 from steplens.readers.ascend.capture.framework_files import (
     COLLECTIONS,
     CONCERNED,
@@ -49,7 +50,7 @@ _EXIT = "__torch_npu_profiler_python_tracer_exit"
 _DEQUEUE_END = 3
 _DEVICE_TYPES = {0: "CPU", 20: "NPU"}
 _CPU, _NPU = 0, 20
-_COMPONENTS = {0: "PTA", 1: "WORKSPACE"}
+_COMPONENTS = {0: PTA, 1: "WORKSPACE"}
 _EVENTS = {0: ALLOCATE, 1: FREE, 2: BLOCK_FREE}
 
 

@@ -6,18 +6,14 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.formats.ascend_database import ANALYSIS_TABLES, BANDWIDTH_TABLE, MATRIX_TABLE, STEP_TABLE, TIME_TABLE
 from steplens.readers.ascend.database.cann_db import source_rows
-from steplens.readers.ascend.database.cann_layout import report_unread
+from steplens.readers.ascend.database.cann_names import report_unread
 from steplens.readers.common.microseconds import text_ns, with_possible_times
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, HealthLog
 from steplens.trace.schema import NAME
 
-_TIME = "CommAnalyzerTime"
-_BANDWIDTH = "CommAnalyzerBandwidth"
-_MATRIX = "CommAnalyzerMatrix"
-_STEPS = "StepTraceTime"
-_TABLES = (_TIME, _BANDWIDTH, _MATRIX, _STEPS)
 #: what a duration that cannot be makes unsafe
 _UNSAFE = {
     "communication_times": COMMUNICATION_TIMES,
@@ -43,7 +39,7 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         InputError: the file is no database.
     """
     with SqliteFile(path, health) as database:
-        report_unread(database, _TABLES, health)
+        report_unread(database, ANALYSIS_TABLES, health)
         tables = {
             "communication_times": _times(database),
             "communication_bandwidth": _bandwidth(database),
@@ -73,7 +69,7 @@ def _read(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tup
 
 def _times(database: SqliteFile) -> pl.DataFrame:
     parts = ("elapse", "transit", "wait", "synchronization", "idle")
-    frame = _read(database, _TIME, tuple(f"{part}_time" for part in parts), ("start_timestamp",))
+    frame = _read(database, TIME_TABLE, tuple(f"{part}_time" for part in parts), ("start_timestamp",))
     if not frame.height:
         return frame
     return frame.select(
@@ -96,12 +92,12 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
     """
     known = times.drop_nulls(["step", "elapse_ms"])
     sums = known.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
-    return source_rows(_TIME, sums)
+    return source_rows(TIME_TABLE, sums)
 
 
 def _bandwidth(database: SqliteFile) -> pl.DataFrame:
     numbers = ("transit_size", "transit_time", "bandwidth", "large_packet_ratio", "package_size", "count", "total_duration")
-    frame = _read(database, _BANDWIDTH, numbers, ("transport_type",))
+    frame = _read(database, BANDWIDTH_TABLE, numbers, ("transport_type",))
     if not frame.height:
         return frame
     # a transport without packets has one row of zeros
@@ -124,7 +120,7 @@ def _bandwidth(database: SqliteFile) -> pl.DataFrame:
 
 def _matrix(database: SqliteFile) -> pl.DataFrame:
     texts = ("src_rank", "dst_rank", "transport_type", "op_name")
-    frame = _read(database, _MATRIX, ("transit_size", "transit_time", "bandwidth"), texts)
+    frame = _read(database, MATRIX_TABLE, ("transit_size", "transit_time", "bandwidth"), texts)
     if not frame.height:
         return frame
     name = pl.col("hccl_op_name")
@@ -146,6 +142,6 @@ def _matrix(database: SqliteFile) -> pl.DataFrame:
 
 def _step_times(database: SqliteFile) -> pl.DataFrame:
     """StepTraceTime as it is, µs; every column, older files have fewer."""
-    names = database.column_names(_STEPS)
-    frame = database.read(_STEPS, {name: pl.String() for name in names})
-    return source_rows(_STEPS, frame) if frame.height else frame
+    names = database.column_names(STEP_TABLE)
+    frame = database.read(STEP_TABLE, {name: pl.String() for name in names})
+    return source_rows(STEP_TABLE, frame) if frame.height else frame

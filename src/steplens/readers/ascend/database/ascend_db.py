@@ -11,11 +11,19 @@ import polars as pl
 
 from steplens import json_text, rundir
 from steplens.errors import InputError
+from steplens.formats.ascend_database import (
+    ANALYSIS_DATABASE,
+    CANN_TABLES,
+    DEVICE_TABLES,
+    FRAMEWORK_TABLES,
+    PROFILER_DATABASE,
+    PYTORCH_TABLES,
+)
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.readers.ascend.database.cann_db import cann_tables, meta_rows
-from steplens.readers.ascend.database.cann_layout import CANN_LAYOUT, CANN_TABLES, Enums, Texts, report_differences, report_unread
+from steplens.readers.ascend.database.cann_names import Enums, Texts, report_differences, report_unread
 from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.readers.steplens_run.run_directory import read_json
@@ -24,8 +32,6 @@ from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INF
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
-_NAME = re.compile(r"^ascend_(?:pytorch|mindspore)_profiler(?:_(\d+))?\.db$")
-_ANALYSIS = "analysis.db"
 _NPU = "NPU"
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
 
@@ -37,7 +43,7 @@ def detect(output_folder: Path) -> bool:
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
-    named = [*_databases(output_folder)[:1], output_folder / _ANALYSIS, run_directory / rundir.METADATA_FILE]
+    named = [*_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE, run_directory / rundir.METADATA_FILE]
     return [*(file for file in named if file.is_file()), *_info_files(run_directory)]
 
 
@@ -86,7 +92,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
         others = ", ".join(path.name for path in databases[1:])
         health.add("several_databases", WARNING, len(databases) - 1, f"{databases[0].name} was read, others were not ({others})")
     tables = read_database(databases[0], health)
-    analysis = output_folder / _ANALYSIS
+    analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
         try:
             _add(tables, read_analysis(analysis, health))
@@ -95,7 +101,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
             health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
     tables["meta"] = _meta(tables.get("meta"), databases[0], run_directory, health)
     if not analysis.is_file() and "communication" in tables and _is_measured(tables["meta"]):
-        message = f"{_ANALYSIS} is missing: waits and sizes of communication operations are unknown"
+        message = f"{ANALYSIS_DATABASE} is missing: waits and sizes of communication operations are unknown"
         health.add("missing_file", WARNING, 1, message, [COMMUNICATION_TIMES, COMMUNICATION_VOLUME])
     return tables
 
@@ -107,12 +113,12 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         InputError: the file is no database, or none of a profiler.
     """
     with SqliteFile(path, health) as database:
-        layout = {**CANN_LAYOUT, **framework_db.LAYOUT}
+        layout = {**CANN_TABLES, **FRAMEWORK_TABLES}
         if not any(table in database for table in layout):
             raise InputError(path, "is a database of something else", "Give ascend_pytorch_profiler_<rank>.db")
         with_device = any(table in database for table in ("TASK", "CANN_API", "NPU_INFO"))
-        with_framework = any(table in database for table in framework_db.LAYOUT)
-        expected = [*(framework_db.TABLES if with_framework else ()), *(CANN_TABLES if with_device else ("STRING_IDS",))]
+        with_framework = any(table in database for table in FRAMEWORK_TABLES)
+        expected = [*(PYTORCH_TABLES if with_framework else ()), *(DEVICE_TABLES if with_device else ("STRING_IDS",))]
         report_differences(database, layout, dict.fromkeys(expected), health)
         report_unread(database, [*layout, *cann_samples.TABLES], health)
         texts, enums = Texts(database), Enums(database)
@@ -214,7 +220,7 @@ def _add(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFrame]) -> N
 def _databases(folder: Path) -> list[Path]:
     """The profiler databases of a folder, the first one is read: without rank, then by rank."""
     try:
-        found = [(match, path) for path in folder.iterdir() if (match := _NAME.match(path.name)) and path.is_file()]
+        found = [(match, path) for path in folder.iterdir() if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
     except OSError:
         return []
     return [path for match, path in sorted(found, key=lambda item: (int(item[0][1] or -1), item[1].name))]
@@ -223,9 +229,9 @@ def _databases(folder: Path) -> list[Path]:
 def _nothing_to_read(folder: Path) -> tuple[str, str]:
     """What is wrong with a folder without profiler database, and what to do."""
     remedy = "Put ascend_pytorch_profiler_<rank>.db beside it, or analyse the run again with export type db"
-    if (folder / _ANALYSIS).is_file():
+    if (folder / ANALYSIS_DATABASE).is_file():
         return "holds analysis.db and no profiler database: it has only the sums of another analysis", remedy
-    if any(_NAME.match(path.name.removesuffix("-journal")) for path in folder.glob("*.db-journal")):
+    if any(PROFILER_DATABASE.match(path.name.removesuffix("-journal")) for path in folder.glob("*.db-journal")):
         return "holds the journal of a profiler database and not the database: writing it was interrupted", remedy
     return "holds no profiler database", remedy
 
@@ -250,7 +256,7 @@ def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, healt
     known: dict[str, Any] = {
         key: info[key] for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version") if key in info
     }
-    match = _NAME.match(database.name)
+    match = PROFILER_DATABASE.match(database.name)
     named = _INFO_NAME.match(files[0].name) if files else None
     ranks = [info.get("rank_id"), *(int(found_[1]) for found_ in (named, match) if found_ and found_[1])]
     rank = next((value for value in ranks if type(value) is int and value >= 0), None)

@@ -11,11 +11,10 @@ import polars as pl
 
 from steplens import json_text
 from steplens.errors import InputError
+from steplens.formats.ascend_database import CANN_TABLES, DEVICE_TABLES, INNER_ENUMS, INNER_TASKS, NO_MARK_CONNECTION
+from steplens.formats.ascend_terms import ACL, LAUNCH, MARKER_EX, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
 from steplens.readers.ascend.database import cann_samples, cann_tasks
-from steplens.readers.ascend.database.cann_layout import (
-    CANN_LAYOUT,
-    CANN_TABLES,
-    NOT_AVAILABLE,
+from steplens.readers.ascend.database.cann_names import (
     Enums,
     Texts,
     in_time,
@@ -23,19 +22,15 @@ from steplens.readers.ascend.database.cann_layout import (
     report_unread,
     thread_of,
     timed,
+    whole_table,
 )
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.readers.kineto.kineto_meta import as_text
 from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 
-_LAYERS = {"hccl": "communication"}
-_NODE, _ACL = "node", "acl"
-_OS_LAYER = "os_runtime"
 #: names of kinds of marks -> ours
-_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
-#: the connection of a mark that no task of a device belongs to
-_NO_CONNECTION = 4_000_000_000
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, MARKER_EX: MARKER}
 #: inner tasks of collectives whose details are kept; more would fill the memory, and health reports the rest
 _DETAIL_LIMIT = 500_000
 
@@ -56,10 +51,10 @@ def read_cann(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         InputError: the file is no database, or holds no table of CANN's.
     """
     with SqliteFile(path, health) as database:
-        if not any(table in database for table in CANN_LAYOUT):
+        if not any(table in database for table in CANN_TABLES):
             raise InputError(path, "holds none of CANN's tables", "Give msprof_<number>.db or ascend_pytorch_profiler_<rank>.db")
-        report_differences(database, CANN_LAYOUT, CANN_TABLES, health)
-        report_unread(database, [*CANN_LAYOUT, *cann_samples.TABLES], health)
+        report_differences(database, CANN_TABLES, DEVICE_TABLES, health)
+        report_unread(database, [*CANN_TABLES, *cann_samples.TABLES], health)
         texts, enums = Texts(database), Enums(database)
         tables = cann_tables(database, texts, enums, health)
         texts.report(health)
@@ -85,7 +80,7 @@ def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: Health
     tasks = cann_tasks.read_tasks(database, health)
     meta = _meta(database)
     communication = cann_tasks.collectives(database, texts, enums, tasks, meta.get("parallel_group_info"), health)
-    details = database.complete("COMMUNICATION_TASK_INFO", _INNER)
+    details = database.complete(INNER_TASKS, _INNER)
     kernels = cann_tasks.kernels(database, texts, enums, tasks, details)
     kernels = cann_tasks.with_launches(kernels, api)
     communication = cann_tasks.with_launches(communication, api)
@@ -106,10 +101,10 @@ def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: Health
 
 def _api(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
     """``api``, and ``launches``: how fit a call is to be the one that launched a task, 0 is best."""
-    calls = database.complete("CANN_API", ("startNs", "endNs", "type", "globalTid", "connectionId", "name"))
+    calls = whole_table(database, "CANN_API")
     calls = timed(calls, "CANN_API", health, RUNTIME_CALLS)
-    layer = enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(_LAYERS)
-    is_launch = pl.col("name").is_in(texts.ids_of("launch"))
+    layer = enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(OLDER_LAYERS)
+    is_launch = pl.col("name").is_in(texts.ids_of(LAUNCH))
     frame = calls.with_columns(layer=layer).select(
         name=texts.of(calls["name"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
         layer=pl.col("layer").cast(NAME),
@@ -117,19 +112,19 @@ def _api(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) ->
         end_ns="endNs",
         **thread_of("globalTid"),
         correlation="connectionId",
-        launches=pl.when((pl.col("layer") == _NODE) & is_launch)
+        launches=pl.when((pl.col("layer") == NODE) & is_launch)
         .then(0)
-        .when(pl.col("layer") == _NODE)
+        .when(pl.col("layer") == NODE)
         .then(1)
-        .when(pl.col("layer") == _ACL)
+        .when(pl.col("layer") == ACL)
         .then(2)
         .otherwise(3),
     )
-    system = timed(database.complete("OSRT_API", ("name", "globalTid", "startNs", "endNs")), "OSRT_API", health, RUNTIME_CALLS)
+    system = timed(whole_table(database, "OSRT_API"), "OSRT_API", health, RUNTIME_CALLS)
     if system.height:
         rows = system.with_columns(name=texts.of(system["name"])).select(
             name="name",
-            layer=pl.lit(_OS_LAYER, dtype=NAME),
+            layer=pl.lit(OS_LAYER, dtype=NAME),
             start_ns="startNs",
             end_ns="endNs",
             **thread_of("globalTid"),
@@ -151,7 +146,7 @@ def _marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame
         domain=texts.of(rows["domainId"]),
         kind=pl.Series(kind),
         is_point=pl.Series(kind.str.starts_with("marker")).fill_null(False),
-        connectionId=pl.when(pl.col("connectionId") != _NO_CONNECTION).then("connectionId"),
+        connectionId=pl.when(pl.col("connectionId") != NO_MARK_CONNECTION).then("connectionId"),
     ).join(streams, on="connectionId", how="left", maintain_order="left")
     return rows.select(
         "domain",
@@ -179,15 +174,9 @@ def _details(inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFr
         health.add("details_left_out", WARNING, inner.height - _DETAIL_LIMIT, message, RUNTIME_CALLS)
         inner = inner.head(_DETAIL_LIMIT)
     named = {column: texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
-    for column, table in (
-        ("rdmaType", "ENUM_HCCL_RDMA_TYPE"),
-        ("transportType", "ENUM_HCCL_TRANSPORT_TYPE"),
-        ("dataType", "ENUM_HCCL_DATA_TYPE"),
-        ("linkType", "ENUM_HCCL_LINK_TYPE"),
-    ):
-        named[column] = enums.of(table, inner[column])
+    named |= {column: enums.of(table, inner[column]) for column, table in INNER_ENUMS.items()}
     rows = inner.with_columns(**named).select("id", *_INNER[1:]).rename({"id": "kernel"})
-    return source_rows("COMMUNICATION_TASK_INFO", rows)
+    return source_rows(INNER_TASKS, rows)
 
 
 def source_rows(table: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -208,8 +197,7 @@ def meta_rows(values: Mapping[str, Any]) -> pl.DataFrame:
 def _meta(database: SqliteFile) -> dict[str, Any]:
     """What META_DATA holds: the schema's version and what the run recorded about itself."""
     values: dict[str, Any] = {}
-    texts = {"name": pl.String(), "value": pl.String()}
-    for name, value in database.complete("META_DATA", ("name", "value"), **texts).drop_nulls().iter_rows():
+    for name, value in whole_table(database, "META_DATA").drop_nulls().iter_rows():
         if name == "SCHEMA_VERSION":
             values["schema_version"] = value
         elif not name.startswith("SCHEMA_VERSION_"):
@@ -220,18 +208,18 @@ def _meta(database: SqliteFile) -> dict[str, Any]:
 def _devices(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
     """Rank, devices, host, process and duration of the recording."""
     values: dict[str, Any] = {"source_format": "ascend_db"}
-    ranks = database.complete("RANK_DEVICE_MAP", ("rankId", "deviceId"))
+    ranks = whole_table(database, "RANK_DEVICE_MAP")
     ids = {*ranks["deviceId"].drop_nulls().to_list(), *_unique(kernels, "device")}
     known_ranks = sorted(rank for rank in ranks["rankId"].drop_nulls().unique().to_list() if rank >= 0)
     if len(known_ranks) == 1:
         values["rank"] = known_ranks[0]
     values["device_ids"] = sorted(device for device in ids if device >= 0)
-    hosts = database.complete("HOST_INFO", ("hostUid", "hostName"), hostUid=pl.String(), hostName=pl.String())
+    hosts = whole_table(database, "HOST_INFO")
     if hosts.height:
         values["hostname"], values["host_uid"] = hosts["hostName"][0], hosts["hostUid"][0]
-    chips = database.complete("NPU_INFO", ("id", "name"), name=pl.String())["name"].drop_nulls()
+    chips = whole_table(database, "NPU_INFO")["name"].drop_nulls()
     values["chip"] = chips[0] if len(chips) else None
-    session = database.complete("SESSION_TIME_INFO", ("startTimeNs", "endTimeNs")).drop_nulls()
+    session = whole_table(database, "SESSION_TIME_INFO").drop_nulls()
     if session.height:
         values["session_start_ns"], values["session_end_ns"] = session.row(0)
     processes = _unique(kernels, "pid")

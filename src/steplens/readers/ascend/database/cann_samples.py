@@ -3,113 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import polars as pl
 
-from steplens.readers.ascend.database.cann_layout import Enums, Texts, in_time, thread_of
+from steplens.formats.ascend_database import PROFILER_TABLES, columns
+from steplens.formats.ascend_samples import MODULE, NUMBER, OPTIONAL_NUMBER, SAMPLES, Samples
+from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE
+from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.health import COUNTERS, MEMORY, HealthLog
 from steplens.trace.schema import ALLOCATE, FREE, NAME
 
-#: what CANN's text files prefix the names of its own allocations with
-CANN_PREFIX = "cann::"
 _NPU = "NPU"
-_APPLICATION = "APP"
-#: whose allocations these are where the file does not say
-_GRAPH_ENGINE = "GE"
 _COMPONENT = "^[A-Z][A-Z0-9_+]*$"
-_MIB = float(1 << 20)
-_KIB = 1024.0
-#: of levels and of values whose unit the source does not say
-_NO_UNIT = ""
-
-_TEXT, _MODULE, _NUMBER = "text", "module", "number"
-
-
-@dataclass(frozen=True)
-class _Samples:
-    """How a table of samples becomes ``counters``.
-
-    Attributes:
-        group: what is sampled, as the timeline calls it.
-        values: column -> name of the counter (with keys in braces), unit, and what a value is divided by for it.
-        keys: columns that tell counters apart -> whether they hold ids of texts, of modules, or numbers.
-    """
-
-    group: str
-    values: Mapping[str, tuple[str, str, float]]
-    keys: Mapping[str, str] = field(default_factory=dict)
-
-
-_NETWORK_VALUES = [
-    "bandwidth",
-    *(f"{way}{what}" for way in ("rx", "tx") for what in ("PacketRate", "ByteRate", "Packets", "Bytes", "Errors", "Dropped")),
-]
-_PCIE_VALUES = [
-    f"{kind}{value}"
-    for kind in (*(f"{way}{what}" for way in ("tx", "rx") for what in ("Post", "Nonpost", "Cpl")), "txNonpostLatency")
-    for value in ("Min", "Max", "Avg")
-]
-
-#: names, units and sizes of MB and KB are those of the timeline that CANN exports as text
-_TABLES = {
-    "HBM": _Samples("HBM", {"bandwidth": ("HBM {hbmId}/{type}", "MB/s", _MIB)}, {"hbmId": _NUMBER, "type": _TEXT}),
-    "DDR": _Samples("DDR", {"read": ("DDR/Read", "MB/s", _MIB), "write": ("DDR/Write", "MB/s", _MIB)}),
-    "LLC": _Samples(
-        "LLC",
-        {"throughput": ("LLC {llcId} {mode}/Throughput", "MB/s", _MIB), "hitRate": ("LLC {llcId} {mode}/Hit Rate", "%", 1.0)},
-        {"llcId": _NUMBER, "mode": _TEXT},
-    ),
-    "NPU_MEM": _Samples("NPU MEM", {"ddr": ("{type}/DDR", "KB", _KIB), "hbm": ("{type}/HBM", "KB", _KIB)}, {"type": _TEXT}),
-    "NPU_MODULE_MEM": _Samples("npu_module_mem", {"totalReserved": ("{moduleId}", "B", 1.0)}, {"moduleId": _MODULE}),
-    "AICORE_FREQ": _Samples("AI Core Freq", {"freq": ("AI Core Freq", "MHz", 1.0)}),
-    "ACC_PMU": _Samples(
-        "Acc PMU",
-        {
-            "readBwLevel": ("read_bandwidth {accId}", _NO_UNIT, 1.0),
-            "writeBwLevel": ("write_band_width {accId}", _NO_UNIT, 1.0),
-            "readOstLevel": ("read_ost {accId}", _NO_UNIT, 1.0),
-            "writeOstLevel": ("write_ost {accId}", _NO_UNIT, 1.0),
-        },
-        {"accId": _NUMBER},
-    ),
-    "SOC_BANDWIDTH_LEVEL": _Samples(
-        "Stars Soc Info",
-        {"l2BufferBwLevel": ("L2 Buffer Bw Level", _NO_UNIT, 1.0), "mataBwLevel": ("Mata Bw Level", _NO_UNIT, 1.0)},
-    ),
-    "QOS": _Samples("QoS", {"bandwidth": ("QoS {eventName}", _NO_UNIT, 1.0)}, {"eventName": _TEXT}),
-    "HCCS": _Samples("HCCS", {"txThroughput": ("HCCS/Tx", "MB/s", _MIB), "rxThroughput": ("HCCS/Rx", "MB/s", _MIB)}),
-    "NIC": _Samples("NIC", {name: ("Port {funcId}/" + name, _NO_UNIT, 1.0) for name in _NETWORK_VALUES}, {"funcId": _NUMBER}),
-    "ROCE": _Samples("RoCE", {name: ("Port {funcId}/" + name, _NO_UNIT, 1.0) for name in _NETWORK_VALUES}, {"funcId": _NUMBER}),
-    "PCIE": _Samples("PCIe", {name: (name, _NO_UNIT, 1.0) for name in _PCIE_VALUES}),
-    "SAMPLE_PMU_TIMELINE": _Samples(
-        "AI Core Utilization",
-        {
-            "usage": ("{coreType} {coreId}/usage", "%", 1.0),
-            "freq": ("{coreType} {coreId}/freq", "MHz", 1.0),
-            "totalCycle": ("{coreType} {coreId}/totalCycle", "cycles", 1.0),
-        },
-        {"coreId": _NUMBER, "coreType": _TEXT},
-    ),
-    "CPU_USAGE": _Samples("CPU Usage", {"usage": ("CPU {cpuId}", "%", 1.0)}, {"cpuId": _NUMBER}),
-    "HOST_MEM_USAGE": _Samples("Memory Usage", {"usage": ("Memory Usage", "%", 1.0)}),
-    "HOST_DISK_USAGE": _Samples(
-        "Disk Usage",
-        {"readRate": ("Disk/Read", _NO_UNIT, 1.0), "writeRate": ("Disk/Write", _NO_UNIT, 1.0), "usage": ("Disk Usage", "%", 1.0)},
-    ),
-    "HOST_NETWORK_USAGE": _Samples(
-        "Network Usage", {"usage": ("Network Usage", "%", 1.0), "speed": ("Network/Speed", _NO_UNIT, 1.0)}
-    ),
-}
 
 #: every table that is read here
-TABLES = (*_TABLES, "NPU_OP_MEM")
+TABLES = (*SAMPLES, "NPU_OP_MEM")
 
 
 def read(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``counters``, ``memory`` and ``allocations`` of the device half of a database; tables may be without rows."""
-    counters = [_counters(database, table, samples, texts, enums, health) for table, samples in _TABLES.items()]
+    counters = [_counters(database, table, samples, texts, enums, health) for table, samples in SAMPLES.items()]
     events = _events(database, texts, health)
     return {
         "counters": pl.concat([frame for frame in counters if frame.height] or [pl.DataFrame()]),
@@ -120,7 +34,7 @@ def read(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) ->
     }
 
 
-def _counters(database: SqliteFile, table: str, samples: _Samples, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+def _counters(database: SqliteFile, table: str, samples: Samples, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
     numbers = {"timestampNs": pl.Int64(), "deviceId": pl.Int64(), **dict.fromkeys(samples.keys, pl.Int64())}
     rows = database.read(table, {**numbers, **dict.fromkeys(samples.values, pl.Float64())})
     if "timestampNs" not in rows.columns or not rows.height:
@@ -154,12 +68,12 @@ def _keys_in(name: str, labels: Mapping[str, pl.Series]) -> list[str]:
 
 def _label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Series:
     """What tells a counter apart, as text; ids of texts that are numbers themselves stay numbers."""
-    if kind == _NUMBER:
+    if kind in (NUMBER, OPTIONAL_NUMBER):
         label: pl.Series = column.cast(pl.String)
-    elif kind == _MODULE:
+    elif kind == MODULE:
         label = enums.of("ENUM_MODULE", column).cast(pl.String)
     else:
-        known = {"app": _APPLICATION, "device": "Device", "read": "Read", "write": "Write"}
+        known = {"app": APP, "device": "Device", "read": "Read", "write": "Write"}
         label = pl.select(pl.coalesce(texts.of(column).cast(pl.String).replace(known), column.cast(pl.String))).to_series()
     named: pl.Series = label.fill_null("")
     return named
@@ -167,26 +81,15 @@ def _label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Serie
 
 def _events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
     """``memory`` rows of CANN's allocators (GE ...), and ``name`` and ``order`` for pairing."""
-    columns = (
-        "operatorName",
-        "addr",
-        "type",
-        "size",
-        "timestampNs",
-        "globalTid",
-        "totalAllocate",
-        "totalReserve",
-        "component",
-        "deviceId",
-    )
-    rows = database.read("NPU_OP_MEM", dict.fromkeys(columns, pl.Int64()))
+    names = columns(PROFILER_TABLES["NPU_OP_MEM"])
+    rows = database.read("NPU_OP_MEM", dict.fromkeys(names, pl.Int64()))
     if not {"timestampNs", "size", "type"} <= set(rows.columns):
         return pl.DataFrame()
-    missing = [pl.lit(None, dtype=pl.Int64).alias(column) for column in columns if column not in rows.columns]
+    missing = [pl.lit(None, dtype=pl.Int64).alias(name) for name in names if name not in rows.columns]
     rows = in_time(rows.with_columns(*missing), ["timestampNs"], "NPU_OP_MEM", health, MEMORY)
     released = pl.col("type").is_in(texts.ids_of("release", "free")) | (pl.col("size") < 0)
     component = texts.of(rows["component"]).cast(pl.String)
-    component = component.set(~component.str.contains(_COMPONENT).fill_null(False), _GRAPH_ENGINE).cast(NAME)
+    component = component.set(~component.str.contains(_COMPONENT).fill_null(False), GE).cast(NAME)
     return rows.with_columns(name=texts.of(rows["operatorName"]), component=component).select(
         name="name",
         time_ns="timestampNs",
@@ -204,12 +107,12 @@ def _events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFra
 
 def _application(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
     """``memory`` rows of the process as a whole: what it has reserved on the device, sampled."""
-    rows = database.read("NPU_MEM", dict.fromkeys(("type", "ddr", "hbm", "timestampNs", "deviceId"), pl.Int64()))
+    rows = database.read("NPU_MEM", dict.fromkeys(columns(PROFILER_TABLES["NPU_MEM"]), pl.Int64()))
     if rows.width < 5:
         return pl.DataFrame()
     return (
         in_time(rows, ["timestampNs"], "NPU_MEM", health, MEMORY)
-        .filter(pl.col("type").is_in(texts.ids_of("app", "APP")))
+        .filter(pl.col("type").is_in(texts.ids_of("app", APP)))
         .select(
             time_ns="timestampNs",
             reserved=pl.col("ddr").fill_null(0) + pl.col("hbm").fill_null(0),
@@ -217,7 +120,7 @@ def _application(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.Da
             device=pl.col("deviceId").cast(pl.Int32, strict=False),
             pid=pl.lit(None, dtype=pl.Int64),
             tid=pl.lit(None, dtype=pl.Int64),
-            component=pl.lit(_APPLICATION, dtype=NAME),
+            component=pl.lit(APP, dtype=NAME),
         )
     )
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from steplens.readers.ascend.database.cann_layout import ELEMENT_BYTES, NO_ID, NOT_AVAILABLE, Enums, Texts, timed
+from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE
+from steplens.formats.trace_view import COMMUNICATING
+from steplens.readers.ascend.database.cann_names import Enums, Texts, timed, whole_table
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
@@ -22,8 +24,6 @@ from steplens.trace.schema import (
     SEND,
 )
 
-#: name of an operation that stands for communication without one
-_UNNAMED = "Communication"
 #: cores of runs without an NPU, whose collectives are tasks like others
 _OTHER_CORES = r"^(CPU|CUDA|ROCM)"
 
@@ -34,10 +34,6 @@ _OPERATION = (
     "|scatter|send)"
 )
 
-_TASK = (
-    "startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId", "taskId",
-    "modelId",
-)  # fmt: skip
 _COMPUTE = (
     "name", "globalTaskId", "blockNum", "mixBlockNum", "taskType", "opType", "inputFormats", "inputDataTypes", "inputShapes",
     "outputFormats", "outputDataTypes", "outputShapes", "opState", "hf32Eligible", "blockDim", "mixBlockDim",
@@ -49,7 +45,7 @@ _OPERATION_COLUMNS = (
 
 def read_tasks(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
     """TASK: rows with a start and an end."""
-    tasks = timed(database.complete("TASK", _TASK), "TASK", health, KERNEL_TIMES)
+    tasks = timed(whole_table(database, "TASK"), "TASK", health, KERNEL_TIMES)
     repeated = int(tasks["globalTaskId"].drop_nulls().is_duplicated().sum())
     if repeated:
         message = "tasks share an id, so that their details may be those of another one"
@@ -73,10 +69,8 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
     if not tasks.height:
         return pl.DataFrame()
     compute = _prefixed(database.complete("COMPUTE_TASK_INFO", _COMPUTE), "compute")
-    schedule = _prefixed(
-        database.complete("COMMUNICATION_SCHEDULE_TASK_INFO", ("name", "globalTaskId", "taskType", "opType")), "schedule"
-    )
-    copies = _prefixed(database.complete("MEMCPY_INFO", ("globalTaskId", "size", "memcpyOperation")), "copy")
+    schedule = _prefixed(whole_table(database, "COMMUNICATION_SCHEDULE_TASK_INFO"), "schedule")
+    copies = _prefixed(whole_table(database, "MEMCPY_INFO"), "copy")
     frame = tasks
     for part in (compute, schedule, copies, _prefixed(inner.select("globalTaskId", "taskType", "size"), "inner")):
         frame = frame.join(part, on="globalTaskId", how="left", maintain_order="left")
@@ -117,7 +111,7 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
         bytes=pl.when(pl.col("copy_size") >= 0).then("copy_size").when(pl.col("inner_size") >= 0).then("inner_size"),
         task_id="taskId",
         model_id="modelId",
-        context_id=pl.when(pl.col("contextId") != NO_ID).then("contextId"),
+        context_id=pl.when(pl.col("contextId") != NO_NUMBER).then("contextId"),
         state=texts.of(frame["compute_opState"]),
         blocks=pl.coalesce("compute_blockNum", "compute_blockDim"),
         mix_blocks=pl.coalesce("compute_mixBlockNum", "compute_mixBlockDim"),
@@ -240,7 +234,7 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         columns = ["name", "type", "start_ns", "end_ns", "correlation", "device", "stream", "bytes"]
         launch = ["launch_ns", "launch_pid", "launch_tid"]
         # stretches of communication that no operation explains have this name, and are no task
-        rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(_UNNAMED)).select(
+        rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(COMMUNICATING)).select(
             *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(COMMUNICATION_CORE, dtype=NAME)
         )
         nothing = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NOT_AVAILABLE, PTA, PTA_AND_GE
 from steplens.readers.ascend.ascend_link import scope_of
-from steplens.readers.ascend.database.cann_layout import NOT_AVAILABLE, Enums, Texts, in_time, thread_of, timed
-from steplens.readers.ascend.database.cann_samples import CANN_PREFIX
+from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of, timed, whole_table
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.nesting import lanes, nest
 from steplens.trace.building.stacks import STACK_LIMIT
@@ -21,31 +21,9 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import (
-    NAME,
-    STEP_PREFIX,
-)
-
-#: table -> columns of the current layout
-LAYOUT: dict[str, str] = {
-    "PYTORCH_API": "startNs endNs globalTid connectionId name sequenceNumber fwdThreadId inputDtypes inputShapes callchainId "
-    "type",
-    "CONNECTION_IDS": "id connectionId",
-    "PYTORCH_CALLCHAINS": "id stack stackDepth",
-    "MEMORY_RECORD": "component timestamp totalAllocated totalReserved totalActive streamPtr deviceId",
-    "OP_MEMORY": "name size allocationTime releaseTime activeReleaseTime duration activeDuration allocationTotalAllocated "
-    "allocationTotalReserved allocationTotalActive releaseTotalAllocated releaseTotalReserved releaseTotalActive streamPtr "
-    "deviceId",
-    "STEP_TIME": "id startNs endNs",
-    "GC_RECORD": "startNs endNs globalTid",
-}
-
-#: the tables that every profiler database has
-TABLES = ("PYTORCH_API",)
+from steplens.trace.schema import NAME, STEP_PREFIX
 
 _OP, _QUEUE, _PYTHON, _MARK = "op", "queue", "trace", "mstx"
-_ENQUEUE, _DEQUEUE = "Enqueue", "Dequeue"
-_PTA, _GE, _BOTH = "PTA", "GE", "PTA+GE"
 _NPU = "NPU"
 
 
@@ -62,7 +40,7 @@ def framework_tables(database: SqliteFile, texts: Texts, enums: Enums, health: H
         health: gets what is missing or damaged.
     """
     calls = _calls(database, texts, enums, health)
-    pairs = _read(database, "CONNECTION_IDS").drop_nulls()
+    pairs = whole_table(database, "CONNECTION_IDS").drop_nulls()
     ops = _ops(calls.filter(pl.col("kind").is_in([_OP, _MARK])), texts)
     if ops.height:
         stacks = _stacks(database, texts, calls["callchainId"].drop_nulls().unique(), health)
@@ -78,19 +56,14 @@ def framework_tables(database: SqliteFile, texts: Texts, enums: Enums, health: H
         "gc": _collections(database, health),
     }
     memory = tables["memory"]
-    with_graph_engine = "NPU_OP_MEM" in database or (memory.height > 0 and _GE in memory["component"].cast(pl.String))
+    with_graph_engine = "NPU_OP_MEM" in database or (memory.height > 0 and GE in memory["component"].cast(pl.String))
     tables["allocations"] = _allocations(database, texts, with_graph_engine, health)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _read(database: SqliteFile, table: str) -> pl.DataFrame:
-    """A table with the columns of the current layout, all integers; a column that it lacks is null."""
-    return database.complete(table, LAYOUT[table].split())
-
-
 def _calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
     """PYTORCH_API with ``pid``, ``tid``, ``text`` (the name) and ``kind`` ("op", "queue", "trace", "mstx")."""
-    rows = _read(database, "PYTORCH_API")
+    rows = whole_table(database, "PYTORCH_API")
     # build_trace counts operator calls that end before they start
     kept = in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", health, OPERATOR_TIMES)
     return kept.with_columns(
@@ -120,7 +93,7 @@ def _ops(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
 
 def _stacks(database: SqliteFile, texts: Texts, used: pl.Series, health: HealthLog) -> pl.DataFrame:
     """``callchainId`` and ``stack``: frames joined by ";", innermost first. Equal stacks become text once."""
-    frames = _read(database, "PYTORCH_CALLCHAINS").drop_nulls(["id", "stack"])
+    frames = whole_table(database, "PYTORCH_CALLCHAINS").drop_nulls(["id", "stack"])
     lost = int((~used.is_in(frames["id"].unique().implode())).sum())
     if lost and "PYTORCH_CALLCHAINS" in database:
         health.add("missing_stacks", WARNING, lost, "call stacks of operators are not in PYTORCH_CALLCHAINS", CALL_STACKS)
@@ -156,13 +129,13 @@ def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, health: HealthLog) -> 
     rows = calls.sort("startNs", maintain_order=True).join(shared, on="connectionId", how="left", maintain_order="left")
     rows = rows.with_columns(correlation=pl.coalesce("shared", "connectionId"))
     rows = rows.with_columns(
-        side=pl.when(name.str.starts_with(_ENQUEUE))
-        .then(pl.lit(_ENQUEUE))
-        .when(name.str.starts_with(_DEQUEUE))
-        .then(pl.lit(_DEQUEUE))
+        side=pl.when(name.str.starts_with(ENQUEUE))
+        .then(pl.lit(ENQUEUE))
+        .when(name.str.starts_with(DEQUEUE))
+        .then(pl.lit(DEQUEUE))
         .when(pl.int_range(pl.len()).over("pid", "correlation") % 2 == 0)
-        .then(pl.lit(_ENQUEUE))
-        .otherwise(pl.lit(_DEQUEUE)),
+        .then(pl.lit(ENQUEUE))
+        .otherwise(pl.lit(DEQUEUE)),
         # Dequeue@<operator>
         task=name.str.extract(r"^\w+queue@(.*)$"),
     )
@@ -170,11 +143,11 @@ def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, health: HealthLog) -> 
     rows = rows.with_columns(nth=pl.int_range(pl.len()).over("side", "pid", "correlation"))
     keys = ["pid", "correlation", "nth"]
     sides = {}
-    for side in (_ENQUEUE, _DEQUEUE):
+    for side in (ENQUEUE, DEQUEUE):
         of_side = rows.filter((pl.col("side") == side) & pl.col("correlation").is_not_null())
         columns = {"tid": "tid", "start_ns": "startNs", "end_ns": "endNs", "task": "task"}
         sides[side] = of_side.select(*keys, **{f"{side.lower()}_{new}": old for new, old in columns.items()})
-    joined = sides[_ENQUEUE].join(sides[_DEQUEUE], on=keys, how="full", coalesce=True)
+    joined = sides[ENQUEUE].join(sides[DEQUEUE], on=keys, how="full", coalesce=True)
     halves = int((joined["enqueue_tid"].is_null() | joined["dequeue_tid"].is_null()).sum()) + rows["correlation"].null_count()
     if halves:
         message = "tasks of the queue were recorded on one of its two sides only"
@@ -207,11 +180,11 @@ def _connections(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _memory(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
     """Totals of the allocators after each of their events. Sums of two allocators follow from these and are left out."""
-    rows = in_time(_read(database, "MEMORY_RECORD"), ["timestamp"], "MEMORY_RECORD", health, MEMORY)
+    rows = in_time(whole_table(database, "MEMORY_RECORD"), ["timestamp"], "MEMORY_RECORD", health, MEMORY)
     if not rows.height:
         return pl.DataFrame()
-    rows = rows.with_columns(component=texts.of(rows["component"]).cast(pl.String).fill_null(_PTA))
-    return rows.filter(pl.col("component") != _BOTH).select(
+    rows = rows.with_columns(component=texts.of(rows["component"]).cast(pl.String).fill_null(PTA))
+    return rows.filter(pl.col("component") != PTA_AND_GE).select(
         time_ns="timestamp",
         allocated="totalAllocated",
         reserved="totalReserved",
@@ -227,7 +200,7 @@ def _memory(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFra
 
 def _allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, health: HealthLog) -> pl.DataFrame:
     """Allocations with their releases; those of the graph engine have no stream and no active totals."""
-    rows = in_time(_read(database, "OP_MEMORY"), ["allocationTime"], "OP_MEMORY", health, MEMORY)
+    rows = in_time(whole_table(database, "OP_MEMORY"), ["allocationTime"], "OP_MEMORY", health, MEMORY)
     if not rows.height:
         return pl.DataFrame()
     name = pl.col("name").cast(pl.String).fill_null("")
@@ -248,13 +221,13 @@ def _allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, he
         stream="streamPtr",
         device_type=pl.lit(_NPU, dtype=NAME),
         device=pl.col("deviceId").cast(pl.Int32, strict=False),
-        component=pl.when(graph_engine).then(pl.lit(_GE)).otherwise(pl.lit(_PTA)).cast(NAME),
+        component=pl.when(graph_engine).then(pl.lit(GE)).otherwise(pl.lit(PTA)).cast(NAME),
     )
 
 
 def _steps(database: SqliteFile, ops: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """Steps that are not among the operator calls as ranges of their own."""
-    rows = timed(_read(database, "STEP_TIME").drop_nulls("id"), "STEP_TIME", health, STEP_TIMES)
+    rows = timed(whole_table(database, "STEP_TIME").drop_nulls("id"), "STEP_TIME", health, STEP_TIMES)
     if not rows.height:
         return pl.DataFrame()
     names = ops["name"].cast(pl.String) if ops.height else pl.Series([], dtype=pl.String)
@@ -276,5 +249,5 @@ def _stepping_thread(ops: pl.DataFrame) -> dict[str, pl.Expr]:
 
 
 def _collections(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
-    rows = timed(_read(database, "GC_RECORD"), "GC_RECORD", health, GARBAGE_COLLECTION)
+    rows = timed(whole_table(database, "GC_RECORD"), "GC_RECORD", health, GARBAGE_COLLECTION)
     return rows.select(start_ns="startNs", end_ns="endNs", **thread_of("globalTid"))

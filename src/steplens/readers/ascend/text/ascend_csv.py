@@ -13,7 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.readers.ascend.timeline.ascend_timeline_device import GPU_CORES, gpu_kind
+from steplens.formats import ascend_results as results
+from steplens.formats.ascend_capture import HANDED_ON
+from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE, GPU_CORES, MODULE_MEMORY, PTA, PTA_AND_GE
+from steplens.readers.ascend.timeline.ascend_timeline_device import gpu_kind
 from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, read_table, required
 from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import (
@@ -32,29 +35,13 @@ from steplens.trace.health import (
 )
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER, NAME
 
-#: columns of kernel_details that describe the task; what else a file has is measured
-_DESCRIPTION = {
-    "Step Id", "Device_id", "Model ID", "Model Name", "Task ID", "Stream ID", "Infer ID", "Iteration ID", "Name", "Op Name",
-    "Type", "OP Type", "OP State", "Accelerator Core", "Task Type", "Start Time(us)", "Task Start Time(us)", "Duration(us)",
-    "Task Duration(us)", "Wait Time(us)", "Task Wait Time(us)", "Block Dim", "Block Num", "Mix Block Dim", "Mix Block Num",
-    "HF32 Eligible", "Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats",
-    "Context ID", "Op Attr",
-}  # fmt: skip
-
-_LENGTH = ("Duration(us)", "Task Duration(us)")
+_KERNEL = results.KERNEL_TITLES
 #: what a cell of kernel_details that is no number makes unsafe, where it is not the details of the kernel
 _UNSAFE = {
-    **dict.fromkeys(("Wait Time(us)", "Task Wait Time(us)"), KERNEL_WAITS),
-    **dict.fromkeys(("Device_id", "Stream ID"), KERNEL_CALLS),
-    "Step Id": STEP_DEVICE_TIMES,
+    **dict.fromkeys(_KERNEL["wait"], KERNEL_WAITS),
+    **dict.fromkeys((*_KERNEL["device"], *_KERNEL["stream"]), KERNEL_CALLS),
+    **dict.fromkeys(_KERNEL["step"], STEP_DEVICE_TIMES),
 }
-
-_APPLICATION = "APP"
-_GRAPH_ENGINE = "GE"
-_FRAMEWORK = "PTA"
-_GRAPH_ENGINE_PREFIX = "cann::"
-#: rows that add up those of two allocators; the writer adds them again
-_SUM_OF_BOTH = "PTA+GE"
 
 KERNEL_DETAILS_FILE = "kernel_details"
 
@@ -67,38 +54,28 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
         and of ``kernel_metrics``, whose names and units are those of the file.
     """
     table = read_table(paths, health, KERNEL_CALLS)
-    name, start = ("Name", "Op Name"), ("Start Time(us)", "Task Start Time(us)")
+    name, start, duration = _KERNEL["name"], _KERNEL["start"], _KERNEL["duration"]
     if not required(table, KERNEL_DETAILS_FILE, health, KERNEL_CALLS, name, start):
         return pl.DataFrame(), pl.DataFrame()
+    integers = ("task_id", "model_id", "context_id", "blocks", "mix_blocks", "step")
+    texts = ("core", "state", "hf32", "input_types", "input_formats", "output_types", "output_formats")
     rows = pl.DataFrame(
         {
             "id": pl.int_range(table.frame.height, dtype=pl.Int32, eager=True),
             "name": table.name(*name),
-            "type": table.name("Type", "OP Type"),
-            "core": table.text("Accelerator Core", "Task Type"),
-            "device": table.integer("Device_id").cast(pl.Int32, strict=False),
-            "stream": table.integer("Stream ID"),
+            "type": table.name(*_KERNEL["type"]),
+            "device": table.integer(*_KERNEL["device"]).cast(pl.Int32, strict=False),
+            "stream": table.integer(*_KERNEL["stream"]),
             "start_ns": table.time_ns(base_ns, *start),
-            "length_ns": table.ns(*_LENGTH),
-            "wait_ns": table.ns("Wait Time(us)", "Task Wait Time(us)"),
-            "task_id": table.integer("Task ID"),
-            "model_id": table.integer("Model ID"),
-            "context_id": table.integer("Context ID"),
-            "state": table.text("OP State"),
-            "blocks": table.integer("Block Num", "Block Dim"),
-            "mix_blocks": table.integer("Mix Block Num", "Mix Block Dim"),
-            "hf32": table.text("HF32 Eligible"),
-            "input_shapes": _unquoted(table.text("Input Shapes")),
-            "input_types": table.text("Input Data Types"),
-            "input_formats": table.text("Input Formats"),
-            "output_shapes": _unquoted(table.text("Output Shapes")),
-            "output_types": table.text("Output Data Types"),
-            "output_formats": table.text("Output Formats"),
-            "step": table.integer("Step Id"),
+            "length_ns": table.ns(*duration),
+            "wait_ns": table.ns(*_KERNEL["wait"]),
+            **{column: table.integer(*_KERNEL[column]) for column in integers},
+            **{column: table.text(*_KERNEL[column]) for column in texts},
+            **{column: _unquoted(table.text(*_KERNEL[column])) for column in ("input_shapes", "output_shapes")},
         }
     )
     metrics = _metrics(table)
-    table.report(KERNEL_DETAILS_FILE, health, _UNSAFE, KERNEL_DETAILS, needed=(*start, *_LENGTH))
+    table.report(KERNEL_DETAILS_FILE, health, _UNSAFE, KERNEL_DETAILS, needed=(*start, *duration))
     _report_unmeasured(rows, health)
     rows = complete_rows(rows, ["name", "start_ns"], KERNEL_DETAILS_FILE, health, KERNEL_CALLS)
     rows = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("length_ns").fill_null(0)).drop("length_ns")
@@ -134,7 +111,7 @@ def _report_unmeasured(rows: pl.DataFrame, health: HealthLog) -> None:
 
 def _metrics(table: TextTable) -> pl.DataFrame:
     """The columns that hold measurements, one row per value."""
-    described = {column for name in _DESCRIPTION if (column := table.find(name)) is not None}
+    described = {column for name in results.KERNEL_DESCRIPTION if (column := table.find(name)) is not None}
     values = {column: table.number(column) for column in table.frame.columns if column not in described}
     measured = [values[column].alias(column) for column in values if values[column].null_count() < table.frame.height]
     for column in values.keys() - {series.name for series in measured}:
@@ -159,22 +136,20 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
     The file's sums of two allocators are left out; the writers add them up again.
     """
     table = read_table(paths, health, MEMORY)
-    if not required(table, "memory_record", health, MEMORY, ("Component",), ("Timestamp(us)",)):
+    if not required(table, "memory_record", health, MEMORY, (results.COMPONENT,), (results.TIMESTAMP,)):
         return pl.DataFrame()
-    component = table.text("Component")
+    component = table.text(results.COMPONENT)
     rows = pl.DataFrame(
         {
             "component": component,
-            "time_ns": table.time_ns(base_ns, "Timestamp(us)"),
-            "allocated": table.bytes("Total Allocated"),
-            "reserved": table.bytes("Total Reserved"),
-            "active": table.bytes("Total Active"),
-            "stream": table.integer("Stream Ptr"),
+            "time_ns": table.time_ns(base_ns, results.TIMESTAMP),
+            **{column: table.bytes(title) for column, title in results.TOTALS.items()},
+            "stream": table.integer(results.STREAM_POINTER),
             **_device(table),
             **_no_thread(table.frame.height),
         }
-    ).filter(component.cast(pl.String).ne_missing(_SUM_OF_BOTH))
-    table.report("memory_record", health, {}, MEMORY, needed=("Timestamp(us)",))
+    ).filter(component.cast(pl.String).ne_missing(PTA_AND_GE))
+    table.report("memory_record", health, {}, MEMORY, needed=(results.TIMESTAMP,))
     return complete_rows(rows, ["time_ns"], "memory_record", health, MEMORY)
 
 
@@ -186,10 +161,10 @@ def _no_thread(height: int) -> dict[str, pl.Series]:
 
 def _device(table: TextTable) -> dict[str, pl.Series]:
     """Device type and number: ``NPU:0`` or ``CPU``; older files of CANN name the number apart."""
-    tag = table.text("Device Type", "Device").cast(pl.String)
+    tag = table.text(results.DEVICE_TYPE, "Device").cast(pl.String)
     kind = tag.str.extract(r"^([A-Za-z]+)", 1).fill_null("NPU").cast(NAME)
     number = tag.str.extract(r":(\d{1,6})$", 1).cast(pl.Int32, strict=False)
-    device = pl.select(pl.coalesce(number, table.integer("Device_id").cast(pl.Int32, strict=False), 0)).to_series()
+    device = pl.select(pl.coalesce(number, table.integer(results.DEVICE).cast(pl.Int32, strict=False), 0)).to_series()
     return {"device_type": kind, "device": device.cast(pl.Int32)}
 
 
@@ -199,34 +174,29 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
     CANN's file has the duration instead of the release, and names without the ``cann::`` that results put before them.
     """
     table = read_table(paths, health, MEMORY)
-    if not required(table, "operator_memory", health, MEMORY, ("Name",), ("Allocation Time(us)",)):
+    if not required(table, "operator_memory", health, MEMORY, ("Name",), (results.ALLOCATION_TIME,)):
         return pl.DataFrame()
-    of_cann = table.find("Release Time(us)") is None
-    allocation = table.time_ns(base_ns, "Allocation Time(us)")
-    release = allocation + table.ns("Duration(us)") if of_cann else table.time_ns(base_ns, "Release Time(us)")
+    of_cann = table.find(results.RELEASE_TIME) is None
+    allocation = table.time_ns(base_ns, results.ALLOCATION_TIME)
+    release = allocation + table.ns("Duration(us)") if of_cann else table.time_ns(base_ns, results.RELEASE_TIME)
     name = table.name("Name").cast(pl.String)
-    name = (pl.Series([_GRAPH_ENGINE_PREFIX], dtype=pl.String) + name) if of_cann else name
-    by_engine = name.str.starts_with(_GRAPH_ENGINE_PREFIX).fill_null(False)
-    component = pl.select(pl.when(by_engine).then(pl.lit(_GRAPH_ENGINE)).otherwise(pl.lit(_FRAMEWORK))).to_series()
+    name = (pl.Series([CANN_PREFIX], dtype=pl.String) + name) if of_cann else name
+    by_engine = name.str.starts_with(CANN_PREFIX).fill_null(False)
+    component = pl.select(pl.when(by_engine).then(pl.lit(GE)).otherwise(pl.lit(PTA))).to_series()
     rows = pl.DataFrame(
         {
             "name": name.cast(NAME),
             "bytes": table.bytes("Size"),
             "allocation_ns": allocation,
             "release_ns": release,
-            "active_release_ns": table.time_ns(base_ns, "Active Release Time(us)"),
-            "allocation_allocated": table.bytes("Allocation Total Allocated"),
-            "allocation_reserved": table.bytes("Allocation Total Reserved"),
-            "allocation_active": table.bytes("Allocation Total Active"),
-            "release_allocated": table.bytes("Release Total Allocated"),
-            "release_reserved": table.bytes("Release Total Reserved"),
-            "release_active": table.bytes("Release Total Active"),
-            "stream": table.integer("Stream Ptr"),
+            "active_release_ns": table.time_ns(base_ns, results.ACTIVE_RELEASE_TIME),
+            **{column: table.bytes(title) for column, title in results.ALLOCATION_TOTALS.items()},
+            "stream": table.integer(results.STREAM_POINTER),
             **_device(table),
             "component": component.cast(NAME),
         }
     )
-    table.report("operator_memory", health, {}, MEMORY, needed=("Allocation Time(us)",))
+    table.report("operator_memory", health, {}, MEMORY, needed=(results.ALLOCATION_TIME,))
     return complete_rows(rows, ["allocation_ns"], "operator_memory", health, MEMORY)
 
 
@@ -244,7 +214,7 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
             **_device(table),
             **_no_thread(table.frame.height),
         }
-    ).filter(component.cast(pl.String).eq_missing(_APPLICATION))
+    ).filter(component.cast(pl.String).eq_missing(APP))
     table.report("npu_mem", health, {}, MEMORY, needed=("timestamp(us)",))
     return complete_rows(rows, ["time_ns"], "npu_mem", health, MEMORY)
 
@@ -252,19 +222,19 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
 def read_npu_module_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) -> pl.DataFrame:
     """``npu_module_mem*.csv``: rows of ``counters``, one per component and sample, in KB."""
     table = read_table(paths, health, COUNTERS)
-    if not required(table, "npu_module_mem", health, COUNTERS, ("Component",), ("Timestamp(us)",)):
+    if not required(table, MODULE_MEMORY, health, COUNTERS, (results.COMPONENT,), (results.TIMESTAMP,)):
         return pl.DataFrame()
     rows = pl.DataFrame(
         {
-            "name": table.text("Component"),
-            "time_ns": table.time_ns(base_ns, "Timestamp(us)"),
-            "value": table.bytes("Total Reserved") / 1024.0,
+            "name": table.text(results.COMPONENT),
+            "time_ns": table.time_ns(base_ns, results.TIMESTAMP),
+            "value": table.bytes(results.TOTALS["reserved"]) / 1024.0,
             "device": _device(table)["device"],
         }
-    ).with_columns(group=pl.lit("npu_module_mem", dtype=NAME), unit=pl.lit("KB", dtype=NAME))
-    needed = ("Timestamp(us)", "Total Reserved(KB)", "Total Reserved(MB)", "Total Reserved(B)", "Total Reserved(Byte)")
-    table.report("npu_module_mem", health, {}, COUNTERS, needed=needed)
-    return complete_rows(rows, ["time_ns", "value"], "npu_module_mem", health, COUNTERS)
+    ).with_columns(group=pl.lit(MODULE_MEMORY, dtype=NAME), unit=pl.lit("KB", dtype=NAME))
+    needed = (results.TIMESTAMP, *(f"{results.TOTALS['reserved']}({unit})" for unit in ("KB", "MB", "B", "Byte")))
+    table.report(MODULE_MEMORY, health, {}, COUNTERS, needed=needed)
+    return complete_rows(rows, ["time_ns", "value"], MODULE_MEMORY, health, COUNTERS)
 
 
 def read_source_table(name: str, unsafe: str, paths: Sequence[Path], health: HealthLog) -> pl.DataFrame:
@@ -285,29 +255,14 @@ def read_source_table(name: str, unsafe: str, paths: Sequence[Path], health: Hea
     )
 
 
-read_op_statistic = partial(read_source_table, "op_statistic", KERNEL_CALLS)
-read_api_statistic = partial(read_source_table, "api_statistic", RUNTIME_CALLS)
-read_step_trace_time = partial(read_source_table, "step_trace_time", "")
-read_l2_cache = partial(read_source_table, "l2_cache", COUNTERS)
-#: CANN calls it aicpu
-read_data_preprocess = partial(read_source_table, "data_preprocess", COUNTERS)
-read_nic = partial(read_source_table, "nic", COUNTERS)
-read_roce = partial(read_source_table, "roce", COUNTERS)
-read_pcie = partial(read_source_table, "pcie", COUNTERS)
-read_hccs = partial(read_source_table, "hccs", COUNTERS)
-read_task_time = partial(read_source_table, "task_time", KERNEL_CALLS)
-read_soc_pmu = partial(read_source_table, "soc_pmu", COUNTERS)
+#: what the loss of a table makes unsafe, where it is not samples of counters
+_UNSAFE_TABLES = {"op_statistic": KERNEL_CALLS, "api_statistic": RUNTIME_CALLS, "task_time": KERNEL_CALLS}
+
+read_step_trace_time = partial(read_source_table, results.STEP_TRACE_TABLE, "")
+read_data_preprocess = partial(read_source_table, results.DATA_PREPROCESS, COUNTERS)
 
 #: CANN's name of a file without time stamp, and what hands it on
 SOURCE_TABLES = {
-    "op_statistic": read_op_statistic,
-    "api_statistic": read_api_statistic,
-    "l2_cache": read_l2_cache,
-    "aicpu": read_data_preprocess,
-    "nic": read_nic,
-    "roce": read_roce,
-    "pcie": read_pcie,
-    "hccs": read_hccs,
-    "task_time": read_task_time,
-    "soc_pmu": read_soc_pmu,
+    kind: read_data_preprocess if kind == "aicpu" else partial(read_source_table, kind, _UNSAFE_TABLES.get(kind, COUNTERS))
+    for kind in HANDED_ON
 }

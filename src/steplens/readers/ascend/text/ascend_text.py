@@ -15,6 +15,8 @@ import polars as pl
 
 from steplens import json_text, rundir
 from steplens.errors import InputError
+from steplens.formats import ascend_results as results
+from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.ascend.ascend_communication import read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
@@ -54,28 +56,20 @@ from steplens.trace.health import (
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, NAME, PARTIAL_STEPS, RECEIVE, RESULTS_ONLY, SEND
 from steplens.trace.trace import Trace
 
-TIMELINE = "trace_view.json"
-KERNELS = "kernel_details.csv"
-_MEMORY_RECORD = "memory_record.csv"
-_OPERATOR_MEMORY = "operator_memory.csv"
-_MODULE_MEMORY = "npu_module_mem.csv"
-_COMMUNICATION = "communication.json"
-_MATRIX = "communication_matrix.json"
-_ANALYSIS = "analysis.db"
-
+TIMELINE = results.TRACE_VIEW
 #: files that are handed on, besides those of ascend_csv.SOURCE_TABLES
 _HANDED_ON = {
     **{f"{name}.csv": read for name, read in ascend_csv.SOURCE_TABLES.items() if name != "aicpu"},
-    "data_preprocess.csv": ascend_csv.read_data_preprocess,
-    "step_trace_time.csv": ascend_csv.read_step_trace_time,
+    f"{results.DATA_PREPROCESS}.csv": ascend_csv.read_data_preprocess,
+    results.STEP_TRACE: ascend_csv.read_step_trace_time,
 }
-#: any of these makes a folder a result
-_FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY, _COMMUNICATION, _MATRIX, _ANALYSIS, *_HANDED_ON)
 #: those that hold events; without any of them a folder holds sums and times of another analysis alone
-_EVENT_FILES = (TIMELINE, KERNELS, _MEMORY_RECORD, _OPERATOR_MEMORY, _MODULE_MEMORY)
+_EVENT_FILES = (TIMELINE, results.KERNEL_DETAILS, results.MEMORY_RECORD, results.OPERATOR_MEMORY, results.MODULE_MEMORY_FILE)
+#: any of these makes a folder a result
+_FILES = (*_EVENT_FILES, results.COMMUNICATION, results.COMMUNICATION_MATRIX, ANALYSIS_DATABASE, *_HANDED_ON)
 #: what such a folder tells of its rank: tables, and source tables
 _SUMS = ("communication_times", "communication_matrix")
-_STEP_TABLES = ("step_trace_time", "StepTraceTime")
+_STEP_TABLES = (results.STEP_TRACE_TABLE, STEP_TABLE)
 #: of profiler_info, what becomes of it in ``meta``
 _OF_INFO = (
     "config",
@@ -89,7 +83,6 @@ _OF_INFO = (
 )
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d{{1,9}}))?\.json$")
 _FORMAT = {"source_format": "ascend_text"}
-_BASE_KEY = "base_time_ns"
 _EVENTS = ("ops", "python", "kernels", "communication", "api", "memory", "allocations", "counters", "gc", "marks")
 
 _SUMS_REMEDY = "Give the run, or its communication.json, communication_matrix.json, step_trace_time.csv or analysis.db"
@@ -144,29 +137,29 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
         InputError: no file of it can be read, or none holds an event.
     """
     info, values = _description(run_directory, health)
-    base_ns = values.get(_BASE_KEY)
+    base_ns = values.get(results.TIME_BASE_KEY)
     base_ns = base_ns if type(base_ns) is int and 0 <= base_ns < 1 << 62 else 0
     results_only = not any((output_folder / name).is_file() for name in _EVENT_FILES)
     tables: dict[str, pl.DataFrame] = {}
     if not results_only:
         tables, base_ns = _timeline(output_folder / TIMELINE, base_ns, health)
-    if (output_folder / KERNELS).is_file():
-        details, metrics = ascend_csv.read_kernel_details([output_folder / KERNELS], health, base_ns=base_ns)
+    if (output_folder / results.KERNEL_DETAILS).is_file():
+        details, metrics = ascend_csv.read_kernel_details([output_folder / results.KERNEL_DETAILS], health, base_ns=base_ns)
         tables = with_kernel_list(tables, details, metrics, health)
     tables = with_inner_tasks(tables)
     tables.update(_memory(output_folder, base_ns, health))
-    _add(tables, "counters", output_folder / _MODULE_MEMORY, health, base_ns=base_ns)
+    _add(tables, "counters", output_folder / results.MODULE_MEMORY_FILE, health, base_ns=base_ns)
     for name, read_rows in _HANDED_ON.items():
         if (output_folder / name).is_file():
             rows = read_rows([output_folder / name], health)
             if rows.height:
                 tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), rows])
-    if (output_folder / _COMMUNICATION).is_file():
-        tables.update(read_communication(output_folder / _COMMUNICATION, health, base_ns=base_ns))
-    if (output_folder / _MATRIX).is_file():
-        tables["communication_matrix"] = read_communication_matrix(output_folder / _MATRIX, health)
-    if (output_folder / _ANALYSIS).is_file():
-        _add_analysis(tables, output_folder / _ANALYSIS, health)
+    if (output_folder / results.COMMUNICATION).is_file():
+        tables.update(read_communication(output_folder / results.COMMUNICATION, health, base_ns=base_ns))
+    if (output_folder / results.COMMUNICATION_MATRIX).is_file():
+        tables["communication_matrix"] = read_communication_matrix(output_folder / results.COMMUNICATION_MATRIX, health)
+    if (output_folder / ANALYSIS_DATABASE).is_file():
+        _add_analysis(tables, output_folder / ANALYSIS_DATABASE, health)
     if results_only:
         tables = _with_results_only(tables, output_folder, run_directory, values, health)
     tables = with_groups(_linked(tables), values.get("parallel_group_info"))
@@ -270,7 +263,9 @@ def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl
     except InputError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", lost)
         return {}, base_ns
-    for value in (row for meta in _present(tables, "meta") for row in meta.filter(pl.col("key") == _BASE_KEY)["value"]):
+    for value in (
+        row for meta in _present(tables, "meta") for row in meta.filter(pl.col("key") == results.TIME_BASE_KEY)["value"]
+    ):
         base_ns = json_text.own(value)
     return tables, base_ns
 
@@ -291,10 +286,10 @@ def _can_link(tables: Mapping[str, pl.DataFrame], name: str) -> bool:
 
 def _memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     found = {}
-    if (folder / _MEMORY_RECORD).is_file():
-        found["memory"] = ascend_csv.read_memory_record([folder / _MEMORY_RECORD], health, base_ns=base_ns)
-    if (folder / _OPERATOR_MEMORY).is_file():
-        found["allocations"] = ascend_csv.read_operator_memory([folder / _OPERATOR_MEMORY], health, base_ns=base_ns)
+    if (folder / results.MEMORY_RECORD).is_file():
+        found["memory"] = ascend_csv.read_memory_record([folder / results.MEMORY_RECORD], health, base_ns=base_ns)
+    if (folder / results.OPERATOR_MEMORY).is_file():
+        found["allocations"] = ascend_csv.read_operator_memory([folder / results.OPERATOR_MEMORY], health, base_ns=base_ns)
     return found
 
 
@@ -414,15 +409,15 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], info: Mapp
     due: list[tuple[bool, str, str, tuple[str, ...]]] = [
         (
             accelerated and ("kernels" in tables or level in ("Level0", "Level1", "Level2")) and level != "Level_none",
-            KERNELS,
+            results.KERNEL_DETAILS,
             "types and measurements of kernels are unknown, and what computes was concluded from the kind of task",
             (KERNEL_DETAILS,),
         ),
-        (bool(common.get("profile_memory")), _MEMORY_RECORD, "totals of the allocators are unknown", (MEMORY,)),
-        (bool(common.get("profile_memory")), _OPERATOR_MEMORY, "allocations are unknown", (MEMORY,)),
+        (bool(common.get("profile_memory")), results.MEMORY_RECORD, "totals of the allocators are unknown", (MEMORY,)),
+        (bool(common.get("profile_memory")), results.OPERATOR_MEMORY, "allocations are unknown", (MEMORY,)),
         (
             accelerated and level in ("Level1", "Level2") and "communication" in tables,
-            _COMMUNICATION,
+            results.COMMUNICATION,
             "waits, sizes and groups of communication operations are unknown",
             (COMMUNICATION_TIMES, COMMUNICATION_VOLUME),
         ),
@@ -433,12 +428,12 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], info: Mapp
     if accelerated and "kernels" in tables:
         measured = level in ("Level1", "Level2")
         beside = {
-            "operator_details.csv": "ops" in tables,
-            "step_trace_time.csv": "steps" in tables or "ops" in tables,
-            "op_statistic.csv": measured,
-            "api_statistic.csv": measured,
-            _MATRIX: measured and "communication" in tables,
-            _MODULE_MEMORY: bool(common.get("profile_memory")),
+            results.OPERATOR_DETAILS: "ops" in tables,
+            results.STEP_TRACE: "steps" in tables or "ops" in tables,
+            results.OP_STATISTIC: measured,
+            results.API_STATISTIC: measured,
+            results.COMMUNICATION_MATRIX: measured and "communication" in tables,
+            results.MODULE_MEMORY_FILE: bool(common.get("profile_memory")),
             "l2_cache.csv": bool(experimental.get("_l2_cache")),
         }
         _report_lost([name for name, expected in beside.items() if expected], folder, health)
@@ -449,6 +444,6 @@ def _report_lost(expected: list[str], folder: Path, health: HealthLog) -> None:
     missing = [name for name in expected if not (folder / name).is_file()]
     if missing and 2 * len(missing) <= len(expected):
         message = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing beside the other results"
-        conclusions = {_MATRIX: COMMUNICATION_VOLUME, _MODULE_MEMORY: MEMORY}
+        conclusions = {results.COMMUNICATION_MATRIX: COMMUNICATION_VOLUME, results.MODULE_MEMORY_FILE: MEMORY}
         lost = [conclusions[name] for name in missing if name in conclusions]
         health.add("missing_results", WARNING if lost else INFO, len(missing), message, lost)

@@ -14,8 +14,26 @@ from pathlib import Path
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers.ascend.timeline import ascend_timeline_structs as events
-from steplens.readers.ascend.timeline.ascend_timeline_device import PID_SHIFT, DeviceEvents, device_tables
+from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON
+from steplens.formats.trace_view import (
+    CANN,
+    CATEGORIES,
+    COMMUNICATION,
+    DEQUEUE,
+    ENQUEUE,
+    GROUP_PREFIX,
+    HARDWARE,
+    HOST,
+    HOST_TO_DEVICE,
+    LAYER_BITS,
+    OPERATOR_TO_DEVICE,
+    OS_RUNTIME,
+    OVERLAP,
+    PLANE_PREFIX,
+    PYTHON_PROCESS,
+)
+from steplens.readers.ascend.timeline.ascend_timeline_device import DeviceEvents, device_tables
 from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns
 from steplens.readers.ascend.timeline.ascend_timeline_host import host_tables
 from steplens.readers.common.microseconds import after_base
@@ -31,17 +49,13 @@ from steplens.trace.health import (
 )
 from steplens.trace.schema import CORE_CPU, NAME
 
-HARDWARE = "Ascend Hardware"
-OVERLAP = "Overlap Analysis"
-_COMMUNICATION = ("Communication", "HCCL")
+#: names of the process of communication; the second is older
+_COMMUNICATION = (COMMUNICATION, "HCCL")
 #: CANN's calls; older exports have a process per layer
-_CALLS = ("CANN", "AscendCL", "GE", "Model", "Node", "Hccl", "Runtime", "Api", "OS Runtime API")
+_CALLS = (CANN, "AscendCL", "GE", "Model", "Node", "Hccl", "Runtime", "Api", OS_RUNTIME)
 
 #: categories of events whose process id is that of the operating system
-_FRAMEWORK = (events.OPERATOR, events.PYTHON, events.ENQUEUE, events.DEQUEUE)
-
-#: bits of a process id that hold the device
-_DEVICE_BITS = 31
+_FRAMEWORK = (OPERATOR, PYTHON, ENQUEUE, DEQUEUE)
 
 
 def read_timeline(
@@ -121,10 +135,10 @@ class _Timeline:
             if isinstance(lane, str):
                 continue
             kind = self._kind(lane, parts)
-            if kind in (HARDWARE, OVERLAP, _COMMUNICATION[0]):
+            if kind in (HARDWARE, OVERLAP, COMMUNICATION):
                 self.devices[lane] = self._device_of(lane)
             self._lanes.setdefault(kind, []).extend(parts)
-        self._calls = self._own_pids(self._frame(self._lanes.get(_CALLS[0], [])))
+        self._calls = self._own_pids(self._frame(self._lanes.get(CANN, [])))
 
     def _kind(self, pid: int, parts: list[pl.DataFrame]) -> str:
         """What a process is: by its name, or, where the file has lost that, by what its events carry."""
@@ -135,12 +149,12 @@ class _Timeline:
             if "task_type" in present:
                 return HARDWARE
             if "level" in present:
-                return _CALLS[0]
-            return _COMMUNICATION[0] if "alg_type" in present else ""
+                return CANN
+            return COMMUNICATION if "alg_type" in present else ""
         if name in _COMMUNICATION:
-            return _COMMUNICATION[0]
+            return COMMUNICATION
         if name in _CALLS:
-            return _CALLS[0]
+            return CANN
         if name in (HARDWARE, OVERLAP):
             return name
         if not present & {"event", "event_old"}:
@@ -151,14 +165,14 @@ class _Timeline:
         """Device of a process: the number in its label, else the one in its id."""
         if number := re.search(r"(\d{1,4})\s*$", self._columns.process_labels.get(pid, "")):
             return int(number[1])
-        in_id = pid & _DEVICE_BITS
-        return self._device or 0 if in_id == _DEVICE_BITS else in_id
+        in_id = pid & HOST
+        return self._device or 0 if in_id == HOST else in_id
 
     def _os_pid(self, pid: int) -> int:
         """Process of the operating system behind the id of a layer."""
-        if pid in self._framework or self._columns.process_names.get(pid) == "Python":
+        if pid in self._framework or self._columns.process_names.get(pid) == PYTHON_PROCESS:
             return pid
-        own = pid >> PID_SHIFT
+        own = pid >> LAYER_BITS
         # inside a container the two sides may count processes differently
         return next(iter(self._framework)) if len(self._framework) == 1 else own
 
@@ -186,12 +200,12 @@ class _Timeline:
 
     def host(self) -> dict[str, pl.DataFrame]:
         """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
-        found = {category: self._frame(self._columns.durations.get(category, [])) for category in events.CATEGORIES}
+        found = {category: self._frame(self._columns.durations.get(category, [])) for category in CATEGORIES}
         found["calls"] = self._calls
         found["others"] = self._own_pids(self._frame(self._lanes.get("", [])))
-        found["forward"] = self._frame(self._columns.starts.get("fwdbwd", []))
-        found["backward"] = self._frame(self._columns.ends.get("fwdbwd", []))
-        host = ("Python", *_CALLS)
+        found["forward"] = self._frame(self._columns.starts.get(FORWARD_BACKWARD, []))
+        found["backward"] = self._frame(self._columns.ends.get(FORWARD_BACKWARD, []))
+        host = (PYTHON_PROCESS, *_CALLS)
         names = [
             (pid, tid, name)
             for (pid, tid), name in self._columns.thread_names.items()
@@ -203,20 +217,24 @@ class _Timeline:
 
     def device(self) -> DeviceEvents:
         """Events of the devices, and the arrows that end there."""
-        groups = {key: name for key, name in self._columns.thread_names.items() if key[0] in self.devices and "Group" in name}
-        numbered = {key: re.fullmatch(r"Plane (\d{1,9})", name) for key, name in self._columns.thread_names.items()}
+        groups = {
+            key: name
+            for key, name in self._columns.thread_names.items()
+            if key[0] in self.devices and GROUP_PREFIX.strip() in name
+        }
+        numbered = {key: re.fullmatch(rf"{PLANE_PREFIX}(\d{{1,9}})", name) for key, name in self._columns.thread_names.items()}
         planes = {key: int(number[1]) for key, number in numbered.items() if key[0] in self.devices and number}
         return DeviceEvents(
             hardware=self._on_device(HARDWARE),
-            communication=self._on_device(_COMMUNICATION[0]),
+            communication=self._on_device(COMMUNICATION),
             overlap=self._on_device(OVERLAP),
             groups=groups,
             planes=planes,
             # the calls' process may have been pruned and have lost its name
-            launches=self._own_pids(self._frame(self._columns.starts.get("HostToDevice", []))),
-            launched=self._frame(self._columns.ends.get("HostToDevice", [])),
-            operators=self._frame(self._columns.starts.get("async_npu", [])),
-            operated=self._frame(self._columns.ends.get("async_npu", [])),
+            launches=self._own_pids(self._frame(self._columns.starts.get(HOST_TO_DEVICE, []))),
+            launched=self._frame(self._columns.ends.get(HOST_TO_DEVICE, [])),
+            operators=self._frame(self._columns.starts.get(OPERATOR_TO_DEVICE, [])),
+            operated=self._frame(self._columns.ends.get(OPERATOR_TO_DEVICE, [])),
             calls=self._calls,
             on_cpu=any(self._columns.process_labels.get(pid, "").startswith(CORE_CPU) for pid in self.devices),
         )
@@ -257,13 +275,13 @@ class _Timeline:
     def meta(self) -> pl.DataFrame:
         """What the timeline says about the run."""
         values: dict[str, object] = {}
-        pids = [*sorted(self._framework), *(pid >> PID_SHIFT for pid in self.devices)]
+        pids = [*sorted(self._framework), *(pid >> LAYER_BITS for pid in self.devices)]
         if pids:
             values["pid"] = pids[0]
         if self.devices:
             values["device_ids"] = sorted(set(self.devices.values()))
         if self._columns.base_ns is not None:
-            values["base_time_ns"] = self._columns.base_ns
+            values[TIME_BASE_KEY] = self._columns.base_ns
         return meta_frame(values)
 
     def report(self, health: HealthLog) -> None:

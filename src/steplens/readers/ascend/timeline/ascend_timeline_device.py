@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_terms import ELEMENT_BYTES, GPU_CORES, MEMCPY, NO_NUMBER
+from steplens.formats.trace_view import COMMUNICATING, COMPUTING, GROUP_PREFIX, GROUP_SUFFIX, LAYER_BITS
 from steplens.readers.ascend.ascend_planes import with_details
 from steplens.readers.ascend.timeline.ascend_timeline_host import paired
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, is_collective, is_part
@@ -30,14 +32,10 @@ COMPUTE_TASKS = (
     "AI_CORE", "AI_VECTOR_CORE", "AIC", "AIV", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "AICPU", "DSA_SQE", "KERNEL_AICORE",
     "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", CORE_CPU,
 )  # fmt: skip
-#: the cores of a GPU, of whose tasks the type tells what they do
-GPU_CORES = ("CUDA", "ROCM")
-_COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", "MEMCPY_ASYNC")
+_COPY_TASKS = ("PCIE_DMA_SQE", "SDMA_SQE", MEMCPY)
 _COPY_NAME = "MEMCPY"
 _GPU_COPY = r"(?i)^(gpu_)?mem(cpy|set)"
 
-_COMPUTING = "Computing"
-_COMMUNICATING = "Communication"
 #: the lanes of the overlap analysis print starts and ends rounded to ns, tasks a start and a length: rounding apart
 _ROUNDING_NS = 1
 
@@ -49,18 +47,6 @@ _OPERATION = (
     "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
     "|reducescatter|reduce|scatter|send)"
 )
-#: bits of a device's process id below those of the process that used it
-PID_SHIFT = 10
-#: a number in 32 bits that means none
-_NO_NUMBER = 0xFFFF_FFFF
-
-_ELEMENT_BYTES = {
-    **dict.fromkeys(("INT8", "UINT8", "HIF8", "FP8E4M3", "FP8E5M2", "FP8E8M0"), 1),
-    **dict.fromkeys(("INT16", "UINT16", "FP16", "BFP16", "BF16"), 2),
-    **dict.fromkeys(("INT32", "UINT32", "FP32"), 4),
-    **dict.fromkeys(("INT64", "UINT64", "FP64"), 8),
-    "INT128": 16,
-}
 
 
 @dataclass(frozen=True)
@@ -106,10 +92,10 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
     launches = _launch_points(found, health)
     if tasks.height:
         tasks = _launched(tasks, launches)
-        tasks = _snapped(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, _COMPUTING)
+        tasks = _snapped(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, COMPUTING)
         tasks = _from_calls(tasks, found.calls)
     if operations.height:
-        operations = _snapped(_launched(operations, launches), found.overlap, _COMMUNICATING)
+        operations = _snapped(_launched(operations, launches), found.overlap, COMMUNICATING)
         operations = _from_calls(operations, found.calls)
         operations, tasks = _without_twins(operations, tasks)
     tables = {}
@@ -131,7 +117,7 @@ def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, heal
 
     Kernels that communicate by themselves are on the lane and among no group's operations.
     """
-    lanes = _lane(overlap, _COMMUNICATING)
+    lanes = _lane(overlap, COMMUNICATING)
     parts = []
     for (device,), ranges in lanes.partition_by("device", as_dict=True).items() if lanes.height else ():
         mine = operations.filter(pl.col("device") == device) if operations.height else operations
@@ -141,7 +127,7 @@ def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, heal
     if rest.height:
         message = "stretches of communication belong to none of the operations that the timeline names"
         health.add("unnamed_communication", INFO, rest.height, message, COMMUNICATION_VOLUME)
-        rest = rest.with_columns(name=pl.lit(_COMMUNICATING, dtype=NAME), kind=pl.lit(COLLECTIVE, dtype=NAME))
+        rest = rest.with_columns(name=pl.lit(COMMUNICATING, dtype=NAME), kind=pl.lit(COLLECTIVE, dtype=NAME))
     return rest
 
 
@@ -200,7 +186,7 @@ def _tasks(found: DeviceEvents) -> pl.DataFrame:
         correlation=_optional(frame, "connection_id"),
         task_id=pl.when(scheduled).then(_optional(frame, "task")),
         model_id=_optional(frame, "model"),
-        context_id=pl.when(subtask != _NO_NUMBER).then(subtask),
+        context_id=pl.when(subtask != NO_NUMBER).then(subtask),
     )  # fmt: skip
     return tasks.with_columns(kind=_kind(tasks, found.overlap))
 
@@ -210,7 +196,7 @@ def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
     core, name = pl.col("core").cast(pl.String).fill_null(""), pl.col("name").cast(pl.String)
     communicates = is_collective(core, name)
     computing = core.is_in(COMPUTE_TASKS) & ~communicates & ~is_part(core, name)
-    lanes = _lane(overlap, _COMPUTING)
+    lanes = _lane(overlap, COMPUTING)
     if lanes.height:
         computing &= pl.lit(_inside(tasks, lanes))
     kind = (
@@ -276,7 +262,7 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
     group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
     elements = _optional(frame, "elements")
     data_type = _optional(frame, "data_type", NAME)
-    known = data_type.cast(pl.String).replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    known = data_type.cast(pl.String).replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
         kind=pl.coalesce(_optional(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
@@ -293,7 +279,7 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
 
 
 def _group_name(lane: str) -> str:
-    return lane.removeprefix("Group ").removesuffix(" Communication")
+    return lane.removeprefix(GROUP_PREFIX).removesuffix(GROUP_SUFFIX)
 
 
 def operation_kind(name: pl.Expr) -> pl.Expr:
@@ -320,7 +306,7 @@ def operation_name(name: pl.Expr) -> pl.Expr:
 
 def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
     """Communication operations as device tasks; those without a name (see ``_unnamed_communication``) are none."""
-    return operations.filter(operations["name"].cast(pl.String) != _COMMUNICATING).select(
+    return operations.filter(operations["name"].cast(pl.String) != COMMUNICATING).select(
         "name", "pid", "tid", "device", "stream", "start_ns", "end_ns", "core", "correlation", "task_id", "model_id", "launch_ns",
         "launch_pid", "launch_tid",
         type=pl.col("name").cast(pl.String).str.extract("(?i)^(hcom_[a-z]+_)", 1).cast(NAME),
@@ -367,7 +353,7 @@ def _launched(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
 
 def _by_themselves(tasks: pl.DataFrame) -> pl.DataFrame:
     """A CPU's tasks, which are calls: one to which no arrow leads begins where its call does, on the thread of its own."""
-    own = {"launch_ns": pl.col("start_ns"), "launch_pid": pl.col("pid") // (1 << PID_SHIFT), "launch_tid": pl.col("tid")}
+    own = {"launch_ns": pl.col("start_ns"), "launch_pid": pl.col("pid") // (1 << LAYER_BITS), "launch_tid": pl.col("tid")}
     without = pl.col("launch_ns").is_null()
     return tasks.with_columns(pl.when(without).then(value).otherwise(name).alias(name) for name, value in own.items())
 

@@ -21,14 +21,14 @@ from typing import Any
 import polars as pl
 
 from steplens.errors import InputError
+from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.formats.trace_view import COLLECTION
 from steplens.readers.ascend.timeline.ascend_timeline_structs import (
-    BASE_EVENT,
-    COLLECTION,
     COLLECTION_ALIAS,
     DECODER,
     DEVICE_MEMBERS,
     INTEGERS,
-    MEMBERS,
+    LANE_MEMBERS,
     PROCESS_MEMBERS,
     Duration,
     DurationArgs,
@@ -174,7 +174,7 @@ class TimelineColumns:
                 self.skipped[kind.__struct_config__.tag] += 1
         if COLLECTION_ALIAS in durations:
             durations[COLLECTION] += durations.pop(COLLECTION_ALIAS)
-        for category in [lane for lane in durations if isinstance(lane, str) and lane not in MEMBERS]:
+        for category in [lane for lane in durations if isinstance(lane, str) and lane not in LANE_MEMBERS]:
             for call in durations.pop(category):
                 durations[call.pid].append(call)
         self.damaged += len(durations.pop(None, ())) + len(counters.pop(None, ()))
@@ -192,14 +192,14 @@ class TimelineColumns:
     def _members(self, lane: Lane) -> tuple[str, ...]:
         """Members of ``args`` that the events of a lane can have."""
         if isinstance(lane, str):
-            return MEMBERS[lane]
+            return LANE_MEMBERS[lane]
         return PROCESS_MEMBERS.get(self.process_names.get(lane, ""), DEVICE_MEMBERS)
 
     def _metadata(self, event: Metadata) -> None:
         args = event.args
         if args is None:
             return
-        if event.name == BASE_EVENT and isinstance(args.base_time_ns, int) and 0 <= args.base_time_ns < 1 << 62:
+        if event.name == TIME_BASE_KEY and isinstance(args.base_time_ns, int) and 0 <= args.base_time_ns < 1 << 62:
             self.base_ns = args.base_time_ns
         if event.pid is None:
             return

@@ -6,48 +6,40 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from steplens.formats.ascend_terms import LAYERS, MARKER_EX, OLDER_LAYERS
+from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON, PYTHON_MEMBERS
+from steplens.formats.trace_view import COLLECTION, DEQUEUE, ENQUEUE
 from steplens.readers.ascend.ascend_link import scope_of
-from steplens.readers.ascend.timeline import ascend_timeline_structs as events
 from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 
-#: CANN's layers as its database names them, by the first part of a call's name
-_LAYERS = {
-    "AscendCL": "acl",
-    "Model": "model",
-    "Node": "node",
-    "Runtime": "runtime",
-    "Communication": "communication",
-    "Hccl": "communication",
-}
-_OLDER_LAYERS = {"hccl": "communication"}
 #: kinds of marks -> ours
-_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, "marker_ex": MARKER}
-_LAYER_PREFIX = rf"^({'|'.join(_LAYERS)})@(.+)$"
+_MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, MARKER_EX: MARKER}
+_LAYER_PREFIX = rf"^({'|'.join(LAYERS)})@(.+)$"
 
 
 def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[str, pl.DataFrame]:
     """Raw tables of the host.
 
     Args:
-        found: category (see ``ascend_timeline_structs``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
+        found: category (see ``formats.trace_view``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
             ``others`` of processes that are none of the known, ``forward`` and ``backward`` the two ends of arrows,
             ``threads`` the names of threads.
         health: gets what does not fit together.
     """
     tables = {"threads": found["threads"]}
     for category, table, make in (
-        (events.OPERATOR, "ops", _operators),
-        (events.COLLECTION, "gc", _collections),
+        (OPERATOR, "ops", _operators),
+        (COLLECTION, "gc", _collections),
         ("calls", "api", _calls),
         ("others", "marks", _marks),
     ):
         if found[category].height:
             tables[table] = make(found[category])
-    if found[events.PYTHON].height:
-        tables["python"] = _python(found[events.PYTHON], health)
-    tables["task_queue"] = _task_queue(found[events.ENQUEUE], found[events.DEQUEUE], health)
-    tables["flows"] = _arrows(found["forward"], found["backward"], "fwdbwd", health)
+    if found[PYTHON].height:
+        tables["python"] = _python(found[PYTHON], health)
+    tables["task_queue"] = _task_queue(found[ENQUEUE], found[DEQUEUE], health)
+    tables["flows"] = _arrows(found["forward"], found["backward"], FORWARD_BACKWARD, health)
     return tables
 
 
@@ -80,9 +72,9 @@ def _collections(frame: pl.DataFrame) -> pl.DataFrame:
 def _calls(frame: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name").cast(pl.String)
     prefix = name.str.extract(_LAYER_PREFIX, 1)
-    layer = prefix.replace_strict(_LAYERS, default=None, return_dtype=pl.String)
+    layer = prefix.replace_strict(LAYERS, default=None, return_dtype=pl.String)
     if "level" in frame.columns:
-        layer = pl.coalesce(pl.col("level").cast(pl.String).replace(_OLDER_LAYERS), layer)
+        layer = pl.coalesce(pl.col("level").cast(pl.String).replace(OLDER_LAYERS), layer)
     correlation = pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
     # distinct names are few
     named = frame.select(pl.col("name").unique()).with_columns(
@@ -124,7 +116,7 @@ def _python(frame: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     Some profilers number the calls of each thread from 0 and give a call without parent the parent 0: it has none unless
     call 0 of its thread is around it.
     """
-    columns = {"python_id": "id", "python_parent": "parent", "python_module": "module_id"}
+    columns = {f"python_{column}": column for column in PYTHON_MEMBERS}
     frame = frame.rename({old: new for old, new in columns.items() if old in frame.columns})
     if "id" not in frame.columns or "parent" not in frame.columns:
         return frame.drop("id", "parent", strict=False)
@@ -154,7 +146,7 @@ def _task_queue(enqueue: pl.DataFrame, dequeue: pl.DataFrame, health: HealthLog)
     key = ["pid", "correlation_id"]
     ends = []
     repeated = 0
-    for side, frame in (("enqueue", enqueue), ("dequeue", dequeue)):
+    for side, frame in ((ENQUEUE, enqueue), (DEQUEUE, dequeue)):
         if not frame.height or "correlation_id" not in frame.columns:
             frame = pl.DataFrame(schema=_QUEUE_END)
         once = frame.drop_nulls("correlation_id").unique(key, keep="first", maintain_order=True)

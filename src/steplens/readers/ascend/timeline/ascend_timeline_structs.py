@@ -12,59 +12,28 @@ from typing import Annotated, Any
 import msgspec
 
 from steplens import json_decoder
+from steplens.formats.kineto import OPERATOR, OPERATOR_MEMBERS, PYTHON, PYTHON_MEMBERS
+from steplens.formats.trace_view import (
+    CANN,
+    COLLECTION,
+    DEQUEUE,
+    ENQUEUE,
+    HARDWARE,
+    MEMBERS,
+    OS_RUNTIME,
+    OVERLAP,
+    PART_MEMBERS,
+    TASK_MEMBERS,
+)
 from steplens.readers.common.event_decoder import cleaned
 
-OPERATOR = "cpu_op"
-PYTHON = "python_function"
-ENQUEUE = "enqueue"
-DEQUEUE = "dequeue"
-COLLECTION = "GC"
 COLLECTION_ALIAS = "gc"
-
-#: steplens puts its time base into a metadata event of this name
-BASE_EVENT = "base_time_ns"
-
 
 #: a process or thread; an event whose id does not fit is mended apart
 Id = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-class DurationArgs(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "sequence": "Sequence number",
-        "forward_tid": "Fwd thread id",
-        "input_shapes": "Input Dims",
-        "input_types": "Input type",
-        "stack": "Call stack",
-        "module": "Module Hierarchy",
-        "python_id": "Python id",
-        "python_parent": "Python parent id",
-        "python_module": "Python module id",
-        "task_type": "Task Type",
-        "physical_stream": "Physic Stream Id",
-        "stream": "Stream Id",
-        "task": "Task Id",
-        "subtask": "Subtask Id",
-        "model": "Model Id",
-        "elements": "count",
-        "bytes": "size(Byte)",
-        "event": "event_type",
-        "event_old": "Event Type",
-        "domain_old": "Domain",
-        "notify": "notify_id",
-        "inner_type": "task type",
-        "inner_task_id": "task id",
-        "inner_context": "context id",
-        "source_rank": "src rank",
-        "destination_rank": "dst rank",
-        "transport": "transport type",
-        "inner_data_type": "data type",
-        "link": "link type",
-        "recorded": "recorded as",
-    },
-):
+class DurationArgs(msgspec.Struct, gc=False, rename=MEMBERS):
     """The members of ``args`` that steplens uses from an event with a duration.
 
     The type of a value is checked when it becomes a column, so that an odd one costs itself and not its event; numbers
@@ -88,7 +57,7 @@ class DurationArgs(
     flops: Any = None
     python_id: Any = None
     python_parent: Any = None
-    python_module: Any = None
+    python_module_id: Any = None
     correlation_id: Any = None
     elements: Any = None
     data_type: Any = None
@@ -185,38 +154,30 @@ _ANY_DECODER = json_decoder.Decoder[Any](float_hook=str)
 
 INTEGERS = (
     "connection_id", "physical_stream", "stream", "task", "subtask", "model", "sequence", "forward_tid", "flops", "python_id",
-    "python_parent", "python_module", "correlation_id", "elements", "bytes", "ranks",
+    "python_parent", "python_module_id", "correlation_id", "elements", "bytes", "ranks",
     "inner_task_id", "inner_context", "source_rank", "destination_rank",
-)  # fmt: skip
-#: of the parts of collectives, on the planes below a group
-_PART_MEMBERS = (
-    "notify", "inner_type", "inner_task_id", "inner_context", "source_rank", "destination_rank", "transport", "inner_data_type",
-    "link",
 )  # fmt: skip
 DEVICE_MEMBERS = (
     "connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model", "level", "elements", "data_type",
     "alg_type", "bytes", "kind", "group", "ranks", "recorded", "event", "event_old", "domain", "domain_old",
-    *_PART_MEMBERS,
+    *PART_MEMBERS,
 )  # fmt: skip
 #: members of events with a category; those without one have some of DEVICE_MEMBERS
-MEMBERS: dict[str, tuple[str, ...]] = {
-    OPERATOR: ("sequence", "forward_tid", "input_shapes", "input_types", "stack", "module", "flops"),
-    PYTHON: ("python_id", "python_parent", "python_module"),
+LANE_MEMBERS: dict[str, tuple[str, ...]] = {
+    OPERATOR: (*OPERATOR_MEMBERS, "flops"),
+    PYTHON: tuple(f"python_{column}" for column in PYTHON_MEMBERS),
     ENQUEUE: ("correlation_id",),
     DEQUEUE: ("correlation_id",),
     COLLECTION: (),
 }
 
-CATEGORIES = tuple(MEMBERS)
-
-_TASK_MEMBERS = ("connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model")
 _CALL_MEMBERS = ("connection_id", "level")
 #: of processes whose name is known when their first event comes, which saves looking for the rest
 PROCESS_MEMBERS = {
-    "Ascend Hardware": _TASK_MEMBERS,
-    "CANN": _CALL_MEMBERS,
-    "OS Runtime API": _CALL_MEMBERS,
-    "Overlap Analysis": (),
+    HARDWARE: ("connection_id", *TASK_MEMBERS),
+    CANN: _CALL_MEMBERS,
+    OS_RUNTIME: _CALL_MEMBERS,
+    OVERLAP: (),
 }
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import polars as pl
 
 from steplens.errors import InputError
+from steplens.formats.ascend_capture import EXPORT_DIRECTORY, PROF_NAME
 from steplens.readers.ascend.prof_directory import device_info, open_prof
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
-from steplens.readers.contents import EXPORT_DIRECTORY, PROF_NAME
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
 from steplens.readers.mindspore.minddata_cpu import json_object

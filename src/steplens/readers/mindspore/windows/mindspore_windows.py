@@ -17,6 +17,10 @@ import polars as pl
 
 from steplens import json_text
 from steplens.errors import InputError
+from steplens.formats.mindspore import FILES
+from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
+from steplens.formats.mindspore import RAW_DIRECTORY as RAW_DIRECTORY
+from steplens.formats.mindspore import WINDOW_FILE as WINDOW_FILE
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore import minddata
@@ -41,9 +45,6 @@ from steplens.trace.health import (
 from steplens.trace.schema import DATALOADER_PREFIX, PARTIAL_STEPS, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
-RAW_DIRECTORY = "FRAMEWORK"
-WINDOW_FILE = "window.json"
-PIPELINE_FILE = "pipeline.json"
 _WINDOW = re.compile(r"^window_(\d{1,9})_(\d{1,9})$")
 _PIPELINE = re.compile(r"^pipeline_(\d{1,9})_(\d{1,9})$")
 #: the finding by which ``analysis.steps`` knows that the last step is not complete
@@ -146,10 +147,10 @@ def _read_window(
     meta.update({key: state[key] for key in _META if key in state})
     pid = _identifier(state, "pid", rank)
     span = _span(state)
-    launches = folder / f"cpu_op_execute_timestamp_{rank}.txt"
+    launches = folder / FILES["cpu_operators"].format(rank=rank)
     found: dict[str, pl.DataFrame] = {}
     if launches.is_file():
-        shapes = folder / f"cpu_framework_{rank}.txt"
+        shapes = folder / FILES["cpu_framework"].format(rank=rank)
         found = mindspore_cpu.read_tables(launches, shapes if shapes.is_file() else None, rank, health, pid=pid)
         for name, frame in found.items():
             parts.setdefault(name, []).append(frame)
@@ -158,7 +159,7 @@ def _read_window(
     elif state.get("state") == "collected" and _operators(state):
         message = f"{launches.name} of {folder.name} is missing, and with it every launch of that window"
         health.add("missing_file", ERROR, 1, message, OPERATOR_CALLS)
-    record = folder / f"cpu_ms_memory_record_{rank}.txt"
+    record = folder / FILES["cpu_memory"].format(rank=rank)
     if record.is_file() and (state.get("memory") is True or not state):
         memory = mindspore_cpu.read_memory(record, rank, health)
         if span is not None and memory.height:
