@@ -48,6 +48,7 @@ _OPEN_FILES = Path("/proc/self/fd")
 _BLOCK_BYTES = 4096
 
 RUN_SUFFIX = "_ascend_pt"
+MINDSPORE_RUN_SUFFIX = "_ascend_ms"
 RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
 HOST_EVENTS = "host_events.json"
@@ -83,17 +84,18 @@ def worker_part(worker_name: str) -> str:
     return possible[:WORKER_BYTES].decode(errors="ignore")
 
 
-def run_directory_name(worker_name: str | None = None, *, now_ns: int | None = None) -> str:
+def run_directory_name(worker_name: str | None = None, *, now_ns: int | None = None, suffix: str = RUN_SUFFIX) -> str:
     """Name of a new run directory: ``<worker or hostname>_<pid>_<YYYYmmddHHMMSSmmm>_ascend_pt``.
 
     Args:
         worker_name: replaces the host name, as far as there is room for it.
         now_ns: Unix time in ns, for tests; local time is used for the text.
+        suffix: which framework recorded it.
     """
     now = time.time_ns() if now_ns is None else now_ns
     stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000_000))
     worker = worker_part(worker_name or socket.gethostname())
-    return f"{worker}_{os.getpid()}_{stamp}{now // 1_000_000 % 1000:03d}{RUN_SUFFIX}"
+    return f"{worker}_{os.getpid()}_{stamp}{now // 1_000_000 % 1000:03d}{suffix}"
 
 
 def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> Path:
@@ -110,11 +112,11 @@ def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> Path:
     return path
 
 
-def create_run_directory(parent: Path, worker_name: str | None = None) -> Path:
+def create_run_directory(parent: Path, worker_name: str | None = None, *, suffix: str = RUN_SUFFIX) -> Path:
     """Create a new, empty run directory below ``parent``; two windows in one millisecond still differ."""
     make_directory(parent)
     while True:
-        path = parent / run_directory_name(worker_name)
+        path = parent / run_directory_name(worker_name, suffix=suffix)
         try:
             path.mkdir(mode=DIRECTORY_MODE)
         except FileExistsError:

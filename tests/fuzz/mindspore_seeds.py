@@ -122,12 +122,13 @@ def logs(folder: Path) -> list[Any]:
 
 def flat(folder: Path) -> list[Any]:
     """Results of both, in one flat directory each, with tables that only a cluster has."""
-    from steplens import mindspore_results
+    from steplens.offline.mindspore.ranks import analyse_all_ranks
+    from steplens.offline.mindspore.settings import Options
 
-    options = mindspore_results.Options()
+    options = Options()
     made = write_logs(folder / "work" / "job")
-    (result,) = mindspore_results.analyse(made, options)
-    assert not result.failed
+    ((_, result),) = analyse_all_ranks(made, options)
+    assert result.ok
     shutil.copytree(made / "profiler", folder / "device" / "profiler")
     cost = json.dumps({"0-1": {"SDMA": [1.5, 2048, 1.3]}})
     rows = f'1,1.5,0.5,"{cost.replace(chr(34), chr(34) * 2)}","{{}}"\n-,1.5,0.5,"{{}}","{{}}"\n'
@@ -135,8 +136,8 @@ def flat(folder: Path) -> list[Any]:
     (folder / "device" / "profiler" / "hccl_raw_0.csv").write_text(title + rows)
     cluster = "computation_time,communication_alone_time\n1.5,0.5\n1.5,0.5\n"
     (folder / "device" / "profiler" / "ascend_cluster_analyse_model-parallel_1_2_0.csv").write_text(cluster)
-    (result,) = mindspore_results.analyse(write_windows(folder / "work" / "profiler"), options)
-    assert not result.failed
+    ((_, result),) = analyse_all_ranks(write_windows(folder / "work" / "profiler"), options)
+    assert result.ok
     shutil.copytree(
         folder / "work" / "profiler", folder / "host" / "profiler", ignore=shutil.ignore_patterns("rank-*", "FRAMEWORK")
     )

@@ -79,7 +79,7 @@ def test_states_of_the_r2_2_interface(run: Run) -> None:
         + """
 from steplens.mindspore.r2_2 import Profiler
 profiler = Profiler(output_path="first")
-fails(RuntimeError, "start_profile=False", profiler.start)
+fails(RuntimeError, "start() needs start_profile=False: the profiler was started", profiler.start)
 model().train(1, pipeline(2), dataset_sink_mode=False)
 profiler.stop()
 fails(RuntimeError, "start_profile=False", profiler.start)
@@ -123,7 +123,7 @@ def test_states_of_the_newer_interface(run: Run) -> None:
     made = run(
         PROBE
         + """
-from steplens.mindspore import analyse, profile, schedule, tensorboard_trace_handler
+from steplens.mindspore import ProfilerActivity, analyse, profile, schedule, tensorboard_trace_handler
 fails(TypeError, "start_profile", profile, start_profile=None)
 handler = tensorboard_trace_handler("result")
 prof = profile(start_profile=False, schedule=schedule(wait=0, active=1, repeat=1), on_trace_ready=handler)
@@ -135,10 +135,13 @@ prof.step()
 prof.stop()
 fails(TypeError, "profiler_path", analyse, 3)
 fails(RuntimeError, "data simplification removed it", analyse, "result")
+profile(start_profile=False, activities=[ProfilerActivity.NPU], record_shapes=True, pcie=True)
 print("all raised")
 """
     )
     assert made.stdout.strip().endswith("all raised")
+    assert "pcie: nothing of that can be recorded on a CPU" in made.stderr
+    assert "record_shapes has no effect without ProfilerActivity.CPU" in made.stderr
 
 
 @pytest.mark.parametrize("where", ["begin", "end"])
@@ -266,7 +269,7 @@ import subprocess, sys, os
 if len(sys.argv) == 1:
     print(subprocess.run([sys.executable, __file__, "child"], capture_output=True, text=True, check=True).stdout)
 import mindspore as ms
-from steplens.mindspore.window import open_window
+from steplens.collect.mindspore.recording.window import open_window
 print("recording" if open_window() is not None else "nothing", sys.argv[1:])
 """
     made = run_program(tmp_path, program, MS_PROFILER_OPTIONS=options)
@@ -275,7 +278,11 @@ print("recording" if open_window() is not None else "nothing", sys.argv[1:])
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"start": 1}', '{"start": false}', "{}"])
 def test_a_variable_that_asks_for_nothing(tmp_path: Path, text: str) -> None:
-    program = "import steplens.mindspore\nfrom steplens.mindspore.window import open_window\nassert open_window() is None\n"
+    program = """
+import steplens.mindspore
+from steplens.collect.mindspore.recording.window import open_window
+assert open_window() is None
+"""
     made = run_program(tmp_path, program, MS_PROFILER_OPTIONS=text)
     assert ("MS_PROFILER_OPTIONS" in made.stderr) == (text in ("{", "[1]", '{"start": 1}'))
 
@@ -285,7 +292,7 @@ def test_a_variable_that_mindspore_has_taken(tmp_path: Path) -> None:
     program = """
 import mindspore
 import steplens.mindspore
-from steplens.mindspore.window import open_window
+from steplens.collect.mindspore.recording.window import open_window
 assert open_window() is None
 """
     options = json.dumps({"start": True, "output_path": str(tmp_path / "result")})

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 #: a training of four steps, and what the monitor then says of itself and of its requests
 TRAINING = """
 from steplens.mindspore import DynamicProfilerMonitor
-from steplens.mindspore.window import open_window
+from steplens.collect.mindspore.recording.window import open_window
 mode("graph")
 os.makedirs("cfg")
 with open("cfg/profiler_config.json", "w") as file:

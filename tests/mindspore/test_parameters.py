@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import types
 from typing import Any
 
 import pytest
 
 from steplens.collect.dynamic.plan import NEVER, NEXT
+from steplens.collect.mindspore.dynamic.form import TEMPLATE, MindsporeForm
+from steplens.collect.mindspore.interfaces.analysis import step_list_of
+from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_4, Metadata
+from steplens.collect.mindspore.interfaces.parameters import R2_2, R2_4, resolve, without_effect
+from steplens.collect.mindspore.recording.framework import operator_profiler
 from steplens.mindspore import AicoreMetrics, ProfilerAction, ProfilerLevel, _ExperimentalConfig, schedule
-from steplens.mindspore.dynamic_form import TEMPLATE, MindsporeForm
-from steplens.mindspore.metadata import TOTAL_LIMIT_2_4, Metadata
-from steplens.mindspore.parameters import R2_2, R2_4, resolve, without_effect
-from steplens.mindspore.results import step_list_of
 
 DEFAULTS_2_4 = {
     "output_path": "data", "op_time": True, "profile_communication": False, "profile_memory": False, "parallel_strategy": False,
@@ -97,13 +99,18 @@ def test_unknown_parameters_are_named() -> None:
 
 
 def test_couplings() -> None:
-    assert resolve({"op_time": False, "profile_memory": True})[0]["profile_memory"] is False
+    values, warnings = resolve({"op_time": False, "profile_memory": True})
+    assert values["profile_memory"] is False and warnings == ["profile_memory has no effect when op_time is False."]
     for level, metrics in ((ProfilerLevel.Level0, -1), (ProfilerLevel.Level1, 0)):
         values, warnings = resolve({"profiler_level": level, "data_process": True})
         assert (values["data_process"], values["aicore_metrics"]) == (False, metrics)
-        assert any("data_process" in warning for warning in warnings)
+        assert any("data_process is set to False, because profiler_level is" in warning for warning in warnings)
+    warnings = resolve({"profiler_level": ProfilerLevel.Level0, "aicore_metrics": 0})[1]
+    assert warnings == ["aicore_metrics is set to -1, because profiler_level is Level0."]
     assert resolve({"profiler_level": ProfilerLevel.Level2, "data_process": True})[0]["data_process"] is True
-    assert resolve({"with_stack": True})[0]["with_stack"] is False
+    values, warnings = resolve({"with_stack": True})
+    assert values["with_stack"] is False
+    assert warnings == ["with_stack is set to False, because it needs profile_framework."]
     assert resolve({"with_stack": True, "profile_framework": "time"})[0]["with_stack"] is True
 
 
@@ -142,6 +149,12 @@ def test_experimental_couplings(capsys: pytest.CaptureFixture[str]) -> None:
     assert [made.wants(domain) for domain in ("a", "b", "default")] == [True, False, False]
     assert [_ExperimentalConfig(mstx=True, mstx_domain_exclude=["a"]).wants(domain) for domain in ("a", "b")] == [False, True]
     assert not _ExperimentalConfig(mstx_domain_include=["a"]).wants("a")
+    said = capsys.readouterr().err
+    for words in ("aic_metrics is set to AiCoreNone, because profiler_level is Level0",
+                  "profiler_level LevelNone needs mstx=True",
+                  "mstx_domain_exclude has no effect beside mstx_domain_include",
+                  "mstx_domain_include and mstx_domain_exclude have no effect without mstx=True"):  # fmt: skip
+        assert words in said
 
 
 def test_metadata(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +170,12 @@ def test_metadata(capsys: pytest.CaptureFixture[str]) -> None:
         metadata.add(f"big{number}", "x" * 4096)
     assert metadata.values["key"] == "newer" and not {"broken", "long", 1} & set(metadata.values)
     assert sum(key.startswith("big") for key in metadata.values) == 12
-    assert len(capsys.readouterr().err.splitlines()) == 4 + 8
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 4 + 8
+    for words in ("the value of 'broken' is no JSON", "key and value must be texts",
+                  "a key or value has more than 4096 characters",
+                  "all of them together have more than 51200 characters"):  # fmt: skip
+        assert words in said
 
 
 @pytest.mark.parametrize(("given", "result"), [(None, None), ([3, 2, 4], [2, 3, 4]), ([1], [1])])
@@ -210,6 +228,17 @@ def test_the_import_is_light() -> None:
     assert made.stdout.strip() == "[]"
 
 
+def test_a_mindspore_that_cannot_record_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mindspore", None)
+    with pytest.raises(RuntimeError, match="MindSpore cannot be imported"):
+        operator_profiler()
+    package = types.ModuleType("mindspore")
+    package._c_expression = types.ModuleType("mindspore._c_expression")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mindspore", package)
+    with pytest.raises(RuntimeError, match="this build of MindSpore has no profiler"):
+        operator_profiler()
+
+
 LEGACY = {
     "subgraph": "Gradients", "is_detail": False, "is_show_op_path": True, "optypes_to_deal": "MatMul,ReLU",
     "optypes_not_deal": ["Variable"],
@@ -224,3 +253,14 @@ def test_parameters_of_mindinsights_profiler_are_taken_and_called_deprecated(con
     values, warnings = resolve({"subgraph": "Loss", "is_detail": "yes", "optypes_to_deal": [3]}, contract)
     assert values["subgraph"] == "all" and values["is_detail"] is True and values["optypes_to_deal"] == ""
     assert sum(" should be " in warning for warning in warnings) == 3
+
+
+def test_the_public_names_are_those_of_the_table() -> None:
+    import steplens.mindspore as public
+
+    assert sorted(public.__all__) == sorted({*public._EXPORTS, "mstx"}) and {*public.__all__, "r2_2"} <= set(dir(public))
+    # the only one that needs MindSpore, one of whose classes it is
+    for name in set(public.__all__) - {"DynamicProfilerMonitor"}:
+        assert getattr(public, name).__name__ == ("steplens.mindspore.mstx" if name == "mstx" else name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        public.nothing  # noqa: B018

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens import mindspore_results
+from steplens.offline.mindspore.ranks import analyse_all_ranks
+from steplens.offline.mindspore.settings import Options
 from steplens.readers.mindspore.mindspore_find import find
 from steplens.trace.trace import Trace
 
@@ -198,6 +199,18 @@ def test_nothing_crashes(run: Run, name: str) -> None:
         run(BEGIN + SEQUENCES[name])
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a second pipeline beside the first", "another data pipeline was started while the first one was there"),
+        ("two profilers on one pipeline", "this data pipeline has been recorded and saved"),
+    ],
+)
+def test_a_second_recording_that_is_not_made_is_said(run: Run, tmp_path: Path, name: str, words: str) -> None:
+    run(BEGIN + SEQUENCES[name])
+    assert any(words in file.read_text() for file in tmp_path.glob("*/profiler/FRAMEWORK/window_*/window.json"))
+
+
 def test_windows_share_one_recording_and_are_cut(run: Run, tmp_path: Path) -> None:
     run(BEGIN + SEQUENCES["many windows on one iterator"])
     trace = trace_of(tmp_path)
@@ -245,7 +258,7 @@ def test_what_is_not_recorded_is_said(run: Run, tmp_path: Path) -> None:
     health = trace_of(tmp_path).health
     assert health is not None and "missing_data_pipeline" in health["check"].to_list()
     # nor is it forgotten with the raw data
-    mindspore_results.analyse(tmp_path / "result", mindspore_results.Options(data_simplification=True))
+    analyse_all_ranks(tmp_path / "result", Options(data_simplification=True))
     assert not (tmp_path / "result" / "profiler" / "FRAMEWORK").exists()
     for folder in (tmp_path / "result", *(tmp_path / "result" / "profiler").glob("rank-*")):
         (trace,) = steplens.open(folder).traces

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 
 import steplens
+from steplens.collect.mindspore.recording.python_calls import PythonCalls
 from steplens.readers.mindspore.mindspore_find import find
 
 from .conftest import Run
@@ -129,10 +131,22 @@ profiler.analyse()
     assert "missing_python_calls" in checks
 
 
+def test_a_tool_that_takes_the_place_is_said() -> None:
+    calls = PythonCalls()
+    before = sys.getprofile()
+    calls.start()
+    sys.setprofile(lambda frame, event, argument: None)
+    try:
+        calls.stop()
+    finally:
+        sys.setprofile(before)
+    assert "another tool began to observe the calls of Python" in calls.problem
+
+
 def test_a_full_record_ends_with_a_word(run: Run, tmp_path: Path) -> None:
     run(
         """
-from steplens.mindspore.python_calls import PythonCalls
+from steplens.collect.mindspore.recording.python_calls import PythonCalls
 def leaf(): pass
 def root():
     calls.start()

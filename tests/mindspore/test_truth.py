@@ -17,8 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import mindspore_results
 from steplens.cli.main import app
+from steplens.offline.mindspore.ranks import analyse_all_ranks
+from steplens.offline.mindspore.settings import Options
 from steplens.readers.ascend.text import ascend_text
 from steplens.readers.mindspore.mindspore_find import WINDOWS, find
 from steplens.readers.mindspore.windows import mindspore_windows
@@ -135,7 +136,7 @@ def test_step_trace_of_a_graph(recorded: Path) -> None:
 def test_phases_of_a_graph(recorded: Path, tmp_path: Path) -> None:
     """They are those of MindSpore's own list of launches, also when only the results are left."""
     shutil.copytree(recorded / "result", tmp_path / "result")
-    mindspore_results.analyse(tmp_path / "result", mindspore_results.Options())
+    analyse_all_ranks(tmp_path / "result", Options())
     (output,) = (tmp_path / "result" / "profiler").glob("rank-0_*")
     names = ["step", "data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns"]
     rows = steplens.open(recorded).steps().select(names)

@@ -12,9 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import mindspore_results, offline, partial
+from steplens import offline, partial
 from steplens.cli.main import app
 from steplens.errors import InputError
+from steplens.offline.mindspore.ranks import analyse_all_ranks, analyse_source
+from steplens.offline.mindspore.settings import Options
+from steplens.offline.mindspore.sources import is_complete
 from steplens.readers import detect
 from steplens.readers.mindspore.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find
 from steplens.readers.mindspore.windows import mindspore_windows
@@ -256,8 +259,8 @@ def test_the_recorder_knows_which_steps_are_cut(
     assert whole == complete
     assert checks == ["incomplete_last_step"] * (partial is None) + ["incomplete_steps"] * bool(partial)
     (source,) = find(tmp_path)
-    made = mindspore_results.analyse_source(source, mindspore_results.Options(data_simplification=False))
-    assert not made.failed and made.written_to is not None
+    made = analyse_source(source, Options(data_simplification=False))
+    assert made.ok and made.written_to is not None
     written = tmp_path / "written"
     shutil.copytree(made.written_to, written, ignore=shutil.ignore_patterns("FRAMEWORK", ".steplens"))
     results = [folder.parent for folder in written.rglob("ASCEND_PROFILER_OUTPUT")]
@@ -274,10 +277,10 @@ def test_forged_results_are_made_again(what: str, tmp_path: Path, monkeypatch: p
     if what == "other machine":
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (source,) = find(folder)
-    options = mindspore_results.Options(data_simplification=False)
-    assert not mindspore_results.is_complete(source)
-    assert not mindspore_results.analyse_source(source, options).failed
-    assert mindspore_results.is_complete(source)
+    options = Options(data_simplification=False)
+    assert not is_complete(source)
+    assert analyse_source(source, options).ok
+    assert is_complete(source)
     monkeypatch.undo()
     results = next(iter(folder.rglob("ASCEND_PROFILER_OUTPUT")))
     table = results / "trace_view.json"
@@ -292,11 +295,11 @@ def test_forged_results_are_made_again(what: str, tmp_path: Path, monkeypatch: p
     elif what == "seal":
         (seal,) = (folder / ".steplens").glob("results_*.seal")
         seal.write_bytes(bytes(len(seal.read_bytes())))
-    assert not mindspore_results.is_complete(source)
+    assert not is_complete(source)
     (again,) = offline.analyse(folder)
     assert again.ok and not again.already_complete
     assert table.read_bytes() == true
-    assert mindspore_results.is_complete(source)
+    assert is_complete(source)
 
 
 @pytest.mark.parametrize(
@@ -353,8 +356,8 @@ def test_a_run_directory_of_the_newer_interface_keeps_its_results(tmp_path: Path
     run = tmp_path / "host_1_20261121000000000_ascend_ms"
     recorded = {**STATE, "steps": [[1, BASE, BASE + 5000]], "config": {"contract": "2.10", "export_type": [export]}}
     folder = window(run, 0, recorded, f"Default/a/Add-op0;HostCpuOps;{BASE + 1000},0.002,0 \n")
-    (made,) = mindspore_results.analyse(run, mindspore_results.Options(data_simplification=False))
-    assert not made.failed
+    ((_, made),) = analyse_all_ranks(run, Options(data_simplification=False))
+    assert made.ok
     shutil.rmtree(folder)
     before = steplens.open(run)
     assert before.trace().required("kernels").collect().height == 1

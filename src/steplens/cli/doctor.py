@@ -138,7 +138,7 @@ def check_mindspore() -> Iterator[Check]:
         yield Check(name, False, detail, "pip install 'steplens[mindspore]' to record it on a CPU")
         return
     installed = next((version for part in ("", "-gpu", "-ascend") if (version := _version(f"mindspore{part}"))), "")
-    probed = _probe("steplens.mindspore.probe", "MindSpore")
+    probed = _probe("steplens.collect.mindspore.recording.probe", "MindSpore")
     version = str(probed.get("version") or installed)
     if probed["problem"]:
         yield Check(name, False, f"{version}: {probed['problem']}".removeprefix(": "), "repair the installation of mindspore")

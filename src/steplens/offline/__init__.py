@@ -7,20 +7,21 @@ python -m steplens.offline analyse RUN_DIR
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from steplens import rundir
 from steplens.collect.common import log, paths
 from steplens.errors import InputError, check_exists
+from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
-from steplens.offline.processes import and_report, in_processes, process_number, progress
+from steplens.offline.processes import Job, analyse_all, process_number, progress, report
 from steplens.offline.settings import is_complete, read_settings
-from steplens.offline.shared_folder import analyse_rank
 from steplens.readers import detect
+from steplens.readers.mindspore.mindspore_find import MindSporeSource
 from steplens.writers.result import DATABASE, TEXT
 
 __all__ = ["RunResult", "analyse", "analyse_run", "exit_code", "is_complete", "read_settings"]
@@ -64,31 +65,30 @@ def analyse(
     paths.warn_if_unusual(top, "profiler_path")
     check_exists(top)
     folder = None if output is None else Path(output)
-    ranks = [] if top.is_file() else [found for found in detect.find_traces(top) if found.part]
-    jobs = _jobs(top, recompute=recompute, output=folder)
     exports = _export_types(export_type)
-    force = force or recompute
-    workers = min(process_number(max_process_number), len(jobs))
-    if ranks:
-        with progress(len(ranks)) as advance:
-            shared = [and_report(analyse_rank(found, exports, force, recompute, folder), advance) for found in ranks]
-        return [*shared, *(analyse_run(path, exports, force=force, target=target) for path, target in jobs)]
+    jobs = _jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)
+    workers = process_number(max_process_number)
     with progress(len(jobs)) as advance:
-        # A daemon process, such as a data loading worker, may not have children.
-        if workers == 1 or multiprocessing.current_process().daemon:
-            return [and_report(analyse_run(path, exports, force=force, target=target), advance) for path, target in jobs]
-        return in_processes(jobs, exports, force, workers, advance)
+
+        def say(result: RunResult) -> None:
+            advance()
+            report(result)
+
+        return analyse_all(jobs, workers, say)
 
 
-def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path, Path | None]]:
-    """Every run below ``top`` with the run directory that its results go to; None is its own."""
+def _jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool, output: Path | None) -> list[Job]:
+    """What is to be done for every run below ``top``: first the ranks of folders that several share, then the others."""
     if top.is_file() and output is None and not recompute:
         raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
-    jobs: list[tuple[Path, Path | None]] = []
+    ranks: list[Job] = []
+    runs: list[Job] = []
     folder = output or Path(RECOMPUTED)
     for found in map(source_of, detect.find_traces(top)):
-        if found.part:
+        if isinstance(found.where, MindSporeSource):
+            ranks.append(Job(found.path, partial(analyse_rank, found.where, exports, force, recompute, output)))
             continue
+        # the run directory that its results go to; None is its own
         target = None
         if output is not None or (recompute and not in_place(found)):
             inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
@@ -96,8 +96,8 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
             target = folder / inside.parent / name
             if target.resolve() == found.path.resolve():
                 raise InputError(target, "is the run itself", "Give another output folder")
-        jobs.append((found.path, target))
-    return jobs
+        runs.append(Job(found.path, partial(analyse_run, found.path, exports, force=force, target=target)))
+    return [*ranks, *runs]
 
 
 def _export_types(given: str | Sequence[str] | None) -> list[str] | None:

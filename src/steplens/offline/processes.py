@@ -7,12 +7,12 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.collect.common import log
-from steplens.offline.one_run import analyse_run
 from steplens.offline.outcome import RunResult
 from steplens.trace.health import ERROR, INFO
 from steplens.writers.result import FAILED
@@ -30,39 +30,52 @@ def process_number(given: int | None) -> int:
     return min(given, cores)
 
 
-def in_processes(
-    jobs: Sequence[tuple[Path, Path | None]],
-    exports: list[str] | None,
-    force: bool,
-    workers: int,
-    advance: Callable[[], None],
-) -> list[RunResult]:
-    """Analyse runs in a pool. A fork would copy the locks of whatever threads the caller has, so workers are spawned."""
-    results: dict[Path, RunResult] = {}
-    context = multiprocessing.get_context("spawn")
-    # A broken pool fails all of its futures at once; what its workers left is dealt with below.
-    with ProcessPoolExecutor(max_workers=workers, mp_context=context) as pool, contextlib.suppress(BrokenProcessPool):
-        futures: dict[Future[RunResult], Path] = {
-            pool.submit(analyse_run, path, exports, force=force, target=target): path for path, target in jobs
-        }
-        for future in as_completed(futures):
-            results[futures[future]] = and_report(future.result(), advance)
-    left = [(path, target) for path, target in jobs if path not in results]
-    if left and not results:
-        # Workers cannot even start: typically a script without ``if __name__ == "__main__":``, which they import.
-        log.warning("analysis processes could not be started, the runs are analysed one after the other")
-        for path, target in left:
-            results[path] = and_report(analyse_run(path, exports, force=force, target=target), advance)
-    else:
-        for path, _ in left:
-            problem = "its analysis process died, possibly for lack of memory; analyse it alone"
-            results[path] = and_report(RunResult(path, False, problem=f"{path}: {problem}"), advance)
-    return [results[path] for path, _ in jobs]
+@dataclass(frozen=True)
+class Job:
+    """What one process analyses at a time.
+
+    Attributes:
+        path: where the data is.
+        analyse: writes the results, here or in another process, and never raises for what is wrong with the data.
+    """
+
+    path: Path
+    analyse: Callable[[], RunResult]
 
 
-def and_report(result: RunResult, advance: Callable[[], None]) -> RunResult:
-    """Say what failed as soon as it is known."""
-    advance()
+def analyse_all(jobs: Sequence[Job], workers: int, report: Callable[[RunResult], None]) -> list[RunResult]:
+    """Do jobs, at most ``workers`` at a time, and report each as soon as it is done; gives their results in order of the jobs."""
+    results: dict[int, RunResult] = {}
+
+    def add(number: int, result: RunResult) -> None:
+        results[number] = result
+        report(result)
+
+    # A daemon process, such as a data loading worker, may not have children.
+    in_pool = min(workers, len(jobs)) > 1 and not multiprocessing.current_process().daemon
+    if in_pool:
+        # A fork would copy the locks of whatever threads the caller has, so workers are spawned. A broken pool fails all of its
+        # futures at once; what its workers left is dealt with below.
+        pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=multiprocessing.get_context("spawn"))
+        with pool, contextlib.suppress(BrokenProcessPool):
+            futures = {pool.submit(job.analyse): number for number, job in enumerate(jobs)}
+            for future in as_completed(futures):
+                add(futures[future], future.result())
+        if not results:
+            # Workers cannot even start: typically a script without ``if __name__ == "__main__":``, which they import.
+            log.warning("analysis processes could not be started, the runs are analysed one after the other")
+    started = bool(results)
+    for number, job in enumerate(jobs):
+        if started and number not in results:
+            problem = f"{job.path}: its analysis process died, possibly for lack of memory; analyse it alone"
+            add(number, RunResult(job.path, False, problem=problem))
+        elif not started:
+            add(number, job.analyse())
+    return [results[number] for number in range(len(jobs))]
+
+
+def report(result: RunResult) -> None:
+    """Say what failed."""
     if result.problem:
         log.error(result.problem)
     else:
@@ -74,7 +87,6 @@ def and_report(result: RunResult, advance: Callable[[], None]) -> RunResult:
     for name, status in result.outputs.items():
         if status.status == FAILED:
             log.error(f"{result.path}: {name} was not written: {status.reason}")
-    return result
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from steplens.mindspore.names import ProfilerLevel
+from steplens.collect.mindspore.interfaces.names import ProfilerLevel
 
 R2_2 = "r2.2"
 R2_4 = "r2.4"

@@ -12,6 +12,7 @@ from typing import Any
 
 from steplens import json_text
 from steplens.collect.common import log
+from steplens.collect.handoff.handler import offline_environment
 
 _MODULE = "steplens.mindspore_results"
 #: its exit code when the other ranks and files are there
@@ -95,7 +96,8 @@ def operators(path: Path, names: Sequence[str], device: int | None) -> str:
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "MS_PROFILER_OPTIONS"}
+    environment = offline_environment()
+    environment.pop("MS_PROFILER_OPTIONS", None)
     return subprocess.Popen(
         [sys.executable, "-m", _MODULE, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, encoding="utf-8", errors="replace", env=environment,

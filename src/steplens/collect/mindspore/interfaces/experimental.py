@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.mindspore.names import AicoreMetrics, ExportType, HostSystem, ProfilerLevel
+from steplens.collect.mindspore.interfaces.names import AicoreMetrics, ExportType, HostSystem, ProfilerLevel
 
 
 class _ExperimentalConfig:

@@ -26,7 +26,7 @@ NAMES_FILE = "python_names.json"
 _END = -1
 #: 16 bytes each, held in memory until the window closes
 _MOST_RECORDS = 16 << 20
-_OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+_OWN = str(Path(__file__).resolve().parents[3]) + os.sep
 _NOT_RECORDED = -1
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.common import log
-from steplens.mindspore import results
-from steplens.mindspore.experimental import _ExperimentalConfig, flag
-from steplens.mindspore.metadata import TOTAL_LIMIT_2_10, Metadata
-from steplens.mindspore.names import ProfilerActivity
-from steplens.mindspore.pipeline import pipeline
-from steplens.mindspore.schedule import ProfilerAction
-from steplens.mindspore.steps import hook, steps
-from steplens.mindspore.window import Window
+from steplens.collect.mindspore.interfaces import analysis
+from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig, flag
+from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_10, Metadata
+from steplens.collect.mindspore.interfaces.names import ProfilerActivity
+from steplens.collect.mindspore.interfaces.schedule import ProfilerAction
+from steplens.collect.mindspore.recording.pipeline import pipeline
+from steplens.collect.mindspore.recording.steps import hook, steps
+from steplens.collect.mindspore.recording.window import Window
 
-RUN_SUFFIX = "_ascend_ms"
 _DEFAULT_DIRECTORY = "data"
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
@@ -55,7 +54,7 @@ class tensorboard_trace_handler:
     def __call__(self, profiler: profile) -> None:
         """Analyse the window that ``profiler`` has just closed."""
         if self._analyse and profiler.run_directory is not None:
-            results.analyse(
+            analysis.analyse(
                 profiler.run_directory, data_simplification=profiler.experimental_config.data_simplification, wait=self._wait
             )
 
@@ -202,7 +201,9 @@ class profile:
     def _open(self) -> None:
         handler = self._handler if isinstance(self._handler, tensorboard_trace_handler) else tensorboard_trace_handler()
         self._previous = self.run_directory
-        self.run_directory = new_run_directory(handler.directory, handler.worker_name)
+        self.run_directory = rundir.create_run_directory(
+            handler.directory, handler.worker_name, suffix=rundir.MINDSPORE_RUN_SUFFIX
+        )
         config = {
             "contract": "2.10",
             "activities": [item.value for item in self._activities],
@@ -266,20 +267,6 @@ def _called(name: str, value: Any, otherwise: str) -> Any:
     return None
 
 
-def new_run_directory(folder: Path, worker_name: str | None) -> Path:
-    """Make a run directory ``<worker or host>_<pid>_<time>_ascend_ms``; two in one millisecond still differ."""
-    rundir.make_directory(folder)
-    while True:
-        path = folder / (rundir.run_directory_name(worker_name).removesuffix(rundir.RUN_SUFFIX) + RUN_SUFFIX)
-        try:
-            path.mkdir(mode=rundir.DIRECTORY_MODE)
-        except FileExistsError:
-            time.sleep(0.001)
-            continue
-        path.chmod(rundir.DIRECTORY_MODE)
-        return path
-
-
 def analyse(
     profiler_path: str,
     max_process_number: int | None = None,
@@ -303,10 +290,10 @@ def analyse(
     """
     if not isinstance(profiler_path, str):
         raise TypeError(f"profiler_path should be a text, not {profiler_path!r}")
-    results.analyse(
+    analysis.analyse(
         Path(profiler_path),
         pretty=bool(pretty),
-        step_list=results.step_list_of(step_list),
+        step_list=analysis.step_list_of(step_list),
         data_simplification=bool(data_simplification),
         processes=max_process_number if type(max_process_number) is int and max_process_number > 0 else None,
     )

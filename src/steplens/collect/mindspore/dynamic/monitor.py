@@ -11,9 +11,9 @@ from mindspore.train import Callback
 from steplens import rundir
 from steplens.collect.common import log
 from steplens.collect.dynamic import active
-from steplens.mindspore import framework
-from steplens.mindspore.dynamic_form import MindsporeForm
-from steplens.mindspore.steps import hook, steps
+from steplens.collect.mindspore.dynamic.form import MindsporeForm
+from steplens.collect.mindspore.recording import framework
+from steplens.collect.mindspore.recording.steps import hook, steps
 
 _OUTPUT = "./dyn_profile_data"
 _POLL_S = 2

@@ -62,7 +62,7 @@ def _start(options: dict[str, Any]) -> None:
     if _NEWER & set(options):
         profiler = _newer(options, output)
     else:
-        from steplens.mindspore.profiler import Profiler
+        from steplens.collect.mindspore.interfaces.profiler import Profiler
 
         for name in sorted(_NOT_OFFERED & set(options)):
             log.warning(f"{VARIABLE}: {name} is an invalid param which doesn't work.")
@@ -82,9 +82,9 @@ def _output_path(value: Any) -> Path:
 
 
 def _newer(options: dict[str, Any], output: Path) -> Any:
-    from steplens.mindspore.experimental import _ExperimentalConfig
-    from steplens.mindspore.names import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
-    from steplens.mindspore.profile import profile, tensorboard_trace_handler
+    from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig
+    from steplens.collect.mindspore.interfaces.names import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
+    from steplens.collect.mindspore.interfaces.profile import profile, tensorboard_trace_handler
 
     def named(name: str, kind: Any) -> None:
         if name not in options:

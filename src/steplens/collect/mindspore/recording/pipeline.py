@@ -20,7 +20,7 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.common import clock, log
-from steplens.mindspore import framework
+from steplens.collect.mindspore.recording import framework
 
 PIPELINE_FILE = "pipeline.json"
 #: ms between samples of queues and processors; MindSpore's own 1000 ms take one sample in a short run

@@ -17,7 +17,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from steplens.mindspore import framework
+from steplens.collect.mindspore.recording import framework
+from steplens.collect.mindspore.recording.pipeline import pipeline
 
 MANUAL = "step()"
 MODEL = "Model.train"
@@ -261,8 +262,6 @@ def hook() -> None:
 
 
 def _hook_iterators() -> None:
-    from steplens.mindspore.pipeline import pipeline
-
     iterator = framework.iterator_class()
     create, following, stop = iterator.__init__, iterator.__next__, iterator.stop
 

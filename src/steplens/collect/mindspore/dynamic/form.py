@@ -10,9 +10,9 @@ from typing import Any
 
 from steplens.collect.dynamic.job import process
 from steplens.collect.dynamic.plan import NEVER, NEXT, Identity, Outcome, Plan
-from steplens.mindspore import framework
-from steplens.mindspore.profiler import Profiler
-from steplens.mindspore.window import open_window
+from steplens.collect.mindspore.interfaces.profiler import Profiler
+from steplens.collect.mindspore.recording import framework
+from steplens.collect.mindspore.recording.window import open_window
 
 TEMPLATE: dict[str, Any] = {
     "start_step": -1,

@@ -11,16 +11,17 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from steplens import partial, rundir
 from steplens.collect.common import log
-from steplens.mindspore import framework
-from steplens.mindspore.pipeline import pipeline
-from steplens.mindspore.python_calls import PythonCalls
-from steplens.mindspore.steps import hook, steps
+from steplens.collect.common.health import WARNING, Health
+from steplens.collect.mindspore.recording import framework
+from steplens.collect.mindspore.recording.pipeline import pipeline
+from steplens.collect.mindspore.recording.python_calls import PythonCalls
+from steplens.collect.mindspore.recording.steps import hook, steps
 from steplens.step_points import recorded_options
 
 RAW_DIRECTORY = "FRAMEWORK"
@@ -43,7 +44,7 @@ class Window:
         stacks: record the Python calls of the thread that opens it.
         config: what to write down of the profiler's options.
         wants_marks: whether marks of a domain are kept.
-        findings: what the health has to say of this window, known when it opens.
+        health: what is known of this window when it opens; it gets what comes up meanwhile.
 
     Raises:
         RuntimeError: another window is open, or MindSpore cannot record.
@@ -60,7 +61,7 @@ class Window:
         stacks: bool = False,
         config: Mapping[str, Any] | None = None,
         wants_marks: Callable[[str], bool] = lambda domain: True,
-        findings: Sequence[Mapping[str, Any]] = (),
+        health: Health | None = None,
     ) -> None:
         global _open
         with _lock:
@@ -74,7 +75,7 @@ class Window:
             self._data = data
             self._calls = PythonCalls() if stacks else None
             self._marks: list[list[Any]] = []
-            self._findings = [dict(finding) for finding in findings]
+            self._health = health or Health()
             self.wants_marks = wants_marks
             rank = framework.rank()
             raw = rundir.make_directory(run / RAW_DIRECTORY)
@@ -176,22 +177,16 @@ class Window:
             marks=self._marks,
             empty=self._is_empty(),
         )
-        pipeline_problems = pipeline.problems() if self._data else []
-        self._state["health"] = [
-            *self._findings,
-            *(_missing("missing_data_pipeline", problem, "phases of steps") for problem in pipeline_problems),
-        ]
+        for problem in pipeline.problems() if self._data else ():
+            self._health.add("missing_data_pipeline", WARNING, problem, unsafe="phases of steps")
         if self._calls is not None:
             self._calls.save(self.path)
             if self._calls.problem:
-                self._state["health"].append(_missing("missing_python_calls", self._calls.problem, "call stacks"))
+                self._health.add("missing_python_calls", WARNING, self._calls.problem, unsafe="call stacks")
+        self._state["health"] = self._health.take()
         for file in self.path.iterdir():
             file.chmod(rundir.FILE_MODE)
         rundir.write_json(self.path / WINDOW_FILE, self._state)
-
-
-def _missing(check: str, problem: str, unsafe: str) -> dict[str, Any]:
-    return {"check": check, "severity": "warning", "count": 1, "message": problem, "unsafe": unsafe}
 
 
 def open_window() -> Window | None:

@@ -9,12 +9,14 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.common import log
-from steplens.mindspore import framework, parameters, results
-from steplens.mindspore.metadata import TOTAL_LIMIT_2_4, Metadata
-from steplens.mindspore.names import ProfilerLevel
-from steplens.mindspore.pipeline import pipeline
-from steplens.mindspore.steps import hook
-from steplens.mindspore.window import RAW_DIRECTORY, Window
+from steplens.collect.common.health import WARNING, Health
+from steplens.collect.mindspore.interfaces import analysis, parameters
+from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_4, Metadata
+from steplens.collect.mindspore.interfaces.names import ProfilerLevel
+from steplens.collect.mindspore.recording import framework
+from steplens.collect.mindspore.recording.pipeline import pipeline
+from steplens.collect.mindspore.recording.steps import hook
+from steplens.collect.mindspore.recording.window import RAW_DIRECTORY, Window
 
 _SYNC, _ASYNC = "sync", "async"
 #: how many windows this process has recorded into a directory, by any profiler
@@ -107,7 +109,7 @@ class Profiler:
             data=self._data,
             stacks=bool(self._values.get("with_stack")),
             config={"contract": self._contract, **config},
-            findings=[_overwritten(overwritten)] if overwritten else [],
+            health=_overwritten(overwritten),
         )
         self._windows += 1
         own = (os.getpid(), self._directory)
@@ -121,7 +123,7 @@ class Profiler:
         Returns:
             How many earlier windows of this process the next results will lack.
         """
-        results.wait_for(self._directory)
+        analysis.wait_for(self._directory)
         rank = framework.rank()
         raw = self._directory / RAW_DIRECTORY
         old = [folder for kind in ("window", "pipeline") for folder in raw.glob(f"{kind}_{rank}_*") if not folder.is_symlink()]
@@ -162,9 +164,9 @@ class Profiler:
         if mode not in (_SYNC, _ASYNC):
             log.warning(f"mode should be 'sync' or 'async', not {mode!r}; 'sync' is used.")
             mode = _SYNC
-        steps = results.step_list_of(step_list)
+        steps = analysis.step_list_of(step_list)
         if offline_path is not None:
-            results.analyse(
+            analysis.analyse(
                 Path(offline_path),
                 pretty=pretty,
                 step_list=steps,
@@ -175,11 +177,11 @@ class Profiler:
         self._finish()
         if not self._windows:
             raise RuntimeError("nothing was recorded: start() was never called")
-        results.wait_for(self._directory)
+        analysis.wait_for(self._directory)
         asked = (self._windows, pretty, steps)
         if asked == self._analysed and not any((self._directory / RAW_DIRECTORY).glob("window_*")):
             return
-        results.analyse(
+        analysis.analyse(
             self._directory,
             pretty=pretty,
             step_list=steps,
@@ -206,7 +208,7 @@ class Profiler:
         if device_id is not None and type(device_id) is not int:
             raise TypeError(f"device_id should be a whole number, not {device_id!r}")
         self._finish()
-        return results.operators(self._directory, names, device_id)
+        return analysis.operators(self._directory, names, device_id)
 
     @classmethod
     def offline_analyse(
@@ -227,8 +229,8 @@ class Profiler:
         """
         if not isinstance(path, str):
             raise TypeError(f"path should be a text, not {path!r}")
-        steps = results.step_list_of(step_list)
-        results.analyse(Path(path), pretty=bool(pretty), step_list=steps, data_simplification=bool(data_simplification))
+        steps = analysis.step_list_of(step_list)
+        analysis.analyse(Path(path), pretty=bool(pretty), step_list=steps, data_simplification=bool(data_simplification))
 
     def _finish(self) -> None:
         if self._window is not None:
@@ -248,16 +250,14 @@ class Profiler:
         self._metadata.add_json(key, value)
 
 
-def _overwritten(earlier: int) -> dict[str, Any]:
+def _overwritten(earlier: int) -> Health:
     """What the health says of results that lack earlier windows of their process: what they show would pass for all of it."""
-    windows = f"the {earlier} windows before it" if earlier > 1 else "the window before it"
-    return {
-        "check": "window_lost",
-        "severity": "warning",
-        "count": earlier,
-        "message": (
+    health = Health()
+    if earlier:
+        windows = f"the {earlier} windows before it" if earlier > 1 else "the window before it"
+        message = (
             f"these results begin with window {earlier + 1} that the process recorded here; they replaced those of {windows}. "
             "data_simplification=False adds up the windows of one Profiler, another output_path keeps those of several apart"
-        ),
-        "unsafe": "",
-    }
+        )
+        health.add("window_lost", WARNING, message, count=earlier)
+    return health

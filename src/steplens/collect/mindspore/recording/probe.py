@@ -1,4 +1,4 @@
-"""What of MindSpore can be recorded here, as one line of JSON: python -m steplens.mindspore.probe.
+"""What of MindSpore can be recorded here, as one line of JSON: python -m steplens.collect.mindspore.recording.probe.
 
 A process of its own, since importing MindSpore takes seconds and prints, and a broken one may end the process.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from steplens.mindspore import framework
+from steplens.collect.mindspore.recording import framework
 
 
 def probe() -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Captures of a running training, on request."""

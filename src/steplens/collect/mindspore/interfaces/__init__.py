@@ -1,0 +1,1 @@
+"""MindSpore's profilers as its users know them: their classes, parameters and enumerations."""

@@ -1,0 +1,41 @@
+"""Times of operators by type as JSON text: MindSpore's ``op_analyse``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from steplens import rundir
+from steplens.errors import InputError
+from steplens.readers.mindspore import mindspore_find
+from steplens.writers.common.output import NothingToWriteError
+from steplens.writers.mindspore import mindspore_operators
+
+#: so many types of operators are named where one was asked for that did not run
+_NAMED_TYPES = 20
+
+
+def operators(path: Path, types: Sequence[str], rank: int | None) -> str:
+    """The JSON text of ``op_analyse``.
+
+    Args:
+        path: the ``profiler`` directory, or one above that.
+        types: types of operators.
+        rank: which; the first one by default.
+
+    Raises:
+        InputError: there is no data of that rank, or a type did not run.
+    """
+    folders = [folder for folder in (path, path / rundir.PROFILER_DIRECTORY) if folder.is_dir()]
+    sources = [source for folder in folders for source in mindspore_find.find(folder)]
+    of_rank = [source for source in sources if rank is None or source.number == rank]
+    if not of_rank:
+        raise InputError(path, f"holds no data of rank {rank}" if sources else "holds no recorded operators", "Record first")
+    try:
+        return mindspore_operators.operator_times(of_rank[0].read(), list(types), of_rank[0].number)
+    except mindspore_operators.UnknownTypesError as unknown:
+        kinds = ", ".join(map(repr, unknown.missing))
+        ran = ", ".join(unknown.known[:_NAMED_TYPES]) + (" ..." if len(unknown.known) > _NAMED_TYPES else "")
+        raise InputError(path, f"holds no operator of type {kinds}", f"Types that ran: {ran}") from None
+    except NothingToWriteError as nothing:
+        raise InputError(path, "holds no operators", str(nothing)) from None
