@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +11,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from . import captures_marker
+from .once import once, run_program, session_folder, torchrun
 
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
-settings.register_profile("steplens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ANY_TIME = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+#: the same examples every time
+settings.register_profile("steplens", derandomize=True, database=None, **ANY_TIME)
+#: other ones each time, for `make test-long`: --hypothesis-profile=free
+settings.register_profile("free", **ANY_TIME)
 settings.load_profile("steplens")
 
 
@@ -38,8 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where steplens keeps its secret, also in processes that tests start: the user's own is neither used nor made."""
-    folder = tmp_path_factory.mktemp("state")
+    """Where steplens keeps its secret, also in processes that tests start: the user's own is neither used nor made.
+
+    All workers have the same, so that what one keeps beside a shared recording serves the others.
+    """
+    folder = session_folder(tmp_path_factory) / "state"
+    folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         yield folder
@@ -60,9 +67,5 @@ def million_steps_s() -> float:
 @pytest.fixture(scope="session")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded training on four ranks, the last of which is late; nobody changes it."""
-    folder = tmp_path_factory.mktemp("cluster") / "run"
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4"]
     script = Path(__file__).with_name("server") / "cluster_job.py"
-    done = subprocess.run([*launch, str(script), str(folder)], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    return once(tmp_path_factory, "cluster", lambda folder: run_program(torchrun(4, script, folder / "run"), folder)) / "run"

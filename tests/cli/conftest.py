@@ -1,11 +1,9 @@
-"""The template of the command-line tests: write files, run the real command in a subprocess, look at what it says."""
+"""The template of the command-line tests: write files, run the command, look at what it says."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -13,7 +11,8 @@ from typing import Any
 
 import pytest
 
-TIMEOUT_S = 600
+from ..command_line import Completed, run_command, run_process
+from ..once import once
 
 TRAIN = """
     import sys
@@ -34,9 +33,15 @@ TRAIN = """
 
 @dataclass
 class Cli:
-    """Runs ``steplens`` in a folder of its own."""
+    """Runs ``steplens`` in a folder of its own.
+
+    Attributes:
+        folder: where.
+        processes: whether each command is a process of its own, as it is for a user; see ``tests/command_line.py``.
+    """
 
     folder: Path
+    processes: bool = False
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -47,18 +52,10 @@ class Cli:
     def trace(self, name: str, events: list[dict[str, Any]], **header: Any) -> Path:
         return self.write(name, json.dumps({"schemaVersion": 1, **header, "traceEvents": events}))
 
-    def run(self, *arguments: str | Path, expect: int = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "COLUMNS": "100", **(env or {})}
-        environment.pop("PYTHONSAFEPATH", None)
-        done = subprocess.run(
-            [sys.executable, "-m", "steplens", *map(str, arguments)],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+    def run(self, *arguments: str | Path, expect: int = 0, env: dict[str, str] | None = None) -> Completed:
+        # a script that is recorded ends with its process
+        run = run_process if self.processes or arguments[:1] == ("run",) else run_command
+        done = run(*arguments, folder=self.folder, env=env)
         assert done.returncode == expect, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -83,13 +80,23 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path)
 
 
+@pytest.fixture
+def process_cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path, processes=True)
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     """A folder with ``result``: three steps of a real script, recorded with shapes, memory and modules, and analysed."""
-    cli = Cli(tmp_path_factory.mktemp("recorded"))
-    cli.write("train.py", TRAIN)
-    cli.run("run", "--record-shapes", "--profile-memory", "--with-modules", "--profiler-level", "Level1", "train.py")
-    return cli
+
+    def make(folder: Path) -> None:
+        cli = Cli(folder)
+        cli.write("train.py", TRAIN)
+        cli.run("run", "--record-shapes", "--profile-memory", "--with-modules", "--profiler-level", "Level1", "train.py")
+
+    # a copy, because commands write beside what they read
+    recording = once(tmp_path_factory, "cli", make)
+    return Cli(Path(shutil.copytree(recording, tmp_path_factory.mktemp("recorded"), dirs_exist_ok=True)))
 
 
 def event(name: str, start_us: float, duration_us: float, category: str = "cpu_op", tid: int = 7) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def test_says_what_to_change(cli: Any) -> None:
 
 
 def test_says_it_in_chinese(cli: Any) -> None:
-    text = cli.run("advise", slow_loader(cli, "before.json", 6000), "--language", "zh", env={"PYTHONUTF8": "1"}).stdout
+    text = cli.run("advise", slow_loader(cli, "before.json", 6000), "--language", "zh").stdout
     assert text.startswith("输入受限：步内 60 % 的时间在等待数据加载。\n6 步的中位数\n")
     assert "训练循环自己加载数据" in text and "每步约可节省 6.00 ms（60.0 %；3.00 ms 至 6.00 ms）" in text
 
@@ -94,7 +94,7 @@ def test_names_from_a_trace_stay_text(cli: Any) -> None:
     steps = [event(f"ProfilerStep#{step}", 1000 + step * 10_000, 9999, "user_annotation") for step in range(6)]
     hostile = "\x1b[31maten::evil\u202e"
     storm = [event(hostile, 1000 + step * 10_000 + 100 + 10 * number, 5) for step in range(6) for number in range(300)]
-    text = cli.run("advise", cli.trace("hostile.json", steps + storm), env={"PYTHONUTF8": "1"}).stdout
+    text = cli.run("advise", cli.trace("hostile.json", steps + storm)).stdout
     assert "tiny operators" in text
     assert "\x1b" not in text and "\u202e" not in text
 

@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+# the command does, and its loggers keep the streams that there are
+pytest.importorskip("torch")
+
 
 def test_says_what_can_be_collected_and_why_not_the_rest(cli: Any) -> None:
     checks = {check["name"]: check for check in cli.json("doctor")["checks"]}
@@ -21,9 +24,9 @@ def test_text(cli: Any) -> None:
     assert "next: steplens run" in text
 
 
-def test_without_torch(cli: Any) -> None:
-    cli.write("torch/__init__.py", "raise ImportError('no torch [here]')")
-    checks = {check["name"]: check for check in cli.json("doctor")["checks"]}
+def test_without_torch(process_cli: Any) -> None:
+    process_cli.write("torch/__init__.py", "raise ImportError('no torch [here]')")
+    checks = {check["name"]: check for check in process_cli.json("doctor")["checks"]}
     assert not checks["PyTorch"]["available"]
     assert checks["PyTorch"]["detail"] == "installed, but its import fails: no torch [here]"
 
@@ -42,13 +45,13 @@ def test_a_mindspore_that_is_not_installed_can_be_recorded_once_it_is(cli: Any) 
     assert "steplens[mindspore]" in check["remedy"]
 
 
-def test_a_mindspore_that_cannot_be_imported(cli: Any) -> None:
-    cli.write("mindspore/__init__.py", "print('hello'); raise ImportError('no library [here]')")
-    check = mindspore(cli)
+def test_a_mindspore_that_cannot_be_imported(process_cli: Any) -> None:
+    process_cli.write("mindspore/__init__.py", "print('hello'); raise ImportError('no library [here]')")
+    check = mindspore(process_cli)
     assert not check["available"] and "no library [here]" in check["detail"] and "repair" in check["remedy"]
 
 
-def test_a_mindspore_that_ends_the_process(cli: Any) -> None:
-    cli.write("mindspore/__init__.py", "import os; os._exit(7)")
-    check = mindspore(cli)
+def test_a_mindspore_that_ends_the_process(process_cli: Any) -> None:
+    process_cli.write("mindspore/__init__.py", "import os; os._exit(7)")
+    check = mindspore(process_cli)
     assert not check["available"] and "exit code 7" in check["detail"]

@@ -130,10 +130,10 @@ def test_a_step_too_short_for_a_bar_leaves_no_spaces(cli: Any, events: Any) -> N
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
-def test_ascii_terminal(cli: Any, events: Any) -> None:
+def test_ascii_terminal(process_cli: Any, events: Any) -> None:
     events[1]["name"] = "größe"
-    path = cli.trace("trace.json", events)
-    cli.run("summary", path, env={"PYTHONIOENCODING": "ascii"})
+    path = process_cli.trace("trace.json", events)
+    process_cli.run("summary", path, env={"PYTHONIOENCODING": "ascii"})
 
 
 def test_several_runs_in_a_folder(cli: Any, recorded: Any) -> None:

@@ -94,20 +94,20 @@ for step in range(1, 10**6):
 """
 
 
-def test_beginning_at_a_step(cli: Any, folder: Folder, jobs: Jobs) -> None:
-    gate = cli.folder / "gate"
-    jobs.start(sys.executable, cli.write("gated.py", GATED), FAKE_JOB.parent, folder.path, gate)
+def test_beginning_at_a_step(process_cli: Any, folder: Folder, jobs: Jobs) -> None:
+    gate = process_cli.folder / "gate"
+    jobs.start(sys.executable, process_cli.write("gated.py", GATED), FAKE_JOB.parent, folder.path, gate)
     until(lambda: [item.step for item in folder.processes()] == [99], folder.describe)
     with ThreadPoolExecutor(1) as pool:
         # however long the command takes to start, the job is not past the step when it asks
-        command = pool.submit(cli.run, "trigger", "config", "--at-step", "120", "--steps", "4", "--prof-dir", "results")
+        command = pool.submit(process_cli.run, "trigger", "config", "--at-step", "120", "--steps", "4", "--prof-dir", "results")
         try:
             until(folder.requests, folder.describe)
         finally:
             gate.touch()
         command.result()
     assert steps(folder.requests()[-1]) == [120, 124]
-    said = cli.run("trigger", "config", "--at-step", "1", expect=2).stdout
+    said = process_cli.run("trigger", "config", "--at-step", "1", expect=2).stdout
     assert "refused: start_step 1 is not after the step that runs" in said
 
 

@@ -10,11 +10,18 @@ import pytest
 
 from steplens.exports.export import export
 
+from ..once import once, run_program, torchrun
 from ..shared_data import shared
 from . import runs
 
 #: the rank of the largest job that sleeps before each forward pass
 SLOW_RANK = 2
+
+
+def record(ranks: int, job: str, folder: Path, *arguments: str) -> None:
+    """Run a job of this folder as so many processes."""
+    pytest.importorskip("torch")
+    run_program(torchrun(ranks, runs.JOBS / job, folder, *arguments), folder, OMP_NUM_THREADS="1")
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +31,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     def run(ranks: int) -> Path:
         def make(folder: Path) -> None:
             slow = ["--slow-rank", str(SLOW_RANK)] if ranks > SLOW_RANK else []
-            runs.torchrun(ranks, "train.py", folder, "--steps", str(len(runs.steps_of(ranks))), *slow)
+            record(ranks, "train.py", folder, "--steps", str(len(runs.steps_of(ranks))), *slow)
             runs.analysed(folder)
 
-        return runs.once(tmp_path_factory, f"train{ranks}", make)
+        return once(tmp_path_factory, f"train{ranks}", make)
 
     return run
 
@@ -37,10 +44,10 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline of two ranks: a folder with "pipeline", and "groups" where there is a second process group."""
 
     def make(folder: Path) -> None:
-        runs.torchrun(2, "pipeline.py", folder)
+        record(2, "pipeline.py", folder)
         runs.analysed(folder)
 
-    return runs.once(tmp_path_factory, "pipeline", make)
+    return once(tmp_path_factory, "pipeline", make)
 
 
 @pytest.fixture(scope="session")
@@ -56,4 +63,4 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for form in ("text", "db"):
             export(original, form, folder / form)
 
-    return runs.once(tmp_path_factory, "cuda", make)
+    return once(tmp_path_factory, "cuda", make)

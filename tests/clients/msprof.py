@@ -5,9 +5,13 @@ It ends with exit status 0 whatever happens, so that its log is judged: every ER
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import select
 import sqlite3
 import subprocess
+import tempfile
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -58,16 +62,62 @@ def tables(path: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             yield name, [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')]
 
 
-def run(output: Path, *arguments: str | Path, before: Sequence[str] = ()) -> Ran:
-    """Run the tool with its output folder, which is made; ``before`` is a command that starts it."""
+class _Server:
+    """A process that has imported the tool, see ``msprof_server.py``; it ends when its standard input does, with this process."""
+
+    def __init__(self) -> None:
+        command = [str(PROGRAM.with_name("python")), str(Path(__file__).with_name("msprof_server.py"))]
+        self._process = subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, arguments: Sequence[str], folder: Path, log: Path) -> int:
+        """Exit status of the tool."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps({"arguments": arguments, "folder": str(folder), "log": str(log)}), file=self._process.stdin, flush=True)
+        answered, _, _ = select.select([self._process.stdout], [], [], _LIMIT_S)
+        assert answered, f"msprof-analyze took longer than {_LIMIT_S} s"
+        return int(self._process.stdout.readline())
+
+
+@functools.cache
+def _server() -> _Server:
+    return _Server()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
+
+
+def run(output: Path, *arguments: str | Path, before: Sequence[str] | None = None) -> Ran:
+    """Run the tool with its output folder, which is made.
+
+    Args:
+        output: the folder.
+        arguments: its command line without that.
+        before: a command that starts its program, or none of its words where the program starts by itself; without it the tool
+            runs in a process that has it imported already.
+    """
     if not PROGRAM.exists():
         pytest.skip("msprof-analyze is not installed beside this checkout (make .bench/msprof/.setup-done)")
     output.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
-    command = [*before, str(PROGRAM), *map(str, arguments), "-o", str(output)]
-    done = subprocess.run(command, cwd=output, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return Ran(output, done.stdout + done.stderr)
+    command = [*map(str, arguments), "-o", str(output)]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        if before is None:
+            status = _server().ask(command, output, log)
+        else:
+            with log.open("w") as printed:
+                status = subprocess.run(
+                    [*before, str(PROGRAM), *command],
+                    cwd=output,
+                    env=_environment(),
+                    stdout=printed,
+                    stderr=subprocess.STDOUT,
+                    timeout=_LIMIT_S,
+                    check=False,
+                ).returncode
+        text = log.read_text()
+    assert status == 0, text[-6000:]
+    return Ran(output, text)
 
 
 def cluster(folder: Path, output: Path, mode: str = "all", *more: str) -> Ran:

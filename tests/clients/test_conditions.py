@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from steplens.exports.export import export
 from steplens.trace.run import open_run
 
+from ..command_line import run_command
 from ..shared_data import shared
 from . import msprof, runs
 
@@ -43,21 +43,16 @@ def test_another_user_writable_files_and_odd_paths(job: Callable[[int], Path], t
     assert (place / "out put" / "cluster_analysis_output" / expected).stat().st_size > 0
 
 
-def steplens(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "steplens", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_exit_codes_tell_nothing_part_and_all(job: Callable[[int], Path], tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert steplens("analyse", empty).returncode == 2
-    assert steplens("analyse", tmp_path / "missing").returncode == 2
+    assert run_command("analyse", empty, folder=tmp_path).returncode == 2
+    assert run_command("analyse", tmp_path / "missing", folder=tmp_path).returncode == 2
     folder = shutil.copytree(job(2) / "text", tmp_path / "job")
-    assert steplens("analyse", folder).returncode == 0
+    assert run_command("analyse", folder, folder=tmp_path).returncode == 0
     damaged, _ = runs.run_directories(folder)
     (damaged / "KINETO" / "trace.json").write_bytes(b"{damaged")
-    done = steplens("analyse", folder)
+    done = run_command("analyse", folder, folder=tmp_path)
     assert done.returncode == 3
     assert "Traceback" not in done.stdout + done.stderr
     assert not (runs.output(damaged) / "analyse.done").exists()
@@ -71,7 +66,7 @@ def test_no_stale_result_is_kept(job: Callable[[int], Path], tmp_path: Path) -> 
     zero, one = runs.run_directories(folder)
     before = (runs.output(zero) / "step_trace_time.csv").read_text()
     shutil.copyfile(one / "KINETO" / "trace.json", zero / "KINETO" / "trace.json")
-    assert steplens("analyse", folder).returncode == 0
+    assert run_command("analyse", folder, folder=tmp_path).returncode == 0
     runs.text_alone(folder)
     after = (runs.output(zero) / "step_trace_time.csv").read_text()
     assert after == (runs.output(one) / "step_trace_time.csv").read_text() != before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -15,6 +14,8 @@ from typing import Any
 import pytest
 
 from steplens.report.write import Options, write
+
+from ..once import once, run_program
 
 #: a page of its own, so that the tests need no built front end
 PAGE = '<script type="module" src="./a.js"></script><link rel="stylesheet" href="./a.css"><link rel="icon" href="./i.svg" />'
@@ -113,17 +114,17 @@ main()
 
 @pytest.fixture(scope="session")
 def secret_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("redact") / SECRETS["folder"]
-    folder.mkdir()
-    script = folder / f"{SECRETS['file']}.py"
-    text = TRAINING
-    for place, secret in SECRETS.items():
-        text = text.replace("{" + place + "}", secret)
-    script.write_text(text)
-    result = folder / "result"
-    done = subprocess.run([sys.executable, str(script), str(result)], capture_output=True, text=True, timeout=300, cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return result
+    def make(above: Path) -> None:
+        folder = above / SECRETS["folder"]
+        folder.mkdir()
+        script = folder / f"{SECRETS['file']}.py"
+        text = TRAINING
+        for place, secret in SECRETS.items():
+            text = text.replace("{" + place + "}", secret)
+        script.write_text(text)
+        run_program([sys.executable, script, folder / "result"], folder)
+
+    return once(tmp_path_factory, "redact", make) / SECRETS["folder"] / "result"
 
 
 @pytest.fixture(scope="session")

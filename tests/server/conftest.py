@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from steplens.server.http import connections
 from steplens.server.http.address import listen
 from steplens.server.runs import Library
 
+from ..once import once, run_program
 from ..shared_data import shared
 
 TOKEN = "the-token-of-the-tests"
@@ -155,12 +157,10 @@ with steplens.profile(
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one run of a real training on the CPU, with shapes, stacks, modules and memory."""
-    import subprocess
-    import sys
 
-    folder = tmp_path_factory.mktemp("recorded")
-    script = folder / "train.py"
-    script.write_text(TRAIN)
-    result = folder / "result"
-    subprocess.run([sys.executable, str(script), str(result)], check=True, timeout=300, cwd=folder, capture_output=True)
-    return result
+    def make(folder: Path) -> None:
+        script = folder / "train.py"
+        script.write_text(TRAIN)
+        run_program([sys.executable, script, folder / "result"], folder)
+
+    return once(tmp_path_factory, "server", make) / "result"

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 
 from steplens.cli.view_captures import Trainings
 from steplens.server.app import STATIC, create_app
@@ -24,6 +21,7 @@ from steplens.server.http import connections
 from steplens.server.http.address import listen
 from steplens.server.runs import Library
 
+from ..once import once, run_program, torchrun
 from . import scripts
 
 TOKEN = "the-token-of-the-tests"
@@ -53,11 +51,7 @@ def _missing() -> str | None:
 @pytest.fixture(scope="session")
 def run_of_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded training with two ranks, a data loader, memory, shapes, stacks, modules and hostile names."""
-    folder = tmp_path_factory.mktemp("web") / "run"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(TRAINING), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    return once(tmp_path_factory, "web", lambda folder: run_program(torchrun(2, TRAINING, folder / "run"), folder)) / "run"
 
 
 class Site:
@@ -167,38 +161,54 @@ def axe() -> str:
     return AXE.read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
-    """Shows runs: a server on a free port, opened with its token, in English and light colours."""
-    servers: list[tuple[uvicorn.Server, threading.Thread]] = []
-
-    def show(paths: Sequence[Path]) -> Site:
-        library = Library(paths)
-        bound = listen("127.0.0.1", 0)
-        port = bound.getsockname()[1]
-        server = connections.server(create_app(library, TOKEN, control=Trainings()))
-        thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
-        thread.start()
-        servers.append((server, thread))
-        library.start()
-        driver.get("about:blank")
-        driver.get_log("browser")
-        driver.get_log("performance")
-        site = Site(driver, port)
-        driver.get(f"{site.address}/?token={TOKEN}")
-        site.until("return document.querySelector('main')?.childElementCount > 0", "the first page is there")
-        return site
-
-    yield show
-    # a page that still asks would tell the next test's console that its server is gone
-    driver.get("about:blank")
-    for server, thread in servers:
+@contextlib.contextmanager
+def served(paths: Sequence[Path]) -> Iterator[int]:
+    """A server of runs on a free port."""
+    library = Library(paths)
+    bound = listen("127.0.0.1", 0)
+    server = connections.server(create_app(library, TOKEN, control=Trainings()))
+    thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
+    thread.start()
+    library.start()
+    try:
+        yield bound.getsockname()[1]
+    finally:
         server.should_exit = True
         thread.join(timeout=10)
 
 
+def visit(driver: Any, port: int) -> Site:
+    """The first page of a server in a browser that was never there: opened with the token, in English and light colours."""
+    site = Site(driver, port)
+    driver.get("about:blank")
+    driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": site.address, "storageTypes": "all"})
+    driver.get_log("browser")
+    driver.get_log("performance")
+    driver.get(f"{site.address}/?token={TOKEN}")
+    site.until("return document.querySelector('main')?.childElementCount > 0", "the first page is there")
+    return site
+
+
 @pytest.fixture
-def site(browse: Callable[[Sequence[Path]], Site], run_of_two_ranks: Path) -> Site:
-    shown = browse([run_of_two_ranks])
+def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
+    """Shows runs by a server of their own."""
+    with contextlib.ExitStack() as servers:
+        yield lambda paths: visit(driver, servers.enter_context(served(paths)))
+        # a page that still asks would tell the next test's console that its server is gone
+        driver.get("about:blank")
+
+
+@pytest.fixture(scope="session")
+def port_of_two_ranks(run_of_two_ranks: Path) -> Iterator[int]:
+    """One server of the run for all tests that change nothing in it."""
+    with served([run_of_two_ranks]) as port:
+        yield port
+
+
+@pytest.fixture
+def site(driver: Any, port_of_two_ranks: int) -> Iterator[Site]:
+    shown = visit(driver, port_of_two_ranks)
     shown.until("return document.body.dataset.ready !== undefined", "the run is open")
-    return shown
+    yield shown
+    # what it still asks for is not asked beside the next test
+    driver.get("about:blank")

@@ -1,0 +1,74 @@
+"""A command in the process of the tests is the command that users start: equal texts, exit codes and files, nothing left."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steplens.cli import main as entry
+
+from ..command_line import run_command, run_process
+from .conftest import Cli
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("summary", "--help"),
+        ("summary", "trace.json"),
+        ("summary", "trace.json", "--json"),
+        ("summary", "missing"),
+        ("open", "größe.json"),
+        ("advise", "trace.json", "--language", "zh"),
+        ("table", "trace.json", "operators", "--nothing"),
+        ("export", "trace.json", "--to", "memory"),
+    ],
+    ids=" ".join,
+)
+def test_says_what_a_process_says(tmp_path: Path, events: list[dict[str, Any]], arguments: tuple[str, ...]) -> None:
+    events[1]["name"] = "größe \u202e 训练"
+    answers = []
+    # each in a folder where nothing is kept yet
+    for name, run in (("here", run_command), ("process", run_process)):
+        cli = Cli(tmp_path / name)
+        for trace in ("trace.json", "größe.json"):
+            cli.trace(trace, events)
+        done = run(*arguments, folder=cli.folder, env={"COLUMNS": "80"})
+        files = sorted(str(path.relative_to(cli.folder)) for path in cli.folder.rglob("*") if ".steplens" not in path.parts)
+        answers.append((done.returncode, done.stdout, done.stderr, files))
+    assert answers[0] == answers[1]
+
+
+def test_leaves_the_process_as_it_was(cli: Any, events: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]) -> None:
+    before = (os.getcwd(), dict(os.environ), sys.stdout, sys.stderr, warnings.filters[:], warnings.showwarning)
+    assert "aten::mm" in cli.run("summary", cli.trace("trace.json", events), env={"COLUMNS": "60"}).stdout
+    assert (os.getcwd(), dict(os.environ), sys.stdout, sys.stderr, warnings.filters[:], warnings.showwarning) == before
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_a_command_that_leaves_something_fails_its_test(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.command_line.main", lambda arguments: sys.path.append("/left"))
+    try:
+        with pytest.raises(AssertionError, match="left something"):
+            cli.run("open")
+    finally:
+        sys.path.remove("/left")
+
+
+def test_warnings_and_what_libraries_write_are_seen(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(arguments: list[str]) -> int:
+        warnings.warn("of the user", UserWarning, stacklevel=1)
+        os.write(1, b"by its descriptor\n")
+        raise LookupError("out of luck")
+
+    monkeypatch.setattr("tests.command_line.main", main)
+    done = cli.run("open", expect=1)
+    assert "UserWarning: of the user" in done.stderr and done.stderr.endswith("LookupError: out of luck\n")
+    assert done.stdout == "by its descriptor\n"
+    assert entry.main is not main
