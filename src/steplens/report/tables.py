@@ -9,9 +9,10 @@ from steplens.report.parts import Parts
 from steplens.report.window import Window
 from steplens.server.runs import Shown
 from steplens.server.tables.query import MOST_ROWS
+from steplens.trace.columns import SPANS
 
 #: moments by which rows belong to a window, the first one that a table has
-_WHEN = ("start_ns", "time_ns", "allocation_ns", "enqueue_start_ns", "from_ns")
+_STARTS = tuple(dict.fromkeys(("start_ns", *(start for start, _ in SPANS.values()))))
 
 
 def listed(asker: Asker, shown: Shown) -> list[dict[str, Any]]:
@@ -44,7 +45,7 @@ def _collect(asker: Asker, shown: Shown, name: str, trace: int | None, window: W
     where, kept, known = [], "all", page["rows"]
     if page["total"] > rows:
         kept = "first"
-        when = next((one for one in _WHEN if any(column["name"] == one for column in page["columns"])), None)
+        when = next((one for one in _STARTS if any(column["name"] == one for column in page["columns"])), None)
         if when is not None:
             inside = [{"column": when, "at_least": window.start_ns, "at_most": window.end_ns}]
             if asker.post(path, {"trace": trace, "limit": 1, "where": inside}).json["matching"]:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.trace.columns import SPANS
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
-#: tables whose rows begin and end in columns of other names than start_ns and end_ns; a moment ends where it begins
-_ENDS = {
-    "task_queue": ("enqueue_start_ns", "dequeue_end_ns"),
-    "memory": ("time_ns", "time_ns"),
-    "counters": ("time_ns", "time_ns"),
-    "allocations": ("allocation_ns", "release_ns"),
-    "communication_times": ("start_ns", "start_ns"),
-    "pipeline_samples": ("time_ns", "time_ns"),
-    "pipeline_batches": ("time_ns", "time_ns"),
-}
 #: table -> columns of other tables that hold its ids, which are the numbers of its rows
 _REFERENCES = {
     "ops": (
@@ -56,12 +47,12 @@ def window(trace: Trace, start_ns: int, end_ns: int) -> Trace:
 
 def _inside(table: str, start_ns: int, end_ns: int) -> pl.Expr | None:
     """Whether a row of a table overlaps; None where its rows have no times."""
-    columns = SCHEMA[table]
-    if table == "flows":
-        return pl.all_horizontal(pl.col(end).is_between(start_ns, end_ns, closed="left") for end in ("from_ns", "to_ns"))
-    first, last = _ENDS.get(table, ("start_ns", "end_ns"))
-    if first not in columns or last not in columns:
+    span = SPANS.get(table)
+    if span is None:
         return None
+    if table == "flows":
+        return pl.all_horizontal(pl.col(span).is_between(start_ns, end_ns, closed="left"))
+    first, last = span
     return (pl.col(first) < end_ns) & ((pl.col(last) > start_ns) | (pl.col(first) >= start_ns))
 
 

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from steplens.cli.text.text import clean, duration, plain, size
+from steplens.trace.columns import MOMENT, unit_of
 
 #: a longer text is cut in the terminal
 _LONGEST = 44
 #: integers from here on are Unix times in ns, from 1973 on
 _MOMENT = 10**17
-_SIZES = ("bytes", "allocated", "reserved", "active")
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -100,17 +100,18 @@ def _cell(name: str, value: Any, origin: int | None) -> str:
 
 
 def _number(name: str, value: float, origin: int | None) -> str:
-    if name.endswith("_ns"):
+    unit = unit_of(name)
+    if unit in ("ns", MOMENT):
         return f"+{duration(value - origin)}" if value > _MOMENT and origin is not None else duration(value)
-    if name.endswith("percent"):
+    if unit == "percent":
         return f"{value:.1f} %"
-    if name.endswith("bytes_per_second") or name.endswith("bytes_per_s"):
-        return f"{_prefixed(value)}B/s"
-    if name.endswith("_per_second"):
-        return f"{_prefixed(value)}/s"
-    if name.endswith(_SIZES) or name.endswith("_bytes") or "bytes_per_step" in name or name == "bytes_each":
+    if unit == "bytes":
         return size(value)
-    return f"{_prefixed(value)}".rstrip() if name == "flops" else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if unit == "FLOP":
+        return _prefixed(value).rstrip()
+    if unit in ("B/s", "FLOP/s"):
+        return f"{_prefixed(value)}{unit.removeprefix('FLOP')}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _prefixed(value: float) -> str:

@@ -6,11 +6,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from steplens.trace.schema import SCHEMA
+from steplens.trace.columns import SPANS
 from steplens.trace.trace import Trace
-
-#: tables whose moments are not called start_ns (and end_ns, where they have an end) or time_ns
-_STARTS = {"task_queue": "enqueue_start_ns"}
 
 
 class Extent(NamedTuple):
@@ -30,7 +27,7 @@ def _extents(trace: Trace) -> dict[str, Extent]:
     found: dict[str, Extent] = {}
     asked: dict[str, pl.LazyFrame] = {}
     for name in trace:
-        start, end = _times(name)
+        start, end = SPANS.get(name, ("", ""))
         frame = trace.in_memory(name)
         if frame is not None:
             first, last = (frame[start].min() if start else None), (frame[end].max() if end else None)
@@ -43,13 +40,6 @@ def _extents(trace: Trace) -> dict[str, Extent]:
         rows, first_ns, last_ns = answer.row(0)
         found[name] = Extent(rows, first_ns, last_ns)
     return {name: found[name] for name in trace}
-
-
-def _times(table: str) -> tuple[str, str]:
-    """The columns that say when the rows of a table begin and end; empty where it has none."""
-    columns = SCHEMA[table]
-    start = _STARTS.get(table) or next((name for name in ("start_ns", "time_ns") if name in columns), "")
-    return start, "end_ns" if "end_ns" in columns else ""
 
 
 def _number(value: object) -> int | None:

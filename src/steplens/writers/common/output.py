@@ -10,6 +10,7 @@ import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
+from steplens.trace.columns import SPANS
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.device_tasks import device_tasks
@@ -24,20 +25,10 @@ LEVEL2 = "Level2"
 
 NPU = devices.NPU
 
-_START_COLUMNS = {
-    "ops": "start_ns",
-    "python": "start_ns",
-    "api": "start_ns",
-    "kernels": "start_ns",
-    "communication": "start_ns",
-    "steps": "start_ns",
-    "gc": "start_ns",
-    "marks": "start_ns",
-    "memory": "time_ns",
-    "allocations": "allocation_ns",
-    "counters": "time_ns",
-    "task_queue": "enqueue_start_ns",
-}
+#: tables whose rows are events of an output
+_EVENT_TABLES = (
+    "ops", "python", "api", "kernels", "communication", "steps", "gc", "marks", "memory", "allocations", "counters", "task_queue",
+)  # fmt: skip
 
 
 class NothingToWriteError(Exception):
@@ -63,8 +54,8 @@ class Output:
 
 def first_event_ns(trace: Trace) -> int | None:
     """Unix ns of the earliest event of the trace; None when it has no event."""
-    present = [(table, column) for table, column in _START_COLUMNS.items() if table in trace]
-    starts = [trace.required(table).select(pl.col(column).min()).collect().item() for table, column in present]
+    tables = [table for table in _EVENT_TABLES if table in trace]
+    starts = [trace.required(table).select(pl.col(SPANS[table][0]).min()).collect().item() for table in tables]
     return min((start for start in starts if start is not None), default=None)
 
 

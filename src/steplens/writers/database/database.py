@@ -12,6 +12,7 @@ import polars as pl
 from steplens.formats.ascend_database import ENUM_COLUMNS, ENUMS, PROFILER_TABLES, SCHEMA_VERSION
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
+from steplens.trace.columns import SPANS
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 from steplens.writers.common.links import connections
 from steplens.writers.common.output import (
@@ -55,15 +56,8 @@ _NO_METADATA = {
 #: why some traces become no database
 TOO_EARLY = "its first event lies before 1970, and the tools that read these databases know no such times; text holds them"
 
-_END_COLUMNS = {
-    "ops": "end_ns",
-    "python": "end_ns",
-    "api": "end_ns",
-    "kernels": "end_ns",
-    "communication": "end_ns",
-    "steps": "end_ns",
-    "memory": "time_ns",
-}
+#: tables of which the last event ends the session
+_SESSION_TABLES = ("ops", "python", "api", "kernels", "communication", "steps", "memory")
 
 _NO_RANK = -1
 _UNKNOWN_HOST = "unknown"
@@ -132,8 +126,8 @@ def _metadata(output: Output, meta: dict[str, Any]) -> Iterator[tuple[str, str]]
 def _last_event_ns(output: Output) -> int:
     trace = output.trace
     ends = [
-        trace.required(table).select(pl.col(column).max()).collect().item()
-        for table, column in _END_COLUMNS.items()
+        trace.required(table).select(pl.col(SPANS[table][1]).max()).collect().item()
+        for table in _SESSION_TABLES
         if table in trace
     ]
     return max((int(end) for end in ends if end is not None), default=0)

@@ -23,7 +23,7 @@ const MORE = [
   "communication_operations",
   "pairs",
   "links",
-  "communication_overlap",
+  "overlap",
   "communication_times",
   "communication_bandwidth",
   "communication_matrix",

@@ -67,7 +67,7 @@ export const steps: Page = {
           }),
           { wide: true },
         ),
-        card(named("table", "idle_causes"), table(context, { name: "idle_causes", trace, height: 300, optional: true })),
+        card(named("table", "idle"), table(context, { name: "idle", trace, height: 300, optional: true })),
         card(
           named("table", "step_collectives"),
           table(context, { name: "step_collectives", trace, height: 300, optional: true }),
