@@ -72,6 +72,21 @@ class HostSystem(_Text):
     NUMA = "numa"
 
 
+def supported_profiler_level() -> set[ProfilerLevel]:
+    """The values of ``profiler_level``."""
+    return set(ProfilerLevel)
+
+
+def supported_ai_core_metrics() -> set[AiCMetrics]:
+    """The values of ``aic_metrics``."""
+    return set(AiCMetrics)
+
+
+def supported_export_type() -> set[ExportType]:
+    """The values of ``export_type``."""
+    return set(ExportType)
+
+
 #: What :meth:`Option.accept` gives back: the value to use, and a warning that is empty when the value was fine.
 Accepted = tuple[Any, str]
 

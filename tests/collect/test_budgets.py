@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch import budgets, plan, size
 from steplens.collect.pytorch.budgets import Budget, Limits
 from steplens.collect.pytorch.size import TraceSize
-from steplens.collect.pytorch.window import Recording
 
 torch = pytest.importorskip("torch")
 
@@ -173,7 +173,7 @@ class Clock:
 
 
 def trace_size():
-    return TraceSize(Recording((), experimental=None, schedule=None, **PLAIN))
+    return TraceSize(RecordingSettings((), experimental=None, schedule=None, **PLAIN))
 
 
 def test_one_slow_step_does_not_end_a_window(monkeypatch):

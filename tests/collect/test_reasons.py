@@ -10,15 +10,14 @@ import pytest
 
 from steplens import BlackBox, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 from steplens.collect.black_box import black_box_event
-from steplens.collect.common import osrt
 from steplens.collect.common.health import Health
-from steplens.collect.dynamic import active, environment, launched, service
+from steplens.collect.dynamic import active, environment, launched, launchers, service
 from steplens.collect.dynamic.job import board, place
 from steplens.collect.dynamic.steps import pytorch
 from steplens.collect.handoff import landing
-from steplens.collect.host import host_sources
-from steplens.collect.pytorch import budgets, kineto_profile, other_profilers, saving
-from steplens.collect.torch_internals import child_threads, torch_options
+from steplens.collect.host import host_sources, osrt
+from steplens.collect.pytorch import budgets, kineto_arguments, kineto_profile, saving
+from steplens.collect.torch_internals import child_threads, other_profilers
 
 PLAN = schedule(wait=0, warmup=1, active=1, repeat=1)
 
@@ -109,7 +108,7 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     health = Health()
     session = SimpleNamespace(window=None, _health=health)
     pytest.importorskip("torch")
-    toggle = torch_options.TorchOptions.toggle
+    toggle = kineto_arguments.KinetoArguments.toggle
     toggle(session, False, ["CPU"])
     assert "toggle_collection_dynamic has no effect, no window is recording." in said(capfd)
     session.window = SimpleNamespace(recording=True, kineto=kineto)
@@ -227,7 +226,7 @@ def test_a_request_of_another_program():
 
 def test_a_variable_that_torch_npu_reads_itself(monkeypatch, capfd, tmp_path):
     monkeypatch.setattr(environment, "_torch_npu_reads_it", lambda: True)
-    monkeypatch.setattr(environment, "is_worker", lambda *arguments: True)
+    monkeypatch.setattr(launchers, "is_worker", lambda *arguments: True)
     monkeypatch.setattr(environment, "_watcher", None)
     monkeypatch.delenv(environment.OWN_VARIABLE, raising=False)
     environment.install(str(tmp_path))
@@ -261,11 +260,11 @@ def test_a_pytorch_that_records_no_other_threads(monkeypatch):
     monkeypatch.setattr(autograd.profile, "__init__", lambda self, use_cpu=True: None, raising=False)
     for name in ("refuse_a_second", "take", "add"):
         monkeypatch.setattr(other_profilers, name, lambda *session: None)
-    monkeypatch.setattr(torch_options.child_threads, "needs_all_threads", lambda with_stack: True)
+    monkeypatch.setattr(kineto_arguments.child_threads, "needs_all_threads", lambda with_stack: True)
     health = Health()
-    recording = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
-    options = SimpleNamespace(_recording=recording, _health=health, _thread_options=dict, _arguments=dict)
-    torch_options.TorchOptions._new_kineto(options, SimpleNamespace(trace_id=""))
+    settings = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
+    options = SimpleNamespace(settings=settings, _health=health, _thread_options=dict, _arguments=dict)
+    kineto_arguments.KinetoArguments._new_kineto(options, SimpleNamespace(trace_id=""))
     assert [finding["message"] for finding in health.take()] == ["This version of PyTorch cannot record child threads."]
 
 

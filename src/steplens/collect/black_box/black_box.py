@@ -19,15 +19,15 @@ from steplens.collect.black_box import black_box_event
 from steplens.collect.black_box.ring_session import RingSession
 from steplens.collect.black_box.step_history import StepHistory
 from steplens.collect.black_box.step_ring import StepRing
-from steplens.collect.common import clock, interrupts, log, metadata, reasons, support
+from steplens.collect.common import clock, interrupts, log, metadata, profiler_environment, reasons
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.harmless import harmless
 from steplens.collect.common.health import ERROR, Health
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch.activities import choose_activities
 from steplens.collect.pytorch.kineto_profile import STEP_PREFIX
-from steplens.collect.pytorch.window import Recording
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
 SLOW_STEP, EXCEPTION, SIGNAL, NAN_LOSS, REQUEST = "slow_step", "exception", "signal", "nan_loss", "request"
@@ -115,7 +115,7 @@ class BlackBox:
         self.captures: list[Path] = []
         try:
             self._configure(given, recorded)
-            self._enabled = not support.disabled_by_environment()
+            self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:
             self._call_failed(type(self).__name__, exception)
 
@@ -149,7 +149,7 @@ class BlackBox:
         activities = choose_activities(profile["activities"], None, self._health)
         # CANN's library writes its files itself while it records: there is no ring to keep in memory.
         self._range_type: Any = torch.autograd.profiler.record_function
-        recording = Recording(
+        settings = RecordingSettings(
             activities=tuple(item for item in activities if item is not ProfilerActivity.NPU),
             record_shapes=profile["record_shapes"],
             profile_memory=profile["profile_memory"],
@@ -160,7 +160,7 @@ class BlackBox:
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
         )
         return RingSession(
-            recording,
+            settings,
             parent=lambda: self._event_directory,
             worker_name=None,
             user_metadata=metadata.UserMetadata(),

@@ -9,9 +9,9 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.common.spare_files import SpareFiles
-from steplens.collect.pytorch import other_profilers
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window
+from steplens.collect.torch_internals import other_profilers
 
 
 class RingSession(KinetoSession):

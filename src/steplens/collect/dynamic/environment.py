@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,25 +23,6 @@ VARIABLE = "PROF_CONFIG_PATH"
 OWN_VARIABLE = "STEPLENS_CONFIG_PATH"
 #: the one of ``steplens.collect.dynamic.launched``, which is imported only where it is set
 RUN_VARIABLE = "STEPLENS_RUN"
-
-#: programs that start the processes that train
-_LAUNCHERS = frozenset(
-    (
-        "torchrun",
-        "torch_npu_run",
-        "vllm",
-        "accelerate",
-        "accelerate-launch",
-        "deepspeed",
-        "torch.distributed.run",
-        "torch.distributed.launch",
-        "torch_npu.distributed.run",
-        "accelerate.commands.launch",
-        "deepspeed.launcher.launch",
-    )
-)
-#: helpers of PyTorch that import it and never train
-_HELPERS = ("torch/_inductor/compile_worker", "torch/_inductor/autotune_process")
 
 _watcher: Watcher | None = None
 
@@ -74,6 +55,7 @@ def install(path: str) -> None:
     """Take part in the dynamic profiling of the folder ``path``, unless this process only launches others."""
     global _watcher
     from steplens.collect.common import log
+    from steplens.collect.dynamic.launchers import is_worker
 
     if _watcher is not None or not is_worker(sys.orig_argv, os.environ):
         return
@@ -82,29 +64,6 @@ def install(path: str) -> None:
         return
     _watcher = Watcher(path)
     _watcher.install()
-
-
-def is_worker(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether a process may train.
-
-    Args:
-        arguments: its command line, the interpreter first.
-        environment: its environment; ranks have a RANK.
-    """
-    if any(helper in argument for argument in arguments for helper in _HELPERS):
-        return False
-    if environment.get("RANK"):
-        return True
-    rest = list(arguments[1:])
-    while rest:
-        argument = rest.pop(0)
-        if argument == "-m":
-            return not (rest and (rest[0] in _LAUNCHERS or rest[0].split(".")[0] in _LAUNCHERS))
-        if argument in ("-W", "-X"):
-            rest[:1] = []
-        elif not argument.startswith("-"):
-            return os.path.basename(argument) not in _LAUNCHERS
-    return True
 
 
 def _torch_npu_reads_it() -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from steplens import json_text, rundir
 from steplens.collect.common import interrupts, log, reasons
+from steplens.collect.dynamic.launchers import is_worker
 
 #: holds the order, as JSON
 VARIABLE = "STEPLENS_RUN"
@@ -129,11 +130,11 @@ class StepRecording:
         if self._order.black_box is not None:
             self._start_black_box(self._order.black_box)
             return
+        from steplens.collect.common.experimental_config import _ExperimentalConfig
         from steplens.collect.handoff.handler import tensorboard_trace_handler
         from steplens.collect.pytorch.actions import ProfilerAction
         from steplens.collect.pytorch.profiler import profile
         from steplens.collect.pytorch.schedule import schedule
-        from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
         order = self._order
         chosen = schedule(**order.schedule)
@@ -194,8 +195,6 @@ def on_torch_import() -> None:
     text = os.environ.get(VARIABLE)
     if not text or recorded_by_command or _watcher is not None:
         return
-    from steplens.collect.dynamic.environment import is_worker
-
     if is_worker(sys.orig_argv, os.environ):
         _watcher = Watcher(Order.parse(text))
         _watcher.install()

@@ -10,17 +10,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from steplens import json_text
 from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, TRIGGER
 from steplens.collect.dynamic.watch import Change, WatchedFile
-
-if TYPE_CHECKING:
-    from steplens.collect.dynamic.agent import Agent
 
 #: how often the files are looked at; a trigger is told of at once
 POLL_S = 0.2
@@ -39,6 +37,31 @@ ASK_STATUS = "status"
 ASK_LOOK = "look"
 
 
+class RequestReceiver(Protocol):
+    """Whom the service works for: gets requests, and answers questions about the process."""
+
+    directory: Path
+    process: Process
+    #: the folder in which the processes of the job meet; None where there is none
+    place: Path | None
+
+    @property
+    def capturing(self) -> bool:
+        """Whether a capture is running."""
+
+    def offer(self, id: str, origin: str, document: Mapping[str, Any]) -> None:
+        """A request was found."""
+
+    def cannot_read(self, name: str, problem: str) -> None:
+        """A file does not hold what it should."""
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Something went wrong in here."""
+
+    def record(self) -> dict[str, Any]:
+        """What others may know about this process."""
+
+
 class Service:
     """Watches and answers for one agent.
 
@@ -46,7 +69,7 @@ class Service:
         agent: gets the requests and gives the answers.
     """
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: RequestReceiver) -> None:
         self._agent = agent
         self._edit = WatchedFile(agent.directory / place.CONFIGURATION_FILE)
         self._trigger = WatchedFile(agent.directory / place.REQUEST_FILE, settle=False)

@@ -10,14 +10,24 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from steplens import options, parent, rundir
 from steplens.collect.common import interrupts, log, paths
 from steplens.collect.handoff import landing
 
-if TYPE_CHECKING:
-    from steplens.collect.pytorch.profiler import profile
+
+class WindowProfiler(Protocol):
+    """A profiler object, as far as the handler of its windows needs it."""
+
+    def _relocate(self, parent: Path) -> None:
+        """Move the run directory of the last window below ``parent``."""
+
+    def _collected_run(self) -> Path | None:
+        """The run directory of the last window, if its raw data is safe."""
+
+    def _follow_last_window(self) -> Callable[[Path], None]:
+        """What is called with the new path of the last window when it has moved: its export methods then find it there."""
 
 
 class TraceHandler:
@@ -40,7 +50,7 @@ class TraceHandler:
         self.analyse_flag = analyse_flag
         self.async_mode = async_mode
 
-    def __call__(self, profiler: profile) -> None:
+    def __call__(self, profiler: WindowProfiler) -> None:
         """Take over the window that ``profiler`` just closed."""
         if self.dir_name is not None:
             # Already there, unless the handler is called by a function that hides it from the profiler.
@@ -58,16 +68,15 @@ class TraceHandler:
         finally:
             then()
 
-    def _landing(self, profiler: profile, run_directory: Path) -> Callable[[], None]:
+    def _landing(self, profiler: WindowProfiler, run_directory: Path) -> Callable[[], None]:
         """What is left to do with a run directory when its analysis is done."""
-        target, window = self.target, profiler._session.closed
+        target, follow = self.target, profiler._follow_last_window()
         if target is None:
             return lambda: None
 
         def moved(destination: str) -> None:
-            # the methods of the profiler that export the last window still find it
-            if window is not None and not landing.is_url(destination):
-                window.run_directory = Path(destination)
+            if not landing.is_url(destination):
+                follow(Path(destination))
 
         return lambda: landing.add(run_directory, target, moved)
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common.osrt import SystemCalls
 from steplens.collect.host.host_sources import (
     Disk,
     Memory,
@@ -30,6 +29,7 @@ from steplens.collect.host.host_sources import (
     Series,
     Source,
 )
+from steplens.collect.host.osrt import SystemCalls
 
 #: CANN's own rate, and the slowest
 INTERVAL_NS = 20_000_000

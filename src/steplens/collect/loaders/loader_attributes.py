@@ -10,15 +10,30 @@ Each of these runs once per batch, so one function does all there is to do, and 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from steplens.collect.common import clock
 from steplens.collect.loaders import loader_transforms
 from steplens.collect.loaders.loader_queues import STATE, Iteration
 
-if TYPE_CHECKING:
-    from steplens.collect.loaders.loader_watch import LoaderWatch
+
+class LoaderObserver(Protocol):
+    """Who is told of what iterators do."""
+
+    #: what loops got, oldest first: running number, row of BATCH_COLUMNS, and the stages that the loop went through itself
+    delivered: deque[tuple[int, ...]]
+
+    def prepare(self, iterator: Any) -> Iteration:
+        """An iterator is asked for a batch for the first time since it was connected, or since the profiler started."""
+
+    def epoch_begins(self, iterator: Any, now: int) -> None:
+        """An iterator is made, its workers are there, or it begins again."""
+
+    def give_up(self, exception: Exception) -> None:
+        """Something of ours failed."""
+
 
 _UNTIMED = (0, loader_transforms.UNTIMED)
 
@@ -26,7 +41,7 @@ _UNTIMED = (0, loader_transforms.UNTIMED)
 _NOT_RECEIVED = (0, 0, 0)
 
 
-def asks(watch: LoaderWatch) -> property:
+def asks(watch: LoaderObserver) -> property:
     """For ``_profile_name``: the loop asks for the next batch."""
     name, now = "_profile_name", clock.now_ns
 
@@ -56,7 +71,7 @@ def asks(watch: LoaderWatch) -> property:
     return _watched(name, get)
 
 
-def fetches(watch: LoaderWatch) -> property:
+def fetches(watch: LoaderObserver) -> property:
     """For ``_dataset_fetcher`` of an iterator without workers: the indices are known, the samples are read now."""
     name, now = "_dataset_fetcher", clock.now_ns
 
@@ -126,7 +141,7 @@ class Delivers:
         watch: is told.
     """
 
-    def __init__(self, watch: LoaderWatch) -> None:
+    def __init__(self, watch: LoaderObserver) -> None:
         self._watch = watch
         self._add = watch.delivered.append
         # next() of a counter is one step of the interpreter: threads never get the same number

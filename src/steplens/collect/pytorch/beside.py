@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from steplens.collect.common import log, reasons
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import ERROR, Health
 from steplens.collect.host.host_sampler import HostSampler
 from steplens.collect.loaders.loader import LoaderWindow
 from steplens.collect.marks import marks
 from steplens.collect.marks.automatic_marks import AutomaticMarks
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
 
 class Beside:

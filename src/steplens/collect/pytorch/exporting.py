@@ -9,16 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steplens import rundir
 from steplens.collect.common import log, paths, reasons
 from steplens.collect.common.harmless import harmless
 from steplens.collect.handoff import handler
+from steplens.collect.pytorch.kineto import KEPT_TRACE_BYTES, KinetoSession
 from steplens.collect.torch_internals import memory_categories, torch_events
-
-if TYPE_CHECKING:
-    from steplens.collect.pytorch.kineto import KinetoSession
 
 SELF_CPU = "self_cpu_time_total"
 STACK_METRICS = (SELF_CPU, "self_npu_time_total", "self_cuda_time_total")
@@ -101,7 +99,7 @@ class Exporting:
         run_directory = self._last_window("export_stacks", output_path)
         if run_directory is None:
             return
-        if not self._session.recording.with_stack:
+        if not self._session.settings.with_stack:
             log.warning("export_stacks needs with_stack=True, nothing is written.")
             return
         if metric not in STACK_METRICS:
@@ -131,11 +129,11 @@ class Exporting:
         run_directory = self._last_window("export_memory_timeline", output_path)
         if run_directory is None:
             return
-        recording = self._session.recording
-        if not recording.profile_memory:
+        settings = self._session.settings
+        if not settings.profile_memory:
             log.warning("export_memory_timeline needs profile_memory=True, nothing is written.")
             return
-        if not recording.categorises_memory:
+        if not settings.categorises_memory:
             log.warning(
                 "export_memory_timeline needs record_shapes=True and with_stack=True or with_modules=True: without them the "
                 "categories of memory are unknown."
@@ -211,8 +209,6 @@ class Exporting:
             return
         window = self._session.closed
         if window is None or window.results is None:
-            from steplens.collect.pytorch.kineto import KEPT_TRACE_BYTES
-
             large = window is not None and window.counters.get("trace_bytes", 0) > KEPT_TRACE_BYTES
             why = "because the window is too large for them: record fewer steps" if large else "and the window's events are gone"
             log.warning(f"export_memory_timeline: the categories of memory are unknown, {why}.")

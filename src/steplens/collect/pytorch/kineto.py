@@ -22,17 +22,18 @@ from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.common import clock, log, metadata, reasons
 from steplens.collect.common.health import ERROR, WARNING, Health
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.common.spare_files import SpareFiles
-from steplens.collect.pytorch import other_profilers, saving
+from steplens.collect.pytorch import saving
 from steplens.collect.pytorch.beside import Beside
+from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.plan import size_text
 from steplens.collect.pytorch.probe import Probe
 from steplens.collect.pytorch.size import TraceSize
-from steplens.collect.pytorch.window import Recording, Window
-from steplens.collect.torch_internals import backward, child_threads
+from steplens.collect.pytorch.window import Window
+from steplens.collect.torch_internals import backward, child_threads, other_profilers
 from steplens.collect.torch_internals.gc_detector import GcDetector
 from steplens.collect.torch_internals.modules import ModuleHooks
-from steplens.collect.torch_internals.torch_options import TorchOptions
 from steplens.options import ProfilerActivity
 
 #: A window that did not end well: its raw data is not complete on disk.
@@ -46,11 +47,11 @@ _LEAST_FREE_BYTES = 16 << 20
 KEPT_TRACE_BYTES = 64 << 20
 
 
-class KinetoSession(TorchOptions):
+class KinetoSession(KinetoArguments):
     """Opens and closes windows. Its methods are the calls of the action table; they raise, the caller reports.
 
     Args:
-        recording: what to record.
+        settings: what to record.
         parent: returns the folder for run directories; asked when a window opens.
         worker_name: first part of a run directory's name.
         user_metadata: what the user adds to every window.
@@ -63,7 +64,7 @@ class KinetoSession(TorchOptions):
 
     def __init__(
         self,
-        recording: Recording,
+        settings: RecordingSettings,
         *,
         parent: Callable[[], Path],
         worker_name: str | None,
@@ -74,18 +75,18 @@ class KinetoSession(TorchOptions):
         probes: bool = False,
         max_bytes: int | None = None,
     ) -> None:
-        self._recording = recording
+        self.settings = settings
         self._parent = parent
         self._worker_name = worker_name
         self._user_metadata = user_metadata
         self._new_trace_id = new_trace_id
         self._health = health
         self._device = device
-        self._probes = probes and device is None and ProfilerActivity.CUDA not in recording.activities
+        self._probes = probes and device is None and ProfilerActivity.CUDA not in settings.activities
         self._probe: Probe | None = None
         self._max_bytes = max_bytes
         self._expected_bytes: int | None = None
-        self.size = TraceSize(recording)
+        self.size = TraceSize(settings)
         #: what Kineto's trace gets when a window opens, by key
         self.preset: dict[str, Any] = {}
         #: the step that runs, and the last one that has ended or been cut short
@@ -127,7 +128,7 @@ class KinetoSession(TorchOptions):
         self._write_state(window, rundir.STATE_RECORDING, [])
         window.spare = self._spare_files()
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
-        window.beside = Beside(self._recording.experimental, raw, self._health, samples_host=not sampled_elsewhere)
+        window.beside = Beside(self.settings.experimental, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -192,12 +193,12 @@ class KinetoSession(TorchOptions):
         window.recording = window.started = True
         window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns
         self._describe_in_trace()
-        on_cpu = ProfilerActivity.CPU in self._recording.activities
-        threshold = self._recording.experimental.gc_detect_threshold
+        on_cpu = ProfilerActivity.CPU in self.settings.activities
+        threshold = self.settings.experimental.gc_detect_threshold
         if threshold is not None and on_cpu:
             window.gc = GcDetector(threshold)
             window.gc.start()
-        if self._recording.with_modules and on_cpu:
+        if self.settings.with_modules and on_cpu:
             window.modules = ModuleHooks(self._modules_failed)
             window.modules.install()
         if window.beside is not None:
@@ -315,7 +316,7 @@ class KinetoSession(TorchOptions):
                 window.kineto = None
         try:
             device = self._device.summary() if self._device is not None else None
-            saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
+            saving.write_side_files(window, self.settings, device, self._user_metadata, self._health)
         except Exception as exception:
             message = f"What belongs to the trace of {window.run_directory.name} was not saved: {reasons.text_of(exception)}"
             self._health.add("save_failed", ERROR, message)
@@ -368,11 +369,6 @@ class KinetoSession(TorchOptions):
             return False
         return window.thread is not threading.current_thread() and window.thread.is_alive()
 
-    @property
-    def recording(self) -> Recording:
-        """What is recorded."""
-        return self._recording
-
     def collected_run(self) -> Path | None:
         """The run directory of the last window, if its raw data is safe."""
         if self.closed is None or not (self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file():
@@ -387,6 +383,16 @@ class KinetoSession(TorchOptions):
             if arguments.is_dir():
                 shutil.move(arguments, parent / arguments.name)
             self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
+
+    def follow_last_window(self) -> Callable[[Path], None]:
+        """What is to be called with the new path of the last window's run directory, when something else has moved it."""
+        window = self.closed
+
+        def moved(run_directory: Path) -> None:
+            if window is not None:
+                window.run_directory = run_directory
+
+        return moved
 
     def add_late_findings(self) -> None:
         """Add findings that came up after the last window was closed to its state file."""
@@ -469,9 +475,9 @@ class KinetoSession(TorchOptions):
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
-        if self._recording.categorises_memory and size <= KEPT_TRACE_BYTES:
+        if self.settings.categorises_memory and size <= KEPT_TRACE_BYTES:
             window.results = results
-        has_steps = self._recording.schedule is not None and window.last_step is not None
+        has_steps = self.settings.schedule is not None and window.last_step is not None
         self.size.window_saved(size, (window.last_step or 0) - window.first_step + 1 if has_steps else 0)
         self._expected_bytes = size
         if self._max_bytes is not None and size > self._max_bytes:

@@ -13,10 +13,12 @@ from typing import Any
 
 from steplens import options, rundir
 from steplens.collect.ascend import pytorch
-from steplens.collect.common import interrupts, log, metadata, reasons, support
+from steplens.collect.common import interrupts, log, metadata, profiler_environment, reasons
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.harmless import harmless
 from steplens.collect.common.health import ERROR, INFO, WARNING, Health
 from steplens.collect.common.plain_text import plain_text
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import at_exit
 from steplens.collect.handoff.path_creator import ProfPathCreator
 from steplens.collect.loaders import loader
@@ -40,9 +42,7 @@ from steplens.collect.pytorch.budgets import Budget, Limits
 from steplens.collect.pytorch.exporting import Exporting
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.plan import describe, size_text
-from steplens.collect.pytorch.window import Recording
 from steplens.collect.torch_internals import backward, child_threads
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
 #: name of the range around a step
@@ -109,7 +109,7 @@ class _KinetoProfile(Exporting):
         self.step_num = 0
         try:
             self._configure(given)
-            self._enabled = not support.disabled_by_environment()
+            self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:
             self._call_failed(type(self).__name__, exception)
 
@@ -136,7 +136,7 @@ class _KinetoProfile(Exporting):
         on_npu = ProfilerActivity.NPU in activities
         if experimental.needs_npu and not on_npu:
             not_collected(", ".join(experimental.needs_npu), self._health)
-        recording = Recording(
+        settings = RecordingSettings(
             activities=tuple(activities),
             record_shapes=values["record_shapes"],
             profile_memory=values["profile_memory"],
@@ -149,13 +149,13 @@ class _KinetoProfile(Exporting):
         limits = Limits(values["max_seconds"], values["max_bytes"], values["max_overhead"])
         self._show_plan: bool = values["show_plan"]
         session = KinetoSession(
-            recording,
+            settings,
             parent=self._parent,
             worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name(),
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
-            device=pytorch.device_session(recording, self._health) if on_npu else None,
+            device=pytorch.device_session(settings, self._health) if on_npu else None,
             probes=self._show_plan,
             max_bytes=limits.max_bytes,
         )
@@ -239,7 +239,7 @@ class _KinetoProfile(Exporting):
         self._running = True
         child_threads.profiler_starts()
         backward.watch()
-        if self._session.recording.experimental.data_loader:
+        if self._session.settings.experimental.data_loader:
             self._guarded("data_loader", loader.profiler_starts)
         self._stop_requested = False
         self.step_num = 0
@@ -303,7 +303,7 @@ class _KinetoProfile(Exporting):
         try:
             self._transit(self._action, None)
         finally:
-            if self._session.recording.experimental.data_loader:
+            if self._session.settings.experimental.data_loader:
                 self._guarded("data_loader", loader.profiler_stops)
             if self._observer is not None:
                 self._guarded("execution_trace_observer.stop", self._observer.stop)
@@ -399,6 +399,9 @@ class _KinetoProfile(Exporting):
 
     def _relocate(self, parent: Path) -> None:
         self._session.relocate(parent)
+
+    def _follow_last_window(self) -> Callable[[Path], None]:
+        return self._session.follow_last_window()
 
     # --- inside
 

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any
 
 from steplens.collect.common import interrupts, log
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.harmless import harmless
 from steplens.collect.common.health import WARNING
 from steplens.collect.pytorch.actions import RECORDING, ProfilerAction
 from steplens.collect.pytorch.kineto_profile import _KinetoProfile as _KinetoProfile
 from steplens.collect.torch_internals import backward, child_threads
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
+from steplens.collect.ascend import installation
 from steplens.collect.common import clock, log, metadata, reasons
 from steplens.collect.common.health import ERROR, INFO, Health
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.plan import size_text
-from steplens.collect.pytorch.window import Recording, Window
+from steplens.collect.pytorch.window import Window
 
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
 _TRACE_END = b'"traceName"'
@@ -81,13 +83,13 @@ def _parts(path: Path) -> Iterator[Path]:
 
 
 def write_side_files(
-    window: Window, recording: Recording, device: Any, user_metadata: metadata.UserMetadata, health: Health
+    window: Window, settings: RecordingSettings, device: Any, user_metadata: metadata.UserMetadata, health: Health
 ) -> None:
     """Write what Kineto's file does not hold: configuration, clocks, collections of garbage, metadata.
 
     Args:
         window: the closed window.
-        recording: what was to be recorded.
+        settings: what was to be recorded.
         device: what the device's session says about itself; None without one.
         user_metadata: what the user adds.
         health: gets files that could not be written.
@@ -101,7 +103,7 @@ def write_side_files(
     suffix = f"_{window.rank}" if window.rank >= 0 else ""
     collections = window.gc.records if window.gc is not None else []
     info = {
-        "config": recording.recorded(),
+        "config": settings.recorded(),
         "start_info": {
             "syscnt_enable": False,
             "freq": 100.0,
@@ -110,7 +112,7 @@ def write_side_files(
             "collectionTimeStart": window.start_ns,
         },
         "end_info": {"collectionTimeEnd": window.end_ns, "MonotonicTimeEnd": window.end_monotonic_ns},
-        **metadata.versions(),
+        **metadata.versions(installation.cann_version()),
         "rank_id": window.rank,
         "world_size": metadata.world_size(),
         "processor": metadata.processor(),

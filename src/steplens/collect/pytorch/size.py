@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from steplens.collect.pytorch.window import Recording
+from steplens.collect.common.recording_settings import RecordingSettings
 
 #: bytes of the trace per byte of the heap, measured with PyTorch 2.13 on the CPU (docs/blackbox.md); the size of the first window
 #: of a process is told with them, that of later ones with what the ones before came to
@@ -47,16 +47,16 @@ class TraceSize:
     """Estimates the size of the trace of the window that is open.
 
     Args:
-        recording: what is recorded.
+        settings: what is recorded.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        if recording.record_shapes or recording.with_flops:
-            self._ratio = _WITH_INPUTS + (0.3 if recording.profile_memory or recording.with_stack else 0.0)
-        elif recording.profile_memory:
+    def __init__(self, settings: RecordingSettings) -> None:
+        if settings.record_shapes or settings.with_flops:
+            self._ratio = _WITH_INPUTS + (0.3 if settings.profile_memory or settings.with_stack else 0.0)
+        elif settings.profile_memory:
             self._ratio = _WITH_MEMORY
         else:
-            self._ratio = _WITH_STACK if recording.with_stack else _PLAIN
+            self._ratio = _WITH_STACK if settings.with_stack else _PLAIN
         self._at_start: int | None = None
         self._growth: int | None = None
         #: bytes of a recorded step, once one is known

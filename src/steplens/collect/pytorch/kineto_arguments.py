@@ -10,9 +10,9 @@ from typing import Any
 
 from steplens.collect.common import log, metadata
 from steplens.collect.common.health import WARNING, Health
-from steplens.collect.pytorch import other_profilers
-from steplens.collect.pytorch.window import Recording, Window
-from steplens.collect.torch_internals import child_threads
+from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.pytorch.window import Window
+from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.options import ProfilerActivity
 
 #: What Kineto does not get of an id: it reads the id as a line of its configuration, where a line break or "=" ends the program,
@@ -20,10 +20,10 @@ from steplens.options import ProfilerActivity
 _NOT_IN_KINETO = re.compile(r"[^A-Za-z0-9 .,:;/@+_-]")
 
 
-class TorchOptions:
+class KinetoArguments:
     """Translates what is to be recorded; a part of a session."""
 
-    _recording: Recording
+    settings: RecordingSettings
     _health: Health
     #: what Kineto's trace gets when a window opens, by key
     preset: dict[str, Any]
@@ -41,13 +41,13 @@ class TorchOptions:
         known = str(config_type.__init__.__doc__)
         config: dict[str, Any] = {}
         # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
-        if "trace_only" in known and not self._recording.with_stack and not self._recording.categorises_memory:
+        if "trace_only" in known and not self.settings.with_stack and not self.settings.categorises_memory:
             config["trace_only"] = True
-        all_threads = child_threads.needs_all_threads(self._recording.with_stack)
+        all_threads = child_threads.needs_all_threads(self.settings.with_stack)
         if all_threads:
             if "profile_all_threads" in known:
                 config["profile_all_threads"] = True
-                if self._recording.profile_memory:
+                if self.settings.profile_memory:
                     message = "Kineto cannot record memory while it records all threads."
                     log.warning(message)
                     self._health.add("not_collected", WARNING, message, unsafe="memory")
@@ -68,26 +68,26 @@ class TorchOptions:
     def _arguments(self) -> dict[str, Any]:
         """What is recorded, in the words of PyTorch's object."""
         return {
-            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
-            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
+            "use_cpu": ProfilerActivity.CPU in self.settings.activities,
+            "use_device": "cuda" if ProfilerActivity.CUDA in self.settings.activities else None,
             "use_kineto": True,
-            "record_shapes": self._recording.record_shapes,
-            "profile_memory": self._recording.profile_memory,
-            "with_stack": self._recording.with_stack,
-            "with_flops": self._recording.with_flops,
-            "with_modules": self._recording.with_modules,
+            "record_shapes": self.settings.record_shapes,
+            "profile_memory": self.settings.profile_memory,
+            "with_stack": self.settings.with_stack,
+            "with_flops": self.settings.with_flops,
+            "with_modules": self.settings.with_modules,
         }
 
     def _thread_options(self) -> dict[str, bool]:
         options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-        chosen = {name: bool(getattr(self._recording, name)) for name in options}
-        return {**chosen, "cpu": ProfilerActivity.CPU in self._recording.activities}
+        chosen = {name: bool(getattr(self.settings, name)) for name in options}
+        return {**chosen, "cpu": ProfilerActivity.CPU in self.settings.activities}
 
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
         autograd: Any = importlib.import_module("torch.autograd")
         for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
-            if getattr(self._recording, name):
+            if getattr(self.settings, name):
                 autograd._add_metadata_json(name, "1")
         for key, value in self.preset.items():
             autograd._add_metadata_json(key, json.dumps(value))
