@@ -91,7 +91,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
     command = module is None and run_command.is_command(name, explicit)
     if not command:
         script.check_script(name, module is not None)
-    schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    schedule, start, process = options.select(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = landing.split(out, values.get("local_dir"))
     local = Path(folder or ".")
     output_folder.check_can_hold(local)
@@ -99,9 +99,9 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
         order = launched.Order(
             out=str(local),
             answers=str(answers),
-            profile=_chosen(options.PROFILE, values),
+            profile=options.select(options.PROFILE, values),
             schedule=schedule,
-            experimental=_chosen(options.EXPERIMENTAL, values),
+            experimental=options.select(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
             black_box=values.get("black_box"),
             step_on=values.get("step_on", launched.OPTIMIZER),
@@ -165,10 +165,6 @@ def _end(ending: BaseException | None) -> int:
     ending = ending.with_traceback(script.strip(ending.__traceback__))
     sys.excepthook(type(ending), ending, ending.__traceback__)
     return script.EXIT_EXCEPTION
-
-
-def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {option.name: values[option.name] for option in options.options(group) if option.name in values}
 
 
 def _command() -> Any:

@@ -178,10 +178,8 @@ def _ranks(values: list[str]) -> list[int]:
 
 def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the configuration that the command line sets."""
-    names = {group: {option.name for option in options.options(group)} for group in _PANELS}
-    changes: dict[str, Any] = {name: value for name, value in values.items() if name in names[options.PROFILE]}
-    experimental = {name: value for name, value in values.items() if name in names[options.EXPERIMENTAL]}
-    if experimental:
+    changes = options.select(options.PROFILE, values)
+    if experimental := options.select(options.EXPERIMENTAL, values):
         changes["experimental_config"] = experimental
     changes["active"] = values["steps"]
     changes["start_step"] = values.get("at_step", NEXT)

@@ -83,25 +83,7 @@ class BlackBox:
         with_flops: bool = False,
         with_modules: bool = False,
     ) -> None:
-        given: dict[str, Any] = {
-            "directory": os.fspath(directory) if isinstance(directory, os.PathLike) else directory,
-            "keep_steps": keep_steps,
-            "record_operators": record_operators,
-            "on_slow_step": on_slow_step,
-            "on_exception": on_exception,
-            "on_nan_loss": on_nan_loss,
-            "on_signal": on_signal,
-            "max_captures": max_captures,
-            "analyse_flag": analyse_flag,
-        }
-        recorded: dict[str, Any] = {
-            "activities": activities,
-            "record_shapes": record_shapes,
-            "profile_memory": profile_memory,
-            "with_stack": with_stack,
-            "with_flops": with_flops,
-            "with_modules": with_modules,
-        }
+        arguments = options.arguments(locals())
         self._health = Health()
         self._process = os.getpid()
         self._running = False
@@ -114,15 +96,15 @@ class BlackBox:
         #: folders of the events that were written
         self.captures: list[Path] = []
         try:
-            self._configure(given, recorded)
+            self._configure(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:
             self._call_failed(type(self).__name__, exception)
 
-    def _configure(self, given: dict[str, Any], recorded: dict[str, Any]) -> None:
-        values, warnings = options.resolve(options.BLACK_BOX, given)
-        profile, more = options.resolve(options.PROFILE, recorded)
-        for warning in (*warnings, *more):
+    def _configure(self, arguments: dict[str, Any]) -> None:
+        values, warnings = options.resolve(options.BLACK_BOX, options.select(options.BLACK_BOX, arguments))
+        profile, profile_warnings = options.resolve(options.PROFILE, options.select(options.PROFILE, arguments))
+        for warning in (*warnings, *profile_warnings):
             log.warning(warning)
         self._values = values
         self._keep_steps: int = values["keep_steps"]
@@ -151,13 +133,9 @@ class BlackBox:
         self._range_type: Any = torch.autograd.profiler.record_function
         settings = RecordingSettings(
             activities=tuple(item for item in activities if item is not ProfilerActivity.NPU),
-            record_shapes=profile["record_shapes"],
-            profile_memory=profile["profile_memory"],
-            with_stack=profile["with_stack"],
-            with_flops=profile["with_flops"],
-            with_modules=profile["with_modules"],
             experimental=_ExperimentalConfig(gc_detect_threshold=0),
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
+            **{name: profile[name] for name in options.SWITCHES},
         )
         return RingSession(
             settings,

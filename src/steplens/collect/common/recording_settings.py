@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from steplens import options
 from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
@@ -35,6 +36,11 @@ class RecordingSettings:
     schedule: Mapping[str, Any] | None
 
     @property
+    def switches(self) -> dict[str, bool]:
+        """The switches by name."""
+        return {name: getattr(self, name) for name in options.SWITCHES}
+
+    @property
     def categorises_memory(self) -> bool:
         """Whether enough is recorded to tell later what memory was used for."""
         return self.record_shapes and self.profile_memory and (self.with_stack or self.with_modules)
@@ -45,11 +51,7 @@ class RecordingSettings:
             "common_config": {
                 "activities": [str(item) for item in self.activities],
                 "schedule": self.schedule,
-                "record_shapes": self.record_shapes,
-                "profile_memory": self.profile_memory,
-                "with_stack": self.with_stack,
-                "with_flops": self.with_flops,
-                "with_modules": self.with_modules,
+                **self.switches,
             },
             "experimental_config": self.experimental.recorded(),
         }

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text, rundir
+from steplens import json_text, options, rundir
 from steplens.collect.common import interrupts, log, reasons
 from steplens.collect.dynamic.launchers import is_worker
 
@@ -28,8 +28,6 @@ VARIABLE = "STEPLENS_RUN"
 OPERATORS, NUMBERS = "operators", "numbers"
 #: what ends a step
 OPTIMIZER, FORWARD = "optimizer", "forward"
-
-_RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 #: set in a process that ``steplens run`` records itself, because its script runs in it
 recorded_by_command = False
@@ -152,9 +150,9 @@ class StepRecording:
     def _start_black_box(self, kind: str) -> None:
         from steplens.collect.black_box.black_box import BlackBox
 
-        recorded = (*_RECORDED, "activities")
-        options = {name: value for name, value in self._order.profile.items() if name in recorded}
-        self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **options)
+        names = ("activities", *options.SWITCHES)
+        arguments = {name: value for name, value in self._order.profile.items() if name in names}
+        self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **arguments)
         self._profiler.start()
         self.failed = self._profiler.off
 

@@ -102,16 +102,7 @@ def tensorboard_trace_handler(
         local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
             be moved stays here, and a line says so.
     """
-    values, warnings = options.resolve(
-        options.HANDLER,
-        {
-            "dir_name": os.fspath(dir_name) if isinstance(dir_name, os.PathLike) else dir_name,
-            "worker_name": worker_name,
-            "analyse_flag": analyse_flag,
-            "async_mode": async_mode,
-            "local_dir": os.fspath(local_dir) if isinstance(local_dir, os.PathLike) else local_dir,
-        },
-    )
+    values, warnings = options.resolve(options.HANDLER, options.arguments(locals()))
     for warning in warnings:
         log.warning(warning)
     worker = values["worker_name"]

@@ -71,23 +71,17 @@ class KinetoArguments:
             "use_cpu": ProfilerActivity.CPU in self.settings.activities,
             "use_device": "cuda" if ProfilerActivity.CUDA in self.settings.activities else None,
             "use_kineto": True,
-            "record_shapes": self.settings.record_shapes,
-            "profile_memory": self.settings.profile_memory,
-            "with_stack": self.settings.with_stack,
-            "with_flops": self.settings.with_flops,
-            "with_modules": self.settings.with_modules,
+            **self.settings.switches,
         }
 
     def _thread_options(self) -> dict[str, bool]:
-        options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-        chosen = {name: bool(getattr(self.settings, name)) for name in options}
-        return {**chosen, "cpu": ProfilerActivity.CPU in self.settings.activities}
+        return {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
 
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
         autograd: Any = importlib.import_module("torch.autograd")
-        for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
-            if getattr(self.settings, name):
+        for name, is_on in self.settings.switches.items():
+            if is_on:
                 autograd._add_metadata_json(name, "1")
         for key, value in self.preset.items():
             autograd._add_metadata_json(key, json.dumps(value))

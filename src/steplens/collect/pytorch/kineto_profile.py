@@ -81,20 +81,9 @@ class _KinetoProfile(Exporting):
         experimental_config: _ExperimentalConfig | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self._prepare(
-            {
-                "activities": activities,
-                "record_shapes": record_shapes,
-                "profile_memory": profile_memory,
-                "with_stack": with_stack,
-                "with_flops": with_flops,
-                "with_modules": with_modules,
-                "experimental_config": experimental_config,
-                "custom_trace_id_callback": custom_trace_id_callback,
-            }
-        )
+        self._prepare(options.arguments(locals()))
 
-    def _prepare(self, given: dict[str, Any]) -> None:
+    def _prepare(self, arguments: dict[str, Any]) -> None:
         self._health = Health()
         self._lock = threading.RLock()
         self._metadata = metadata.UserMetadata()
@@ -108,13 +97,13 @@ class _KinetoProfile(Exporting):
         self._session: KinetoSession
         self.step_num = 0
         try:
-            self._configure(given)
+            self._configure(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:
             self._call_failed(type(self).__name__, exception)
 
-    def _configure(self, given: dict[str, Any]) -> None:
-        values, warnings = options.resolve(options.PROFILE, given)
+    def _configure(self, arguments: dict[str, Any]) -> None:
+        values, warnings = options.resolve(options.PROFILE, arguments)
         for warning in warnings:
             log.warning(warning)
         self._schedule: Callable[[int], Any] | None = values["schedule"]
@@ -138,15 +127,11 @@ class _KinetoProfile(Exporting):
             not_collected(", ".join(experimental.needs_npu), self._health)
         settings = RecordingSettings(
             activities=tuple(activities),
-            record_shapes=values["record_shapes"],
-            profile_memory=values["profile_memory"],
-            with_stack=values["with_stack"],
-            with_flops=values["with_flops"],
-            with_modules=values["with_modules"],
             experimental=experimental,
             schedule=_attributes(self._schedule),
+            **{name: values[name] for name in options.SWITCHES},
         )
-        limits = Limits(values["max_seconds"], values["max_bytes"], values["max_overhead"])
+        limits = Limits(**{name: values[name] for name in options.LIMITS})
         self._show_plan: bool = values["show_plan"]
         session = KinetoSession(
             settings,
@@ -373,9 +358,7 @@ class _KinetoProfile(Exporting):
     @harmless
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Set what returns the id of a window; it is asked when a window opens."""
-        self._trace_id_callback, warning = next(
-            option for option in options.options(options.PROFILE) if option.name == "custom_trace_id_callback"
-        ).accept(callback)
+        self._trace_id_callback, warning = options.option(options.PROFILE, "custom_trace_id_callback").accept(callback)
         if warning:
             log.warning(warning)
 

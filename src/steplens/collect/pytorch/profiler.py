@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from steplens import options
 from steplens.collect.common import interrupts, log
 from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.harmless import harmless
@@ -66,26 +67,7 @@ class profile(_KinetoProfile):
         max_overhead: float | None = None,
         show_plan: bool = False,
     ) -> None:
-        self._prepare(
-            {
-                "activities": activities,
-                "schedule": schedule,
-                "on_trace_ready": on_trace_ready,
-                "record_shapes": record_shapes,
-                "profile_memory": profile_memory,
-                "with_stack": with_stack,
-                "with_flops": with_flops,
-                "with_modules": with_modules,
-                "experimental_config": experimental_config,
-                "execution_trace_observer": execution_trace_observer,
-                "custom_trace_id_callback": custom_trace_id_callback,
-                "use_cuda": use_cuda,
-                "max_seconds": max_seconds,
-                "max_bytes": max_bytes,
-                "max_overhead": max_overhead,
-                "show_plan": show_plan,
-            }
-        )
+        self._prepare(options.arguments(locals()))
 
     def __enter__(self) -> profile:
         self.start()
@@ -205,15 +187,9 @@ class profile(_KinetoProfile):
             with_flops: likewise.
             with_modules: likewise.
         """
-        wanted = {
-            "record_shapes": record_shapes,
-            "profile_memory": profile_memory,
-            "with_stack": with_stack,
-            "with_flops": with_flops,
-            "with_modules": with_modules,
-        }
+        switches = options.select(options.PROFILE, locals())
         try:
-            child_threads.enable(wanted)
+            child_threads.enable(switches)
         except Exception as exception:
             log.failed("enable_profiler_in_child_thread", exception)
 
