@@ -45,7 +45,7 @@ def recorded(work, systems, folder="out"):
 
 
 def sampler_of(prof):
-    return prof._session.window.beside._sampler._process
+    return prof._session.window.recorders._sampler._process
 
 
 def awake(prof):

@@ -19,10 +19,10 @@ from steplens.collect.black_box import black_box_event
 from steplens.collect.black_box.ring_session import RingSession
 from steplens.collect.black_box.step_history import StepHistory
 from steplens.collect.black_box.step_ring import StepRing
-from steplens.collect.common import clock, interrupts, log, metadata, profiler_environment, reasons
+from steplens.collect.common import clock, exception_text, interrupts, log, metadata, profiler_environment
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.harmless import harmless
 from steplens.collect.common.health import ERROR, Health
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
@@ -159,7 +159,7 @@ class BlackBox:
             self.on_exception(exception)
         self.stop()
 
-    @harmless
+    @never_raise
     def start(self) -> None:
         """Begin to keep steps."""
         if not self._enabled or self._running:
@@ -188,7 +188,7 @@ class BlackBox:
         self._open_window(0)
         self._begin_step()
 
-    @harmless
+    @never_raise
     def step(self, loss: Any = None) -> None:
         """Say that a training step has ended and the next one begins.
 
@@ -216,7 +216,7 @@ class BlackBox:
         self.step_num += 1
         self._begin_step(elsewhere)
 
-    @harmless
+    @never_raise
     def capture(self, message: str = "asked for by the program") -> None:
         """Write what is kept, now; the step that runs is cut in two.
 
@@ -228,7 +228,7 @@ class BlackBox:
                 self._open_window(self.step_num)
             self._begin_step()
 
-    @harmless
+    @never_raise
     def stop(self) -> None:
         """End; what is kept is thrown away."""
         if not self._running or os.getpid() != self._process:
@@ -377,7 +377,7 @@ class BlackBox:
 
     # --- exceptions and signals
 
-    @harmless
+    @never_raise
     def on_exception(self, exception: BaseException) -> None:
         """Write what is kept because of an exception; for those who catch it before the program ends."""
         unwanted = not self._running or not self._values["on_exception"] or exception is self._seen_exception
@@ -386,7 +386,7 @@ class BlackBox:
         if os.getpid() != self._process or threading.get_ident() != self._owner:
             return
         self._seen_exception = exception
-        text = " ".join(reasons.named(exception).split())[:1000]
+        text = " ".join(exception_text.named(exception).split())[:1000]
         self._in_the_middle(EXCEPTION, f"step {self.step_num} ended with {text}")
 
     def _excepthook(self, kind: type[BaseException], exception: BaseException, traceback: TracebackType | None) -> None:
@@ -415,7 +415,7 @@ class BlackBox:
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe="everything")
 
 
 #: black boxes of this process, for its forked children

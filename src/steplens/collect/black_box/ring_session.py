@@ -56,8 +56,8 @@ class RingSession(KinetoSession):
                 break
             window.run_directory = rundir.create_run_directory(parent, self._worker_name)
             raw = rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
-            if window.beside is not None:
-                window.beside.relocate(raw)
+            if window.recorders is not None:
+                window.recorders.relocate(raw)
             self._saving, self.window = True, window
             try:
                 self.finalize_trace()
@@ -112,5 +112,5 @@ class RingSession(KinetoSession):
 def _give_up(window: Window) -> None:
     other_profilers.give_back(window.kineto)
     window.kineto = None
-    if window.beside is not None:
-        window.beside.cancel()
+    if window.recorders is not None:
+        window.recorders.cancel()

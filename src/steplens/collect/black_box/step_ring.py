@@ -82,7 +82,7 @@ class DataWait:
                 iterator.__next__ = original
 
 
-class Collections:
+class GarbageCollections:
     """Adds up the interpreter's collections of garbage, between :meth:`install` and :meth:`remove`."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class StepRing:
         self._rows = bytearray(_ROW.size * capacity)
         self._count = 0
         self._waits = DataWait()
-        self._collections = Collections()
+        self._collections = GarbageCollections()
         self._statm = -1
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._start_ns = 0

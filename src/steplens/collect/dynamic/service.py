@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steplens import json_text
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, TRIGGER
-from steplens.collect.dynamic.watch import Change, WatchedFile
+from steplens.collect.dynamic.watched_file import Change, WatchedFile
 
 #: how often the files are looked at; a trigger is told of at once
 POLL_S = 0.2
@@ -43,7 +43,7 @@ class RequestReceiver(Protocol):
     directory: Path
     process: Process
     #: the folder in which the processes of the job meet; None where there is none
-    place: Path | None
+    job_folder: Path | None
 
     @property
     def capturing(self) -> bool:
@@ -71,8 +71,8 @@ class Service:
 
     def __init__(self, agent: RequestReceiver) -> None:
         self._agent = agent
-        self._edit = WatchedFile(agent.directory / place.CONFIGURATION_FILE)
-        self._trigger = WatchedFile(agent.directory / place.REQUEST_FILE, settle=False)
+        self._edit = WatchedFile(agent.directory / job_folder.CONFIGURATION_FILE)
+        self._trigger = WatchedFile(agent.directory / job_folder.REQUEST_FILE, settle=False)
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._wake, self._awake = os.pipe()
@@ -92,8 +92,8 @@ class Service:
         Raises:
             OSError, RuntimeError: there is no socket or no thread to be had.
         """
-        if self._agent.place is not None:
-            self._socket = _listen(self._agent.place / f"{self._agent.process.name}{place.SOCKET_SUFFIX}")
+        if self._agent.job_folder is not None:
+            self._socket = _listen(self._agent.job_folder / f"{self._agent.process.name}{job_folder.SOCKET_SUFFIX}")
         self._thread = threading.Thread(target=self._run, name="steplens dynamic", daemon=True)
         self._thread.start()
 
@@ -154,7 +154,7 @@ class Service:
                 self._report(change, origin)
 
     def _report(self, change: Change, origin: str) -> None:
-        name = place.CONFIGURATION_FILE if origin == EDIT else place.REQUEST_FILE
+        name = job_folder.CONFIGURATION_FILE if origin == EDIT else job_folder.REQUEST_FILE
         if change.document is None:
             # There is no request file before the first trigger.
             if origin == EDIT or change.id:
@@ -177,7 +177,7 @@ class Service:
             return
         with connection:
             connection.settimeout(_ANSWER_S)
-            if not place.peer_is_allowed(connection):
+            if not job_folder.peer_is_allowed(connection):
                 return
             with contextlib.suppress(OSError, ValueError):
                 answer = self._answer(_question(connection.recv))
@@ -194,7 +194,7 @@ def _listen(path: Path) -> socket.socket:
     try:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        with place.socket_address(path) as address:
+        with job_folder.socket_address(path) as address:
             listening.bind(address)
         listening.listen(64)
     except OSError:

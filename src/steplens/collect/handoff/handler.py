@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from steplens import options, parent, rundir
 from steplens.collect.common import interrupts, log, paths
-from steplens.collect.handoff import landing
+from steplens.collect.handoff import upload
 
 
 class WindowProfiler(Protocol):
@@ -58,7 +58,7 @@ class TraceHandler:
         run_directory = profiler._collected_run()
         if run_directory is None:
             return
-        then = self._landing(profiler, run_directory)
+        then = self._after_analysis(profiler, run_directory)
         if self.analyse_flag and self.async_mode:
             analyse_beside(run_directory, then)
             return
@@ -68,17 +68,17 @@ class TraceHandler:
         finally:
             then()
 
-    def _landing(self, profiler: WindowProfiler, run_directory: Path) -> Callable[[], None]:
+    def _after_analysis(self, profiler: WindowProfiler, run_directory: Path) -> Callable[[], None]:
         """What is left to do with a run directory when its analysis is done."""
         target, follow = self.target, profiler._follow_last_window()
         if target is None:
             return lambda: None
 
         def moved(destination: str) -> None:
-            if not landing.is_url(destination):
+            if not upload.is_url(destination):
                 follow(Path(destination))
 
-        return lambda: landing.add(run_directory, target, moved)
+        return lambda: upload.move_later(run_directory, target, moved)
 
 
 def tensorboard_trace_handler(
@@ -113,9 +113,9 @@ def tensorboard_trace_handler(
             f"{values['worker_name']} is used."
         )
     for name in ("dir_name", "local_dir"):
-        if values[name] and not landing.is_url(values[name]):
+        if values[name] and not upload.is_url(values[name]):
             paths.warn_if_unusual(values[name], f"{name} of tensorboard_trace_handler")
-    values["dir_name"], target = landing.split(values["dir_name"], values.pop("local_dir"))
+    values["dir_name"], target = upload.split_target(values["dir_name"], values.pop("local_dir"))
     return TraceHandler(**values, target=target)
 
 
@@ -137,11 +137,11 @@ def offline_command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "steplens.offline", *map(str, arguments)]
 
 
-def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes], Path]:
+def _start(run_directory: Path, *, is_async: bool) -> tuple[subprocess.Popen[bytes], Path]:
     logs = rundir.make_directory(run_directory / rundir.LOG_DIRECTORY)
     path = logs / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_analyse.log"
     # On a terminal the analysis shows its progress itself.
-    show = not beside and sys.stderr is not None and sys.stderr.isatty()
+    show = not is_async and sys.stderr is not None and sys.stderr.isatty()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, rundir.FILE_MODE), "wb") as handle:
         os.fchmod(handle.fileno(), rundir.FILE_MODE)
         handle.write(os.fsencode(f"{run_directory}\n"))
@@ -154,7 +154,7 @@ def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes
             stdout=handle,
             stderr=None if show else handle,
             # Ctrl-C ends the training, not an analysis beside it.
-            start_new_session=beside,
+            start_new_session=is_async,
         )
     return process, path
 
@@ -173,7 +173,7 @@ def analyse_and_wait(run_directory: Path) -> None:
         # What was recorded is safe: whoever has interrupted the program does not wait for this.
         interrupts.deliver()
         log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
-        process, path = _start(run_directory, beside=False)
+        process, path = _start(run_directory, is_async=False)
         with interrupts.allowed():
             code = process.wait()
     except BaseException as error:
@@ -204,7 +204,7 @@ class _Analyses:
     def _run(self, run_directory: Path, then: Callable[[], None]) -> None:
         with self._slots:
             try:
-                process, path = _start(run_directory, beside=True)
+                process, path = _start(run_directory, is_async=True)
                 _report(run_directory, process.wait(), path)
             except Exception as exception:
                 log.failed(f"analyse {run_directory}", exception)
@@ -247,4 +247,4 @@ def analysing() -> bool:
 def wait_for_analyses(*_: Any) -> None:
     """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
     _analyses.wait()
-    landing.wait()
+    upload.wait_for_moves()

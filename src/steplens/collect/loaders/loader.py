@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common import clock, log, reasons
+from steplens.collect.common import clock, exception_text, log
 from steplens.collect.common.health import WARNING, Health
 from steplens.collect.loaders.loader_arena import CAPACITY, Slot
 from steplens.collect.loaders.loader_ring import ATTACHED_NS, BATCH_COLUMNS, COUNT, STAGE_COLUMNS
@@ -75,7 +75,7 @@ def _needed_since_ns() -> int | None:
 
 
 def _watch_failed(exception: Exception) -> None:
-    _state.problem = reasons.named(exception)
+    _state.problem = exception_text.named(exception)
     log.failed("data_loader", exception)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steplens.collect.common import clock, reasons
+from steplens.collect.common import clock, exception_text
 
 #: the most marks on streams in a window: each holds events of the driver
 LIMIT = 1 << 16
@@ -102,7 +102,7 @@ class StreamMarks:
         self._marks = []
 
     def _failed(self, exception: Exception) -> None:
-        self._say(f"A mark on a stream is missing: {reasons.named(exception)}".splitlines()[0])
+        self._say(f"A mark on a stream is missing: {exception_text.named(exception)}".splitlines()[0])
 
 
 def _module(device: Any) -> Any:

@@ -20,17 +20,16 @@ from typing import Any
 from steplens import json_text, partial, rundir
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
-from steplens.collect.common import clock, log, metadata, reasons
+from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, WARNING, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch import saving
-from steplens.collect.pytorch.beside import Beside
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
-from steplens.collect.pytorch.plan import size_text
-from steplens.collect.pytorch.probe import Probe
-from steplens.collect.pytorch.size import TraceSize
+from steplens.collect.pytorch.schedule_text import size_text
+from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
 from steplens.collect.pytorch.window import Window
+from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, other_profilers
 from steplens.collect.torch_internals.gc_detector import GcDetector
 from steplens.collect.torch_internals.modules import ModuleHooks
@@ -83,7 +82,7 @@ class KinetoSession(KinetoArguments):
         self._health = health
         self._device = device
         self._probes = probes and device is None and ProfilerActivity.CUDA not in settings.activities
-        self._probe: Probe | None = None
+        self._probe: SizeProbe | None = None
         self._max_bytes = max_bytes
         self._expected_bytes: int | None = None
         self.size = TraceSize(settings)
@@ -128,7 +127,7 @@ class KinetoSession(KinetoArguments):
         self._write_state(window, rundir.STATE_RECORDING, [])
         window.spare = self._spare_files()
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
-        window.beside = Beside(self.settings.experimental, raw, self._health, samples_host=not sampled_elsewhere)
+        window.recorders = WindowRecorders(self.settings.experimental, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -139,7 +138,7 @@ class KinetoSession(KinetoArguments):
         if window is None:
             return
         if self._probes and not self.size.measured and not other_profilers.another_is_recording():
-            self._probe = Probe(self._new_kineto(window), self.size, self.step)
+            self._probe = SizeProbe(self._new_kineto(window), self.size, self.step)
         else:
             self._prepare(window)
         if self._device is not None:
@@ -201,8 +200,8 @@ class KinetoSession(KinetoArguments):
         if self.settings.with_modules and on_cpu:
             window.modules = ModuleHooks(self._modules_failed)
             window.modules.install()
-        if window.beside is not None:
-            window.beside.start()
+        if window.recorders is not None:
+            window.recorders.start()
 
     @property
     def between_steps(self) -> bool:
@@ -221,8 +220,8 @@ class KinetoSession(KinetoArguments):
 
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
-        if self.window is not None and self.window.beside is not None:
-            self.window.beside.step(number)
+        if self.window is not None and self.window.recorders is not None:
+            self.window.recorders.step(number)
 
     def stop_trace(self) -> None:
         """End recording; the data is in memory still."""
@@ -244,8 +243,8 @@ class KinetoSession(KinetoArguments):
             window.modules.remove()
         if window.gc is not None:
             window.gc.stop()
-        if window.beside is not None:
-            window.beside.stop()
+        if window.recorders is not None:
+            window.recorders.stop()
         if self._device is not None:
             self._device.wait()
         window.end_ns, window.end_monotonic_ns = clock.both_ns()
@@ -266,7 +265,7 @@ class KinetoSession(KinetoArguments):
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
         except Exception as exception:
-            window.kineto, window.reason = None, f": {reasons.text_of(exception)}"
+            window.kineto, window.reason = None, f": {exception_text.text_of(exception)}"
             raise
         # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
         if not window.held:
@@ -296,8 +295,8 @@ class KinetoSession(KinetoArguments):
             self._device.close()
             window.counters["device_close_ns"] = clock.monotonic_ns() - begin
         if not window.started:
-            if window.beside is not None:
-                window.beside.cancel()
+            if window.recorders is not None:
+                window.recorders.cancel()
             self._cancel_warmup(window)
             self._close(window, STATE_FAILED)
             return
@@ -308,7 +307,7 @@ class KinetoSession(KinetoArguments):
                 self._save(window)
                 window.outcome = rundir.STATE_COLLECTED
             except Exception as exception:
-                message = f"The raw data of {window.run_directory.name} could not be saved: {reasons.text_of(exception)}"
+                message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
                 self._health.add("save_failed", ERROR, message, unsafe="everything")
                 log.error(message)
                 window.outcome = STATE_FAILED
@@ -318,7 +317,9 @@ class KinetoSession(KinetoArguments):
             device = self._device.summary() if self._device is not None else None
             saving.write_side_files(window, self.settings, device, self._user_metadata, self._health)
         except Exception as exception:
-            message = f"What belongs to the trace of {window.run_directory.name} was not saved: {reasons.text_of(exception)}"
+            message = (
+                f"What belongs to the trace of {window.run_directory.name} was not saved: {exception_text.text_of(exception)}"
+            )
             self._health.add("save_failed", ERROR, message)
             log.error(message)
         self._close(window, window.outcome)
@@ -348,8 +349,8 @@ class KinetoSession(KinetoArguments):
         window.recording = False
         other_profilers.give_back(window.kineto)
         window.kineto = None
-        if window.beside is not None:
-            window.beside.cancel()
+        if window.recorders is not None:
+            window.recorders.cancel()
         self._close(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
 
     def delete_prof_dir(self) -> None:
@@ -445,7 +446,9 @@ class KinetoSession(KinetoArguments):
 
     def _modules_failed(self, exception: Exception) -> None:
         log.failed("module hooks", exception)
-        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {reasons.text_of(exception)}", unsafe="modules")
+        self._health.add(
+            "modules_incomplete", ERROR, f"Recording modules failed: {exception_text.text_of(exception)}", unsafe="modules"
+        )
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""

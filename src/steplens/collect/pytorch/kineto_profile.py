@@ -13,10 +13,10 @@ from typing import Any
 
 from steplens import options, rundir
 from steplens.collect.ascend import pytorch
-from steplens.collect.common import interrupts, log, metadata, profiler_environment, reasons
+from steplens.collect.common import exception_text, interrupts, log, metadata, profiler_environment
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.harmless import harmless
 from steplens.collect.common.health import ERROR, INFO, WARNING, Health
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.plain_text import plain_text
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import at_exit
@@ -39,9 +39,9 @@ from steplens.collect.pytorch.actions import (
 )
 from steplens.collect.pytorch.activities import choose_activities, not_collected
 from steplens.collect.pytorch.budgets import Budget, Limits
-from steplens.collect.pytorch.exporting import Exporting
+from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
-from steplens.collect.pytorch.plan import describe, size_text
+from steplens.collect.pytorch.schedule_text import describe_schedule, size_text
 from steplens.collect.torch_internals import backward, child_threads
 from steplens.options import ProfilerActivity
 
@@ -51,7 +51,7 @@ STEP_PREFIX = "ProfilerStep#"
 _WORK_PATH = "ASCEND_WORK_PATH"
 
 
-class _KinetoProfile(Exporting):
+class _KinetoProfile(ExportMethods):
     """Records everything between :meth:`start` and :meth:`stop`, without steps.
 
     Args:
@@ -184,7 +184,7 @@ class _KinetoProfile(Exporting):
 
     # --- the interface
 
-    @harmless
+    @never_raise
     def start(self) -> None:
         """Begin: with a schedule at its step 0, else recording at once."""
         with self._lock:
@@ -235,13 +235,13 @@ class _KinetoProfile(Exporting):
             self._guarded("execution_trace_observer.start", self._observer.start)
         self._cut_short = False
         if self._show_plan:
-            log.info(f"The profiler {describe(self._schedule, self._step_offset, self._session.size.bytes_per_step)}.")
+            log.info(f"The profiler {describe_schedule(self._schedule, self._step_offset, self._session.size.bytes_per_step)}.")
         self._transit(ProfilerAction.NONE, action)
         self._open_step()
         if self._budget is not None:
             self._budget.step_begins()
 
-    @harmless
+    @never_raise
     def stop(self) -> None:
         """End, and close the window that is open. Safe from any thread.
 
@@ -312,7 +312,7 @@ class _KinetoProfile(Exporting):
             self._inside = False
             self._action = action
 
-    @harmless
+    @never_raise
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the metadata of the windows that are closed after this.
 
@@ -322,7 +322,7 @@ class _KinetoProfile(Exporting):
         """
         self._metadata.add(key, value)
 
-    @harmless
+    @never_raise
     def add_metadata_json(self, key: str, value: str) -> None:
         """Add a value, given as JSON text, to the metadata of the windows that are closed after this.
 
@@ -332,7 +332,7 @@ class _KinetoProfile(Exporting):
         """
         self._metadata.add(key, value, is_json=True)
 
-    @harmless
+    @never_raise
     def preset_metadata_json(self, key: str, value: str) -> None:
         """Add a value, given as JSON text, before the window opens; as in ``torch.profiler``, it is also in Kineto's trace.
 
@@ -345,7 +345,7 @@ class _KinetoProfile(Exporting):
         if name is not None:
             self._session.preset[name] = self._metadata.entries.get(name)
 
-    @harmless
+    @never_raise
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
         """Begin or cease to collect activities while a window is open.
 
@@ -355,14 +355,14 @@ class _KinetoProfile(Exporting):
         """
         self._session.toggle(enable, [str(activity).rpartition(".")[2] for activity in activities])
 
-    @harmless
+    @never_raise
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Set what returns the id of a window; it is asked when a window opens."""
         self._trace_id_callback, warning = options.option(options.PROFILE, "custom_trace_id_callback").accept(callback)
         if warning:
             log.warning(warning)
 
-    @harmless
+    @never_raise
     def get_trace_id(self) -> str | None:
         """The id of the open window, else of the last one; None before the first."""
         if not self._enabled:
@@ -436,7 +436,7 @@ class _KinetoProfile(Exporting):
         if self._show_plan and self._session.size.bytes_per_step is not None:
             self._show_plan = False
             free = size_text(rundir.free_bytes(self._parent()))
-            plan = describe(self._schedule, self._step_offset, self._session.size.bytes_per_step)
+            plan = describe_schedule(self._schedule, self._step_offset, self._session.size.bytes_per_step)
             log.info(f"The profiler {plan}; {free} are free.")
 
     def _stop_trace(self) -> None:
@@ -474,7 +474,7 @@ class _KinetoProfile(Exporting):
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe="everything")
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

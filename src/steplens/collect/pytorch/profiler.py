@@ -11,8 +11,8 @@ from typing import Any
 from steplens import options
 from steplens.collect.common import interrupts, log
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.harmless import harmless
 from steplens.collect.common.health import WARNING
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.pytorch.actions import RECORDING, ProfilerAction
 from steplens.collect.pytorch.kineto_profile import _KinetoProfile as _KinetoProfile
 from steplens.collect.torch_internals import backward, child_threads
@@ -82,7 +82,7 @@ class profile(_KinetoProfile):
             if self._enabled and self._observer is not None and hasattr(self._observer, "cleanup"):
                 self._guarded("execution_trace_observer.cleanup", self._observer.cleanup)
 
-    @harmless
+    @never_raise
     def step(self) -> None:
         """Say that a training step has ended and the next one begins; inside of backward, when that is over."""
         if not self._enabled or self.off or os.getpid() != self._process:

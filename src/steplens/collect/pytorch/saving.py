@@ -10,10 +10,10 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.ascend import installation
-from steplens.collect.common import clock, log, metadata, reasons
+from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.pytorch.plan import size_text
+from steplens.collect.pytorch.schedule_text import size_text
 from steplens.collect.pytorch.window import Window
 
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
@@ -67,9 +67,9 @@ def _check_complete(path: Path) -> None:
 
 def _why(path: Path) -> str:
     """Why Kineto could not write a file, which it does not say: what it has left, and what happens to a file of ours."""
-    folder, limit = path.parent, reasons.largest_file()
+    folder, limit = path.parent, exception_text.largest_file()
     if limit is not None and any(left.stat().st_size >= limit for left in _parts(path)):
-        return reasons.limit_text(limit)
+        return exception_text.limit_text(limit)
     try:
         rundir.try_to_write(folder)
     except OSError as error:
@@ -95,8 +95,8 @@ def write_side_files(
         health: gets files that could not be written.
     """
     raw = window.run_directory / rundir.RAW_DIRECTORY
-    if window.beside is not None:
-        window.beside.save(window.counters)
+    if window.recorders is not None:
+        window.recorders.save(window.counters)
     begin = clock.monotonic_ns()
     if save_collectives(raw / rundir.COLLECTIVES, health):
         window.counters["collectives_ns"] = clock.monotonic_ns() - begin
@@ -129,7 +129,7 @@ def write_side_files(
         try:
             rundir.write_json(path, value, indent=indent)
         except Exception as exception:  # without them the trace is still worth having
-            message = f"{path.name} could not be written: {reasons.text_of(exception)}"
+            message = f"{path.name} could not be written: {exception_text.text_of(exception)}"
             log.error(message)
             health.add("save_failed", ERROR, message)
 

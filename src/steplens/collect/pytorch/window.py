@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common.spare_files import SpareFiles
-from steplens.collect.pytorch.beside import Beside
+from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals.gc_detector import GcDetector
 from steplens.collect.torch_internals.modules import ModuleHooks
 
@@ -58,7 +58,7 @@ class Window:
     end_monotonic_ns: int = 0
     modules: ModuleHooks | None = None
     gc: GcDetector | None = None
-    beside: Beside | None = None
+    recorders: WindowRecorders | None = None
     #: what threads of the program that asked to be recorded join
     threads: Any = None
     counters: dict[str, int] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, options, rundir
-from steplens.collect.common import interrupts, log, reasons
+from steplens.collect.common import exception_text, interrupts, log
 from steplens.collect.dynamic.launchers import is_worker
 
 #: holds the order, as JSON
@@ -107,7 +107,7 @@ class StepRecording:
             self._observes_loaders = True
             loader.profiler_starts()
         except Exception as error:  # the boundary to somebody's training
-            self._complain(f"data loaders are not recorded: {reasons.named(error)}")
+            self._complain(f"data loaders are not recorded: {exception_text.named(error)}")
 
     def on_step(self) -> None:
         """Start with the first step; go on with every later one."""
@@ -122,7 +122,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"recording failed, the training goes on: {reasons.named(error)}")
+            self._complain(f"recording failed, the training goes on: {exception_text.named(error)}")
 
     def _start(self) -> None:
         if self._order.black_box is not None:
@@ -173,7 +173,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"the recording could not be closed: {reasons.named(error)}")
+            self._complain(f"the recording could not be closed: {exception_text.named(error)}")
 
     def _leave_loaders(self) -> None:
         if not self._observes_loaders:
@@ -184,7 +184,7 @@ class StepRecording:
         try:
             loader.profiler_stops()
         except Exception as error:  # as above
-            self._complain(f"data loaders are still watched: {reasons.named(error)}")
+            self._complain(f"data loaders are still watched: {exception_text.named(error)}")
 
 
 def on_torch_import() -> None:
@@ -264,14 +264,14 @@ class Watcher:
         self._recording = StepRecording(self._order, log.error)
 
 
-def answers(folder: Path) -> list[dict[str, Any]]:
+def read_answers(folder: Path) -> list[dict[str, Any]]:
     """What processes have said about themselves; one that cannot be read is left out."""
-    found = []
+    answers = []
     for path in sorted(folder.glob("*.json")):
         try:
             answer = json_text.loads(path.read_bytes())
         except (OSError, ValueError):
             continue
         if isinstance(answer, dict) and isinstance(answer.get("pid"), int) and isinstance(answer.get("steps"), int):
-            found.append(answer)
-    return found
+            answers.append(answer)
+    return answers

@@ -13,7 +13,7 @@ _STEPS = 10_000
 _SHOWN_WINDOWS = 3
 
 
-def windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[int, int]]:
+def schedule_windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[int, int]]:
     """First and last step of the windows that a schedule opens.
 
     Args:
@@ -34,7 +34,7 @@ def windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[i
     return found
 
 
-def describe(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_step: float | None = None) -> str:
+def describe_schedule(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_step: float | None = None) -> str:
     """One sentence, such as ``records steps 12-14, 1 window, about 40 MB``.
 
     Args:
@@ -45,7 +45,7 @@ def describe(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_s
     if schedule is None:
         size = f", about {size_text(bytes_per_step)} per step" if bytes_per_step else ""
         return f"records until it is stopped, 1 window{size}"
-    found = windows(schedule)
+    found = schedule_windows(schedule)
     if not found:
         return f"records nothing in the first {_STEPS} steps"
     shown = ", ".join(_steps(first + offset, last + offset) for first, last in found[:_SHOWN_WINDOWS])

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.dynamic.job import agreement, place
+from steplens.collect.dynamic.job import agreement, job_folder
 from steplens.collect.dynamic.job.agreement import Decision, Seat
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import Plan
@@ -289,7 +289,7 @@ def read_seats(folder: Path, group: str) -> list[Seat]:
 
 def read_decisions(board: Path) -> list[Decision]:
     """The decisions beside a board; damaged ones count as none."""
-    document = place.read_json(board.with_suffix(DECISIONS_SUFFIX), _LARGEST_DECISIONS) or {}
+    document = job_folder.read_json(board.with_suffix(DECISIONS_SUFFIX), _LARGEST_DECISIONS) or {}
     try:
         return [Decision(**{**item, "supersedes": tuple(item["supersedes"])}) for item in document.get("decisions", [])]
     except (TypeError, KeyError, AttributeError):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common import log, paths, reasons
-from steplens.collect.common.harmless import harmless
+from steplens.collect.common import exception_text, log, paths
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.handoff import handler
 from steplens.collect.pytorch.kineto import KEPT_TRACE_BYTES, KinetoSession
 from steplens.collect.torch_internals import memory_categories, torch_events
@@ -30,10 +30,10 @@ class ProfilerInterface:
         profiler: the profiler object.
     """
 
-    def __init__(self, profiler: Exporting) -> None:
+    def __init__(self, profiler: ExportMethods) -> None:
         self._profiler = profiler
 
-    @harmless
+    @never_raise
     def analyse(self, *_: Any, async_mode: bool = False, **__: Any) -> None:
         """Analyse the last window, in another process.
 
@@ -49,7 +49,7 @@ class ProfilerInterface:
             handler.analyse_and_wait(run_directory)
 
 
-class Exporting:
+class ExportMethods:
     """Methods that write the last window in formats of other tools; a part of the profiler object."""
 
     _enabled: bool
@@ -59,7 +59,7 @@ class Exporting:
     def _collected_run(self) -> Path | None:
         raise NotImplementedError
 
-    @harmless
+    @never_raise
     def export_chrome_trace(self, output_path: str | os.PathLike[str]) -> None:
         """Write the last window as a Chrome trace, readable by Perfetto, MindStudio Insight and others.
 
@@ -84,7 +84,7 @@ class Exporting:
             else:
                 shutil.copyfile(raw, temporary)
 
-    @harmless
+    @never_raise
     def export_stacks(self, output_path: str | os.PathLike[str], metric: str = SELF_CPU) -> None:
         """Write the call stacks of the last window and the time spent in each, for FlameGraph and speedscope.
 
@@ -113,7 +113,7 @@ class Exporting:
         if problem:
             log.error(f"export_stacks: {problem}")
 
-    @harmless
+    @never_raise
     def export_memory_timeline(self, output_path: str | os.PathLike[str], device: str | None = None) -> None:
         """Write the memory of one device over the last window, by what it is used for.
 
@@ -218,7 +218,7 @@ class Exporting:
         try:
             memory_categories.write(results, run_directory)
         except Exception as exception:
-            reason = " ".join(reasons.named(exception).split())[:300]
+            reason = " ".join(exception_text.named(exception).split())[:300]
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 
 

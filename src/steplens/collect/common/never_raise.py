@@ -14,7 +14,7 @@ from steplens.collect.common import interrupts
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def harmless(method: _Method) -> _Method:
+def never_raise(method: _Method) -> _Method:
     """Make a public method catch every exception of ours and hand it to ``self._call_failed``, which prints one line."""
 
     @functools.wraps(method)

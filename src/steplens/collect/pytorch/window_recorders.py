@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from steplens.collect.common import log, reasons
+from steplens.collect.common import exception_text, log
 from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import ERROR, Health
 from steplens.collect.host.host_sampler import HostSampler
@@ -14,7 +14,7 @@ from steplens.collect.marks import marks
 from steplens.collect.marks.automatic_marks import AutomaticMarks
 
 
-class Beside:
+class WindowRecorders:
     """Its methods never raise: without what they record, the window is still worth having.
 
     Args:
@@ -103,4 +103,4 @@ class Beside:
             call()
         except Exception as exception:
             log.failed(name, exception)
-            self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe=name)
+            self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe=name)
