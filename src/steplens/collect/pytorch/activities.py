@@ -55,11 +55,11 @@ def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | Non
     # Asked for by name, the NPU is also recorded when the program has not imported torch_npu yet.
     if ProfilerActivity.NPU in asked and ProfilerActivity.NPU not in supported and _npu_can_be_recorded(health):
         supported.add(ProfilerActivity.NPU)
-    chosen = [activity for activity in asked if activity in supported] or everything
-    if ProfilerActivity.NPU in chosen and ProfilerActivity.CPU not in chosen:
+    activities = [activity for activity in asked if activity in supported] or everything
+    if ProfilerActivity.NPU in activities and ProfilerActivity.CPU not in activities:
         log.info("ProfilerActivity.CPU is recorded as well, because steps are marked on the host.")
-        chosen.insert(0, ProfilerActivity.CPU)
-    return chosen
+        activities.insert(0, ProfilerActivity.CPU)
+    return activities
 
 
 def not_collected(what: str, health: Health) -> None:

@@ -141,11 +141,11 @@ class ExportMethods:
         else:
             self._categorise(run_directory)
         target = rundir.absolute(output_path)
-        given = ["--device", device] if device is not None else []
-        if not given and (current := _current_accelerator(run_directory)):
-            given = ["--device", current]
-        problem = _export("memory", run_directory, target, *given)
-        if problem and device is None and given:
+        device_arguments = ["--device", device] if device is not None else []
+        if not device_arguments and (current := _current_accelerator(run_directory)):
+            device_arguments = ["--device", current]
+        problem = _export("memory", run_directory, target, *device_arguments)
+        if problem and device is None and device_arguments:
             # nothing was allocated there
             problem = _export("memory", run_directory, target)
         if problem:

@@ -28,11 +28,9 @@ from steplens.collect.pytorch import saving
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.schedule_text import size_text
 from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
-from steplens.collect.pytorch.window import Window
+from steplens.collect.pytorch.window import Span, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, other_profilers
-from steplens.collect.torch_internals.gc_detector import GcDetector
-from steplens.collect.torch_internals.modules import ModuleHooks
 from steplens.options import ProfilerActivity
 
 #: A window that did not end well: its raw data is not complete on disk.
@@ -115,19 +113,16 @@ class KinetoSession(KinetoArguments):
     def _open(self, directory: Path, now: int, monotonic: int) -> None:
         window = Window(
             run_directory=directory,
-            first_step=self.step,
-            start_ns=now,
-            start_monotonic_ns=monotonic,
+            span=Span(self.step, now, monotonic),
             trace_id=self._new_trace_id(),
             rank=metadata.rank(),
-            owner=threading.get_ident(),
             process=os.getpid(),
             thread=threading.current_thread(),
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
-        window.spare = self._spare_files()
+        window.saving.spare = self._spare_files()
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
-        window.recorders = WindowRecorders(self.settings.experimental, raw, self._health, samples_host=not sampled_elsewhere)
+        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -151,13 +146,13 @@ class KinetoSession(KinetoArguments):
             probe.end(self.step)
 
     def _prepare(self, window: Window) -> None:
-        window.failed = True
+        window.state = WindowState.FAILED
         child_threads.settle()
         begin = clock.monotonic_ns()
         window.kineto = self._new_kineto(window)
         window.kineto._prepare_trace()
         window.counters["prepare_ns"] = clock.monotonic_ns() - begin
-        window.failed = False
+        window.state = WindowState.OPEN
 
     def start_trace(self) -> None:
         """Begin to record."""
@@ -168,8 +163,8 @@ class KinetoSession(KinetoArguments):
         self.end_probe()
         if window.kineto is None:
             self._prepare(window)
-        if self.step != window.first_step:
-            window.first_step = self.step
+        if self.step != window.span.first_step:
+            window.span.first_step = self.step
             # it is written again in the end
             with contextlib.suppress(OSError):
                 self._write_state(window, rundir.STATE_RECORDING, [])
@@ -178,28 +173,20 @@ class KinetoSession(KinetoArguments):
             begin = clock.monotonic_ns()
             self._device.start()
             window.counters["device_start_ns"] = clock.monotonic_ns() - begin
-        window.whole_steps = self.between_steps
+        window.span.whole_steps = self.between_steps
         # The window begins here, not where warmup began.
-        window.owner, window.thread, window.began_in = threading.get_ident(), threading.current_thread(), backward.number()
-        window.start_ns, window.start_monotonic_ns = clock.both_ns()
+        window.thread, window.began_in = threading.current_thread(), backward.number()
+        window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
         try:
             window.kineto._start_trace()
         except Exception:
-            window.failed = True
+            window.state = WindowState.FAILED
             raise
         self.size.window_opens()
         child_threads.open_window(window.threads)
-        window.recording = window.started = True
-        window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns
+        window.state = WindowState.RECORDING
+        window.counters["enable_ns"] = clock.monotonic_ns() - window.span.start_monotonic_ns
         self._describe_in_trace()
-        on_cpu = ProfilerActivity.CPU in self.settings.activities
-        threshold = self.settings.experimental.gc_detect_threshold
-        if threshold is not None and on_cpu:
-            window.gc = GcDetector(threshold)
-            window.gc.start()
-        if self.settings.with_modules and on_cpu:
-            window.modules = ModuleHooks(self._modules_failed)
-            window.modules.install()
         if window.recorders is not None:
             window.recorders.start()
 
@@ -215,8 +202,8 @@ class KinetoSession(KinetoArguments):
         of the process may change its window at any moment of a step.
         """
         window = self.window
-        own = None if window is None else window.kineto
-        return (window is not None and window.recording) or not other_profilers.another_is_recording(own)
+        own_kineto = None if window is None else window.kineto
+        return (window is not None and window.recording) or not other_profilers.another_is_recording(own_kineto)
 
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
@@ -231,25 +218,21 @@ class KinetoSession(KinetoArguments):
         try:
             self._stop_trace(window)
         except Exception:
-            window.recording = False
+            window.state = WindowState.STOPPED
             raise
         # not before: what an interrupt cuts off here is begun again
-        window.recording = False
+        window.state = WindowState.STOPPED
 
     def _stop_trace(self, window: Window) -> None:
-        window.last_step = self.ended_step
-        window.whole_steps &= self.between_steps
-        if window.modules is not None:
-            window.modules.remove()
-        if window.gc is not None:
-            window.gc.stop()
+        window.span.last_step = self.ended_step
+        window.span.whole_steps &= self.between_steps
         if window.recorders is not None:
             window.recorders.stop()
         if self._device is not None:
             self._device.wait()
-        window.end_ns, window.end_monotonic_ns = clock.both_ns()
+        window.span.end_ns, window.span.end_monotonic_ns = clock.both_ns()
         self._end_recording(window)
-        window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
+        window.counters["stop_ns"] = clock.monotonic_ns() - window.span.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns
         if self._device is not None:
             begin = clock.monotonic_ns()
@@ -278,8 +261,8 @@ class KinetoSession(KinetoArguments):
         if window is None:
             return
         self.closed = window
-        if window.spare is not None:
-            window.spare.give_back()
+        if window.saving.spare is not None:
+            window.saving.spare.give_back()
         try:
             self._finalize(window)
         except Exception:
@@ -300,17 +283,17 @@ class KinetoSession(KinetoArguments):
             self._cancel_warmup(window)
             self._close(window, STATE_FAILED)
             return
-        if not window.outcome:
+        if not window.saving.outcome:
             try:
                 if window.kineto is None:
                     raise RuntimeError(f"it was given up when the window ended{window.reason}")
                 self._save(window)
-                window.outcome = rundir.STATE_COLLECTED
+                window.saving.outcome = rundir.STATE_COLLECTED
             except Exception as exception:
                 message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
                 self._health.add("save_failed", ERROR, message, unsafe="everything")
                 log.error(message)
-                window.outcome = STATE_FAILED
+                window.saving.outcome = STATE_FAILED
                 # and with it the file that Kineto keeps open, which may be what fills the disk
                 window.kineto = None
         try:
@@ -322,15 +305,15 @@ class KinetoSession(KinetoArguments):
             )
             self._health.add("save_failed", ERROR, message)
             log.error(message)
-        self._close(window, window.outcome)
+        self._close(window, window.saving.outcome)
         # Kineto's result is as large as the trace itself.
         window.kineto = None
 
     def _close(self, window: Window, state: str) -> None:
         """Say what became of a window, with everything that was found in it."""
-        if window.findings is None:
-            window.findings = self._health.take()
-        self._write_state(window, state, window.findings)
+        if window.saving.findings is None:
+            window.saving.findings = self._health.take()
+        self._write_state(window, state, window.saving.findings)
 
     def give_up(self) -> None:
         """Close the window that is open without its data, because an interrupt that came twice broke that off."""
@@ -340,13 +323,14 @@ class KinetoSession(KinetoArguments):
         self.closed = window
         saved = (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
         what = "is on disk, but perhaps not all of what belongs to it" if saved else "is given up"
-        message = f"The window that began at step {window.first_step} {what}: the program was interrupted twice meanwhile."
+        message = f"The window that began at step {window.span.first_step} {what}: the program was interrupted twice meanwhile."
         log.error(message)
         self._health.add("save_failed", WARNING if saved else ERROR, message, unsafe="" if saved else "everything")
-        if window.kineto is not None and window.recording:
-            with contextlib.suppress(Exception):
-                child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
-        window.recording = False
+        if window.recording:
+            window.state = WindowState.STOPPED
+            if window.kineto is not None:
+                with contextlib.suppress(Exception):
+                    child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
         other_profilers.give_back(window.kineto)
         window.kineto = None
         if window.recorders is not None:
@@ -401,8 +385,8 @@ class KinetoSession(KinetoArguments):
             return
         path = self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE
         state = json_text.loads(path.read_bytes())
-        known = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
-        state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in known]
+        recorded = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
+        state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in recorded]
         rundir.write_json(path, state)
 
     # --- inside
@@ -423,15 +407,15 @@ class KinetoSession(KinetoArguments):
             return
         message = "Another profiler of the program begins: "
         if window.recording:
-            message += f"the window that began at step {window.first_step} ends here."
+            message += f"the window that began at step {window.span.first_step} ends here."
         elif window.kineto is not None and not window.started:
             other_profilers.give_back(window.kineto)
-            window.failed, window.kineto = True, None
+            window.state, window.kineto = WindowState.FAILED, None
             message += "nothing is recorded in this window."
         else:
             return
         log.warning(message)
-        if window.failed:
+        if window.state is WindowState.FAILED:
             self._health.add("other_profiler", ERROR, message, unsafe="everything")
         else:
             self._health.add("other_profiler", WARNING, message, unsafe="averages over steps")
@@ -440,22 +424,16 @@ class KinetoSession(KinetoArguments):
     def _not_held(self, window: Window) -> None:
         ended = not window.thread.is_alive()
         reason = "the thread in which it began has ended" if ended else "something else, such as another profiler, ended it"
-        message = f"The window that began at step {window.first_step} is given up, because {reason}."
+        message = f"The window that began at step {window.span.first_step} is given up, because {reason}."
         self._health.add("save_failed", ERROR, message, unsafe="everything")
         log.error(message)
-
-    def _modules_failed(self, exception: Exception) -> None:
-        log.failed("module hooks", exception)
-        self._health.add(
-            "modules_incomplete", ERROR, f"Recording modules failed: {exception_text.text_of(exception)}", unsafe="modules"
-        )
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""
         if (
             window.kineto is not None
             and not window.failed
-            and threading.get_ident() == window.owner
+            and window.thread is threading.current_thread()
             and not other_profilers.another_is_recording(window.kineto)
         ):
             window.kineto._start_trace()
@@ -472,16 +450,16 @@ class KinetoSession(KinetoArguments):
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results
-        if window.unfinished is None:
-            window.unfinished = partial.beside(target)
-        size = saving.save_trace(results, window.unfinished, target)
+        if window.saving.unfinished is None:
+            window.saving.unfinished = partial.beside(target)
+        size = saving.save_trace(results, window.saving.unfinished, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
         if self.settings.categorises_memory and size <= KEPT_TRACE_BYTES:
             window.results = results
-        has_steps = self.settings.schedule is not None and window.last_step is not None
-        self.size.window_saved(size, (window.last_step or 0) - window.first_step + 1 if has_steps else 0)
+        has_steps = self.settings.schedule is not None and window.span.last_step is not None
+        self.size.window_saved(size, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = size
         if self._max_bytes is not None and size > self._max_bytes:
             message = f"The trace has {size} bytes, more than max_bytes={self._max_bytes}: its size was only estimated."
@@ -511,10 +489,10 @@ class KinetoSession(KinetoArguments):
             "pid": window.process,
             "machine": partial.machine(),
             "rank": window.rank,
-            "first_step": window.first_step,
-            "last_step": window.last_step,
-            "whole_steps": window.whole_steps,
-            "start_ns": window.start_ns,
+            "first_step": window.span.first_step,
+            "last_step": window.span.last_step,
+            "whole_steps": window.span.whole_steps,
+            "start_ns": window.span.start_ns,
             "health": health,
         }
         saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)

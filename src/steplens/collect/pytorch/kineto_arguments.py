@@ -38,14 +38,14 @@ class KinetoArguments:
         other_profilers.refuse_a_second()
         profiler: Any = importlib.import_module("torch.autograd.profiler")
         config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
-        known = str(config_type.__init__.__doc__)
+        signature = str(config_type.__init__.__doc__)
         config: dict[str, Any] = {}
         # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
-        if "trace_only" in known and not self.settings.with_stack and not self.settings.categorises_memory:
+        if "trace_only" in signature and not self.settings.with_stack and not self.settings.categorises_memory:
             config["trace_only"] = True
         all_threads = child_threads.needs_all_threads(self.settings.with_stack)
         if all_threads:
-            if "profile_all_threads" in known:
+            if "profile_all_threads" in signature:
                 config["profile_all_threads"] = True
                 if self.settings.profile_memory:
                     message = "Kineto cannot record memory while it records all threads."
@@ -106,8 +106,8 @@ class KinetoArguments:
         if window is None or not window.recording or window.kineto is None:
             log.warning("toggle_collection_dynamic has no effect, no window is recording.")
             return
-        known: Any = importlib.import_module("torch.profiler").ProfilerActivity
-        window.kineto.toggle_collection_dynamic(enable, [getattr(known, name) for name in names])
+        activity_type: Any = importlib.import_module("torch.profiler").ProfilerActivity
+        window.kineto.toggle_collection_dynamic(enable, [getattr(activity_type, name) for name in names])
         state = "on" if enable else "off"
         message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
         self._health.add("not_collected", WARNING, message, unsafe="averages over steps")

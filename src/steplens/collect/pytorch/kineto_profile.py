@@ -167,9 +167,9 @@ class _KinetoProfile(ExportMethods):
 
     def _parent(self) -> Path:
         """The folder for run directories, by the handler, the environment or the current directory, in this order."""
-        chosen = getattr(self._on_trace_ready, "dir_name", None)
-        if chosen:
-            return Path(chosen)
+        handler_folder = getattr(self._on_trace_ready, "dir_name", None)
+        if handler_folder:
+            return Path(handler_folder)
         if (folder := ProfPathCreator.folder()) is not None and self._on_trace_ready is not None:
             return folder
         work_path = os.environ.get(_WORK_PATH)
@@ -446,9 +446,9 @@ class _KinetoProfile(ExportMethods):
 
     def _trace_ready(self) -> None:
         window = self._session.closed
-        if self._on_trace_ready is None or window is None or window.handed_over:
+        if self._on_trace_ready is None or window is None or window.saving.handed_over:
             return
-        window.handed_over = True
+        window.saving.handed_over = True
         try:
             self._on_trace_ready(self)
         except Exception as exception:

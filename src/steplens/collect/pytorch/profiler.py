@@ -149,7 +149,7 @@ class profile(_KinetoProfile):
         """
         window = self._session.window
         if ended is ProfilerAction.RECORD and reason and window is not None:
-            steps = self._session.step - window.first_step
+            steps = self._session.step - window.span.first_step
             message = f"The window was ended after {steps} step{'s' if steps > 1 else ''}, {reason}."
             log.info(message)
             self._health.add("budget", WARNING, message)

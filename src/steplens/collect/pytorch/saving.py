@@ -97,21 +97,21 @@ def write_side_files(
     raw = window.run_directory / rundir.RAW_DIRECTORY
     if window.recorders is not None:
         window.recorders.save(window.counters)
+    garbage = window.recorders.garbage_collections if window.recorders is not None else []
     begin = clock.monotonic_ns()
     if save_collectives(raw / rundir.COLLECTIVES, health):
         window.counters["collectives_ns"] = clock.monotonic_ns() - begin
     suffix = f"_{window.rank}" if window.rank >= 0 else ""
-    collections = window.gc.records if window.gc is not None else []
     info = {
         "config": settings.recorded(),
         "start_info": {
             "syscnt_enable": False,
             "freq": 100.0,
             "start_cnt": 0,
-            "start_monotonic": window.start_monotonic_ns,
-            "collectionTimeStart": window.start_ns,
+            "start_monotonic": window.span.start_monotonic_ns,
+            "collectionTimeStart": window.span.start_ns,
         },
-        "end_info": {"collectionTimeEnd": window.end_ns, "MonotonicTimeEnd": window.end_monotonic_ns},
+        "end_info": {"collectionTimeEnd": window.span.end_ns, "MonotonicTimeEnd": window.span.end_monotonic_ns},
         **metadata.versions(installation.cann_version()),
         "rank_id": window.rank,
         "world_size": metadata.world_size(),
@@ -120,9 +120,13 @@ def write_side_files(
     }
     if device is not None:
         info["ascend"] = device
-    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns)
+    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.span.start_ns)
     for path, value, indent in (
-        (raw / rundir.HOST_EVENTS, {"gc": collections, "collection": window.counters}, None),
+        (
+            raw / rundir.HOST_EVENTS,
+            {"gc": garbage, "collection": window.counters},
+            None,
+        ),
         (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
         (window.run_directory / rundir.METADATA_FILE, content, 4),
     ):

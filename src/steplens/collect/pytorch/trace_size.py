@@ -40,8 +40,8 @@ def heap_bytes() -> int | None:
     """Bytes that the C library has handed out and not got back; None where it does not say. Takes 3 us."""
     if _heap is None:
         return None
-    found = _heap()
-    return int(found.uordblks) + int(found.hblkhd)
+    heap = _heap()
+    return int(heap.uordblks) + int(heap.hblkhd)
 
 
 class TraceSize:
