@@ -49,7 +49,7 @@ class RingSession(KinetoSession):
         self.stop_trace()
         windows = [window for window in (self._kept, self.window) if window is not None and window.started]
         self._kept = self.window = None
-        found = []
+        run_directories = []
         for window in windows:
             parent = self._parent()
             if not super()._has_room(parent):
@@ -65,13 +65,13 @@ class RingSession(KinetoSession):
                 self._saving = False
             run = self.collected_run()
             if run is not None:
-                found.append(run)
+                run_directories.append(run)
             else:
                 shutil.rmtree(window.run_directory, ignore_errors=True)
             self.closed = None
         for window in windows:
             _give_up(window)
-        return found
+        return run_directories
 
     def discard(self) -> None:
         """Throw everything away."""

@@ -183,7 +183,7 @@ class StepRing:
 
     def rows(self) -> list[dict[str, int]]:
         """What is kept, oldest first. The oldest is left out where the ring no longer holds what its sums began with."""
-        found: list[dict[str, int]] = []
+        records: list[dict[str, int]] = []
         before: tuple[float, ...] | None = None
         for number in range(self._oldest, self._count):
             step, start_ns, duration_ns, resident, *sums = _ROW.unpack_from(self._rows, number % self._capacity * _ROW.size)
@@ -201,6 +201,6 @@ class StepRing:
                     *rest,
                     resident * self._page,
                 )
-                found.append(dict(zip(COLUMNS, values, strict=True)))
+                records.append(dict(zip(COLUMNS, values, strict=True)))
             before = tuple(sums)
-        return found
+        return records

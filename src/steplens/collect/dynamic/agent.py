@@ -235,7 +235,7 @@ class Agent:
 
     def record(self) -> dict[str, Any]:
         """What others may know about this process."""
-        shown = self._recorder.current or next(iter(self._scheduled), None)
+        request = self._recorder.current or next(iter(self._scheduled), None)
         words, why_not, step_ns = self._words, self._why_not(), 0
         with contextlib.suppress(ValueError):  # the board may be let go of meanwhile
             step_ns = words[self._at_time] if words is not None else 0
@@ -260,8 +260,8 @@ class Agent:
             "problem": self._problem,
             "profiler_status": _PROFILER_STATUS[self._state],
             "current_step": str(self._step),
-            "start_step": str(shown.start_step if shown else NEVER),
-            "stop_step": str(shown.stop_step if shown else NEVER),
+            "start_step": str(request.start_step if request else NEVER),
+            "stop_step": str(request.stop_step if request else NEVER),
             "requests": self._ledger.records(),
         }
 
@@ -401,9 +401,9 @@ class Agent:
             self._state = "idle" if self._stepped else "waiting"
         if self._board is not None:
             self._board.put(shared_board.STATE, shared_board.STATES.index(self._state))
-        shown = (self._state, self._ledger.states())
-        if shown != self._written:
-            self._written = shown
+        published = (self._state, self._ledger.states())
+        if published != self._written:
+            self._written = published
             self._write_record()
 
     def _write_record(self) -> None:

@@ -98,8 +98,8 @@ class StepRecording:
 
     def prepare(self) -> None:
         """A training is about to begin: watch its data loaders, since what the first steps use is made before the first step."""
-        wanted = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
-        if self._observes_loaders or not wanted:
+        records_loaders = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
+        if self._observes_loaders or not records_loaders:
             return
         try:
             from steplens.collect.loaders import loader
@@ -135,16 +135,16 @@ class StepRecording:
         from steplens.collect.pytorch.schedule import schedule
 
         order = self._order
-        chosen = schedule(**order.schedule)
+        step_schedule = schedule(**order.schedule)
         self._profiler = profile(
             **order.profile,
-            schedule=chosen,
+            schedule=step_schedule,
             on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False),
             experimental_config=_ExperimentalConfig(**order.experimental),
         )
         self._profiler.start()
         self.failed = self._profiler.off
-        if chosen(0) is ProfilerAction.NONE:
+        if step_schedule(0) is ProfilerAction.NONE:
             self._profiler.step()
 
     def _start_black_box(self, kind: str) -> None:

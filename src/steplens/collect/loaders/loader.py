@@ -151,14 +151,14 @@ class LoaderWindow:
         """Take the rows of workers that belong to this window; what is known of the workers."""
         if watch.arena is None:
             return []
-        wanted = {row[:3] for row in self._batches}
+        batches = {row[:3] for row in self._batches}
         workers = []
         for slot in watch.arena.slots:
             ring = watch.arena.ring(slot)
             rows = [
                 (*row, slot.pid)
                 for row in ring.rows()
-                if row[:3] in wanted or (row[_END] >= self.begin_ns and row[_START] <= self.end_ns)
+                if row[:3] in batches or (row[_END] >= self.begin_ns and row[_START] <= self.end_ns)
             ]
             if not rows and slot.retired_ns and slot.retired_ns < self.begin_ns:
                 continue

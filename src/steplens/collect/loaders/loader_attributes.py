@@ -46,16 +46,16 @@ def asks(watch: LoaderObserver) -> property:
     name, now = "_profile_name", clock.now_ns
 
     def get(iterator: Any) -> Any:
-        own = iterator.__dict__
+        attributes = iterator.__dict__
         try:
-            state: Iteration | None = own.get(STATE)
+            state: Iteration | None = attributes.get(STATE)
             if state is None or not state.prepared:
                 state = watch.prepare(iterator)
             if state.workers:
                 received = state.received
                 if state.next_start and state.in_order:
                     # what it asked for before was an error, or nothing
-                    _forget(received, own["_rcvd_idx"])
+                    _forget(received, attributes["_rcvd_idx"])
                 state.next_start = now()
                 state.waited, state.last = 0, -1
                 state.ready = state.queued() + len(received)
@@ -64,7 +64,7 @@ def asks(watch: LoaderObserver) -> property:
         except Exception as exception:
             watch.give_up(exception)
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(iterator, name) from None
 
@@ -76,9 +76,9 @@ def fetches(watch: LoaderObserver) -> property:
     name, now = "_dataset_fetcher", clock.now_ns
 
     def get(iterator: Any) -> Any:
-        own = iterator.__dict__
+        attributes = iterator.__dict__
         try:
-            state: Iteration | None = own.get(STATE)
+            state: Iteration | None = attributes.get(STATE)
             if state is not None and state.next_start:
                 if state.transforms:
                     state.timed = loader_transforms.batch_begins()
@@ -86,7 +86,7 @@ def fetches(watch: LoaderObserver) -> property:
         except Exception as exception:
             watch.give_up(exception)
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(iterator, name) from None
 
@@ -98,10 +98,10 @@ def collates() -> property:
     name, now = "collate_fn", clock.now_ns
 
     def get(fetcher: Any) -> Any:
-        own = fetcher.__dict__
-        own[STATE] = now()
+        attributes = fetcher.__dict__
+        attributes[STATE] = now()
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(fetcher, name) from None
 
@@ -113,12 +113,12 @@ def collated() -> property:
     name, now = "_pin_memory", clock.now_ns
 
     def get(iterator: Any) -> Any:
-        own = iterator.__dict__
-        state: Iteration | None = own.get(STATE)
+        attributes = iterator.__dict__
+        state: Iteration | None = attributes.get(STATE)
         if state is not None:
             state.collate_end = now()
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(iterator, name) from None
 
@@ -150,13 +150,13 @@ class Delivers:
 
     def __set__(self, iterator: Any, number: int) -> None:
         now = self._now()
-        own = iterator.__dict__
-        own["_num_yielded"] = number
+        attributes = iterator.__dict__
+        attributes["_num_yielded"] = number
         try:
             if not number:
                 self._watch.epoch_begins(iterator, now)
                 return
-            state: Iteration | None = own.get(STATE)
+            state: Iteration | None = attributes.get(STATE)
             if state is None or not state.next_start or state.loader < 0:
                 return
             epoch = state.epoch
@@ -164,7 +164,7 @@ class Delivers:
                 epoch[4] = now
             start, state.next_start = state.next_start, 0
             if state.workers:
-                batch = own["_rcvd_idx"] - 1 if state.in_order else state.last
+                batch = attributes["_rcvd_idx"] - 1 if state.in_order else state.last
                 begin, end, pinned = state.received.pop(batch, _NOT_RECEIVED)
                 waited, ready = state.waited, state.ready
                 self._add((self._next(), state.loader, epoch[1], batch, start, now, waited, ready, begin, end, pinned))
@@ -172,7 +172,7 @@ class Delivers:
             transform_ns, transforms = 0, 0
             if state.transforms:
                 transform_ns, transforms = loader_transforms.batch_ends(state.timed) if state.timed else _UNTIMED
-            collate = own["_dataset_fetcher"].__dict__.get(STATE, 0)
+            collate = attributes["_dataset_fetcher"].__dict__.get(STATE, 0)
             # pinning is what is left between collating and the end
             end, pinned = (state.collate_end, now) if state.pins else (now, 0)
             # fmt: off
@@ -186,11 +186,11 @@ class Delivers:
 
 
 def _watched(name: str, get: Callable[[Any], Any]) -> property:
-    def put(one: Any, value: Any) -> None:
-        one.__dict__[name] = value
+    def put(owner: Any, value: Any) -> None:
+        owner.__dict__[name] = value
 
     return property(get, put)
 
 
-def _absent(one: Any, name: str) -> AttributeError:
-    return AttributeError(f"{type(one).__name__!r} object has no attribute {name!r}")
+def _absent(owner: Any, name: str) -> AttributeError:
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")

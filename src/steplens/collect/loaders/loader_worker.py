@@ -167,11 +167,11 @@ class Observed:
 
         def collates(fetcher: Any) -> Any:
             nonlocal collate
-            own = fetcher.__dict__
+            attributes = fetcher.__dict__
             # a loader inside the data set has a fetcher too
-            if own["dataset"] is dataset:
+            if attributes["dataset"] is dataset:
                 collate = now()
-            return own["collate_fn"]
+            return attributes["collate_fn"]
 
         def put(message: Any, block: bool = True, timeout: float | None = None) -> Any:
             nonlocal count

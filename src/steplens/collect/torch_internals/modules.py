@@ -67,8 +67,8 @@ class ModuleHooks:
                 stack = self._thread.stack
             except AttributeError:
                 stack = self._thread.stack = []
-            known = self._names.get(id(module))
-            name = known[1] if known is not None and known[0]() is module else self._name(module, stack)
+            entry = self._names.get(id(module))
+            name = entry[1] if entry is not None and entry[0]() is module else self._name(module, stack)
             opened = self._range(name)
             opened.__enter__()
             stack.append((module, opened, name))

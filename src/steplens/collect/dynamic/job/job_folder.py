@@ -42,10 +42,10 @@ _FORGET_AFTER_S = 24 * 3600.0
 
 def configuration_directory(path: str | os.PathLike[str]) -> Path:
     """The folder that ``path`` means: itself, or the one around it if it is a configuration file."""
-    given = Path(path).expanduser()
-    if given.name in (CONFIGURATION_FILE, REQUEST_FILE) or given.is_file():
-        given = given.parent
-    return Path(os.path.realpath(given))
+    directory = Path(path).expanduser()
+    if directory.name in (CONFIGURATION_FILE, REQUEST_FILE) or directory.is_file():
+        directory = directory.parent
+    return Path(os.path.realpath(directory))
 
 
 def key(directory: Path) -> str:
@@ -56,9 +56,9 @@ def key(directory: Path) -> str:
 def state_root(uid: int | None = None) -> Path:
     """The folder of all meeting places of a user; the same for a job and for a command in another shell."""
     name = f"steplens-{os.geteuid() if uid is None else uid}"
-    chosen = os.environ.get(DIRECTORY_VARIABLE)
-    if chosen:
-        return Path(chosen) / name
+    state_folder = os.environ.get(DIRECTORY_VARIABLE)
+    if state_folder:
+        return Path(state_folder) / name
     shared = Path("/dev/shm")
     return (shared if os.access(shared, os.W_OK | os.X_OK) else Path("/tmp")) / name
 
@@ -89,7 +89,7 @@ def find_folders(directory: Path) -> list[Path]:
     owners = [os.geteuid()]
     with contextlib.suppress(OSError):
         owners.append(directory.stat().st_uid)
-    found = []
+    folders = []
     for uid in dict.fromkeys(owners):
         folder = state_root(uid) / key(directory)
         try:
@@ -98,13 +98,13 @@ def find_folders(directory: Path) -> list[Path]:
                 _refuse_foreign(folder.parent, uid)
             if folder.is_symlink() or _is_directory(folder):
                 _refuse_foreign(folder, uid)
-                found.append(folder)
+                folders.append(folder)
         except _Refused as error:
             raise InputError(error.folder, error.reason, error.remedy) from None
         except OSError:
             # not for this user to look into
             continue
-    return found
+    return folders
 
 
 class _Refused(PermissionError):
@@ -117,36 +117,36 @@ class _Refused(PermissionError):
 
 def _refuse_chosen(uid: int) -> None:
     """Refuse the folder that the environment chose, if there is one yet, unless only ``uid``, we and root can change it."""
-    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    state_folder = os.environ.get(DIRECTORY_VARIABLE)
     # a slash at the end would look at what a link leads to
-    folder = Path(chosen) if chosen else None
+    folder = Path(state_folder) if state_folder else None
     if folder is None or not (folder.is_symlink() or folder.exists()):
         return
-    found = folder.lstat()
-    reason = _unfit(found, {uid, os.geteuid(), 0})
+    status = folder.lstat()
+    reason = _unfit(status, {uid, os.geteuid(), 0})
     # where the sticky bit is set, as in /tmp, nobody can replace what another user made
-    if not reason and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        reason = f"can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if not reason and status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        reason = f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
     if reason:
         raise _Refused(folder, reason, f"Set {DIRECTORY_VARIABLE} to a folder of your own that only you can write (chmod 700)")
 
 
 def _refuse_foreign(folder: Path, uid: int) -> None:
     """Refuse one of our own folders unless it is the user's and closed to all others."""
-    found = folder.lstat()
-    reason = _unfit(found, {uid})
-    if not reason and found.st_mode & 0o077:
-        reason = f"is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
+    status = folder.lstat()
+    reason = _unfit(status, {uid})
+    if not reason and status.st_mode & 0o077:
+        reason = f"is open to other users (mode {stat.S_IMODE(status.st_mode):o})"
     if reason:
         raise _Refused(folder, reason, f"Remove it, or set {DIRECTORY_VARIABLE} to a folder of your own")
 
 
-def _unfit(found: os.stat_result, owners: set[int]) -> str:
-    if stat.S_ISLNK(found.st_mode):
+def _unfit(status: os.stat_result, owners: set[int]) -> str:
+    if stat.S_ISLNK(status.st_mode):
         return "is a symbolic link"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "is no folder"
-    return "" if found.st_uid in owners else f"belongs to another user (uid {found.st_uid})"
+    return "" if status.st_uid in owners else f"belongs to another user (uid {status.st_uid})"
 
 
 def _is_directory(path: Path) -> bool:
@@ -171,8 +171,8 @@ def write_record(job_folder: Path, owner: Process, record: Mapping[str, Any]) ->
 
 def read_records(job_folder: Path) -> Iterator[tuple[Process, dict[str, Any]]]:
     """Every process with a readable record, dead ones too, ordered by process id."""
-    found = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _entries(job_folder, RECORD_SUFFIX)]
-    for owner in sorted((owner for owner in found if owner is not None), key=lambda owner: (owner.pid, owner.start)):
+    owners = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _entries(job_folder, RECORD_SUFFIX)]
+    for owner in sorted((owner for owner in owners if owner is not None), key=lambda owner: (owner.pid, owner.start)):
         record = read_json(job_folder / f"{owner.name}{RECORD_SUFFIX}")
         if record is not None:
             yield owner, record
@@ -207,12 +207,12 @@ def remove_process_files(job_folder: Path, owner: Process, *, record: bool) -> N
 
 def remove_dead_processes(job_folder: Path) -> None:
     """Remove what processes have left that no longer live, where none of their job does."""
-    known = list(read_records(job_folder))
-    living = {str(record.get("group")) for owner, record in known if owner.alive()}
-    for owner, record in known:
+    records = list(read_records(job_folder))
+    living = {str(record.get("group")) for owner, record in records if owner.alive()}
+    for owner, record in records:
         if not owner.alive():
             remove_process_files(job_folder, owner, record=str(record.get("group")) not in living)
-    names = {f"{owner.name}" for owner, _ in known}
+    names = {f"{owner.name}" for owner, _ in records}
     for path in _entries(job_folder, SOCKET_SUFFIX):
         left = process.from_name(path.name.removesuffix(SOCKET_SUFFIX))
         if left is not None and left.name not in names and not left.alive():

@@ -107,7 +107,7 @@ class WindowCapture:
     def finish(self) -> Outcome:
         """Close the window if it is open, and say where it is."""
         self._profiler.stop()
-        found = self._profiler.run_directory
-        return (
-            Outcome(found, "") if found is not None else Outcome(self.directory, "no raw data of it was kept, see its messages")
-        )
+        run_directory = self._profiler.run_directory
+        if run_directory is None:
+            return Outcome(self.directory, "no raw data of it was kept, see its messages")
+        return Outcome(run_directory)
