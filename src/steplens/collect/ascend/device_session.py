@@ -66,7 +66,7 @@ def _guarded(method: _Method) -> _Method:
             self._busy = True
             try:
                 return method(self, *args, **kwargs)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to CANN's library
                 self._missing(f"{method.__name__} failed with {type(exception).__name__}: {exception}")
                 return False
             finally:
@@ -342,7 +342,7 @@ class DeviceSession:
             return
         try:
             self._synchronize(self._device_id)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the framework
             message = f"Waiting for device {self._device_id} failed: {type(exception).__name__}: {exception}"
             self._problem("device_synchronize", WARNING, message, unsafe=_EDGES)
 

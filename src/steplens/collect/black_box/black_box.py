@@ -98,7 +98,7 @@ class BlackBox:
         try:
             self._configure(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             self._call_failed(type(self).__name__, exception)
 
     def _configure(self, arguments: dict[str, Any]) -> None:
@@ -302,7 +302,7 @@ class BlackBox:
             session.step = step
             session.init_trace()
             session.start_trace()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             self._give_up_operators(exception)
 
     def _rotate(self) -> None:
@@ -312,7 +312,7 @@ class BlackBox:
         try:
             with interrupts.held():
                 self._session.rotate()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             if interrupts.of_the_program(exception):
                 raise
             self._give_up_operators(exception)
@@ -360,7 +360,7 @@ class BlackBox:
             runs = self._session.save() if self._session is not None else []
             median = int(self._history.median_ns)
             black_box_event.write(folder, kind, message, self.step_num, median, runs, self._ring.rows())
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             self._call_failed("black box", exception)
             if self._session is not None:
                 self._session.discard()

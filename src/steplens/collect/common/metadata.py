@@ -81,7 +81,7 @@ def trace_id(callback: Callable[[], str] | None) -> str:
             if value is not None and len(value) <= _TRACE_ID_LIMIT:
                 return value
             log.warning(f"The trace id callback must return a string of at most {_TRACE_ID_LIMIT} characters, a UUID is used.")
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the program's callback
             log.failed("custom_trace_id_callback", exception)
     return uuid.uuid4().hex.upper()
 
@@ -203,5 +203,5 @@ def allocator() -> dict[str, str]:
 def _answers(function: Any) -> bool:
     try:
         return callable(function) and bool(function())
-    except Exception:
+    except Exception:  # the boundary to PyTorch
         return False

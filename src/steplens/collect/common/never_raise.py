@@ -21,7 +21,7 @@ def never_raise(method: _Method) -> _Method:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             if interrupts.of_the_program(exception):
                 raise
             self._call_failed(method.__name__, exception)

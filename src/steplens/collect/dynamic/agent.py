@@ -276,7 +276,7 @@ class Agent:
             return ""
         try:
             return self._form.obstacle()
-        except Exception as error:
+        except Exception as error:  # the boundary to the framework
             return f"{type(error).__name__}: {error}"
 
     # --- at the end of a step

@@ -163,7 +163,7 @@ class Watcher:
         try:
             process_agent.begin(self._path, PytorchForm(), VARIABLE, "Optimizer.step")
             self._left = None
-        except Exception as error:
+        except Exception as error:  # the boundary to the training
             self._failed = True
             log.failed(f"dynamic_profile ({VARIABLE})", error)
 

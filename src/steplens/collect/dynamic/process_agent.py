@@ -74,5 +74,5 @@ def _forked() -> None:
         inherited, agent = agent, None
         try:
             inherited.abandon()
-        except Exception as error:
+        except Exception as error:  # the boundary to the program that forked
             log.failed("dynamic_profile in a forked process", error)

@@ -206,7 +206,7 @@ class _Analyses:
             try:
                 process, path = _start(run_directory, is_async=True)
                 _report(run_directory, process.wait(), path)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to the system, which starts the analysis
                 log.failed(f"analyse {run_directory}", exception)
             then()
 

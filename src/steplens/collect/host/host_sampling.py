@@ -88,7 +88,7 @@ class Sampler:
             for make in makers.get(system, []):
                 try:
                     source = make()
-                except Exception as exception:
+                except Exception as exception:  # the boundary to psutil
                     self.problems[system] = _reason(exception)
                     continue
                 self._sources.append((system, source))
@@ -178,7 +178,7 @@ class Sampler:
             system, source = entry
             try:
                 call(source)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to psutil
                 self._sources.remove(entry)
                 self.problems[system] = _reason(exception)
 

@@ -61,7 +61,7 @@ def asks(watch: LoaderObserver) -> property:
                 state.ready = state.queued() + len(received)
             else:
                 state.next_start = now()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training's data loading
             watch.give_up(exception)
         try:
             return attributes[name]
@@ -83,7 +83,7 @@ def fetches(watch: LoaderObserver) -> property:
                 if state.transforms:
                     state.timed = loader_transforms.batch_begins()
                 state.fetch_start = now()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training's data loading
             watch.give_up(exception)
         try:
             return attributes[name]
@@ -181,7 +181,7 @@ class Delivers:
                 state.fetch_start, collate, end, transform_ns, transforms,
             ))
             # fmt: on
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training's data loading
             self._watch.give_up(exception)
 
 

@@ -167,7 +167,7 @@ class ExportMethods:
                 window.events = torch_events.function_events(
                     run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, self._session.torch_options()
                 )
-            except Exception as exception:
+            except Exception as exception:  # the boundary to PyTorch, which makes the events
                 log.failed("events", exception)
                 return torch_events.no_events()
         return window.events
@@ -217,7 +217,7 @@ class ExportMethods:
         results, window.results = window.results, None
         try:
             memory_categories.write(results, run_directory)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to PyTorch, which finds the categories
             reason = " ".join(exception_text.named(exception).split())[:300]
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 

@@ -179,7 +179,7 @@ class KinetoSession(KinetoArguments):
         window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
         try:
             window.kineto._start_trace()
-        except Exception:
+        except Exception:  # the window says so, and the caller reports it
             window.state = WindowState.FAILED
             raise
         self.size.window_opens()
@@ -217,7 +217,7 @@ class KinetoSession(KinetoArguments):
             return
         try:
             self._stop_trace(window)
-        except Exception:
+        except Exception:  # the window says so, and the caller reports it
             window.state = WindowState.STOPPED
             raise
         # not before: what an interrupt cuts off here is begun again
@@ -247,7 +247,7 @@ class KinetoSession(KinetoArguments):
         try:
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
-        except Exception as exception:
+        except Exception as exception:  # the window says why, and the caller reports it
             window.kineto, window.reason = None, f": {exception_text.text_of(exception)}"
             raise
         # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
@@ -265,7 +265,7 @@ class KinetoSession(KinetoArguments):
             window.saving.spare.give_back()
         try:
             self._finalize(window)
-        except Exception:
+        except Exception:  # the window is closed anyway, and the caller reports it
             self.window = None
             raise
         # not before: what an interrupt cuts off here is begun again
@@ -289,7 +289,7 @@ class KinetoSession(KinetoArguments):
                     raise RuntimeError(f"it was given up when the window ended{window.reason}")
                 self._save(window)
                 window.saving.outcome = rundir.STATE_COLLECTED
-            except Exception as exception:
+            except Exception as exception:  # the boundary to Kineto and the file system
                 message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
                 self._health.add("save_failed", ERROR, message, unsafe="everything")
                 log.error(message)
@@ -299,7 +299,7 @@ class KinetoSession(KinetoArguments):
         try:
             device = self._device.summary() if self._device is not None else None
             saving.write_side_files(window, self.settings, device, self._user_metadata, self._health)
-        except Exception as exception:
+        except Exception as exception:  # without these files the trace is still worth having
             message = (
                 f"What belongs to the trace of {window.run_directory.name} was not saved: {exception_text.text_of(exception)}"
             )

@@ -99,7 +99,7 @@ class _KinetoProfile(ExportMethods):
         try:
             self._configure(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             self._call_failed(type(self).__name__, exception)
 
     def _configure(self, arguments: dict[str, Any]) -> None:
@@ -451,7 +451,7 @@ class _KinetoProfile(ExportMethods):
         window.saving.handed_over = True
         try:
             self._on_trace_ready(self)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the program's handler
             if interrupts.of_the_program(exception):
                 raise
             self._call_failed("on_trace_ready", exception)
@@ -469,7 +469,7 @@ class _KinetoProfile(ExportMethods):
     def _guarded(self, name: str, call: Callable[[], Any]) -> None:
         try:
             call()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to what the profiler calls beside Kineto
             self._call_failed(name, exception)
 
     def _call_failed(self, name: str, exception: BaseException) -> None:

@@ -106,7 +106,7 @@ class profile(_KinetoProfile):
             reason = budget.step_ends(recorded=previous in RECORDING) if budget is not None else ""
             try:
                 planned = self._next_action(self.step_num + 1)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to the program's schedule
                 if interrupts.of_the_program(exception):
                     raise
                 # A schedule that fails must not leave a window open for the rest of the training.
@@ -190,7 +190,7 @@ class profile(_KinetoProfile):
         switches = options.select(options.PROFILE, locals())
         try:
             child_threads.enable(switches)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             log.failed("enable_profiler_in_child_thread", exception)
 
     @classmethod
@@ -198,5 +198,5 @@ class profile(_KinetoProfile):
         """Take back :meth:`enable_profiler_in_child_thread` for the calling thread."""
         try:
             child_threads.disable()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             log.failed("disable_profiler_in_child_thread", exception)

@@ -45,7 +45,7 @@ def save_trace(results: Any, unfinished: Path, target: Path) -> int:
                     results.save(name)
             _check_complete(unfinished)
             rundir.publish(unfinished, target)
-    except Exception:
+    except Exception:  # no part of the file is left, and the caller reports it
         for leftover in _parts(unfinished):
             leftover.unlink(missing_ok=True)
         raise

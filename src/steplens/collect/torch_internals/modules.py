@@ -72,7 +72,7 @@ class ModuleHooks:
             opened = self._range(name)
             opened.__enter__()
             stack.append((module, opened, name))
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training, inside of a forward pass
             self._fail(exception)
 
     def _leave(self, module: Any, _inputs: Any, _output: Any) -> None:
@@ -91,7 +91,7 @@ class ModuleHooks:
                     opened.__exit__(None, None, None)
                     if left is module:
                         break
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training, inside of a forward pass
             self._fail(exception)
 
     def _name(self, module: Any, stack: list[Any]) -> str:
