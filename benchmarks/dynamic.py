@@ -68,7 +68,7 @@ def added_ns(call: Callable[[], None], rounds: int) -> dict[str, float]:
 def measure_steps(rounds: int, folder: Path) -> dict[str, Any]:
     """The cost of ``dp.step()`` in a process that watches, and of watching itself."""
     from steplens import dynamic_profile as dp
-    from steplens.collect.dynamic import active
+    from steplens.collect.dynamic import process_agent
 
     found: dict[str, Any] = {"not initialised": added_ns(dp.step, rounds)}
     dp.init(folder)
@@ -81,11 +81,11 @@ def measure_steps(rounds: int, folder: Path) -> dict[str, Any]:
     (folder / "profiler_config.json").write_text(json.dumps({**document, "start_step": 10**15}))
     time.sleep(0.5)
     dp.step()
-    agent = active.agent
+    agent = process_agent.agent
     assert agent is not None
     assert agent.record()["state"] == "ready"
     found["waiting for its step"] = added_ns(dp.step, rounds)
-    active.end()
+    process_agent.end()
     return found
 
 

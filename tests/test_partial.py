@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from steplens import partial, rundir
-from steplens.collect.handoff import landing
+from steplens.collect.handoff import upload
 from steplens.exports.target import new_folder
 
 _FILE = "with rundir.atomic_path(path) as temporary:\n    temporary.write_text('half')\n"
@@ -98,7 +98,7 @@ def test_a_run_that_moves_to_another_file_system_sweeps_too(tmp_path: Path, monk
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", across)
-    assert landing.move(run, str(tmp_path / "to")) == str(tmp_path / "to" / "run")
+    assert upload.move_run(run, str(tmp_path / "to")) == str(tmp_path / "to" / "run")
     assert [path.name for path in (tmp_path / "to").iterdir()] == ["run"]
 
 

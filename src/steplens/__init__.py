@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     from steplens import dynamic_profile as dynamic_profile
     from steplens import profiler as profiler
     from steplens.collect.black_box.black_box import BlackBox as BlackBox
-    from steplens.collect.common.support import supported_activities as supported_activities
-    from steplens.collect.common.support import supported_ai_core_metrics as supported_ai_core_metrics
-    from steplens.collect.common.support import supported_export_type as supported_export_type
-    from steplens.collect.common.support import supported_profiler_level as supported_profiler_level
+    from steplens.collect.common.experimental_config import _ExperimentalConfig as _ExperimentalConfig
     from steplens.collect.handoff.handler import tensorboard_trace_handler as tensorboard_trace_handler
     from steplens.collect.pytorch.actions import ProfilerAction as ProfilerAction
+    from steplens.collect.pytorch.activities import supported_activities as supported_activities
     from steplens.collect.pytorch.profiler import _KinetoProfile as _KinetoProfile
     from steplens.collect.pytorch.profiler import profile as profile
     from steplens.collect.pytorch.schedule import schedule as schedule
-    from steplens.collect.torch_internals.experimental import _ExperimentalConfig as _ExperimentalConfig
     from steplens.exports.export import export as export
     from steplens.exports.export import export_chrome_trace as export_chrome_trace
     from steplens.exports.export import export_memory_timeline as export_memory_timeline
@@ -34,6 +31,9 @@ if TYPE_CHECKING:
     from steplens.options import HostSystem as HostSystem
     from steplens.options import ProfilerActivity as ProfilerActivity
     from steplens.options import ProfilerLevel as ProfilerLevel
+    from steplens.options import supported_ai_core_metrics as supported_ai_core_metrics
+    from steplens.options import supported_export_type as supported_export_type
+    from steplens.options import supported_profiler_level as supported_profiler_level
     from steplens.trace.run import open_run as open
 
 #: public modules, imported when they are first used
@@ -48,7 +48,7 @@ _EXPORTS = {
     "ProfilerAction": "steplens.collect.pytorch.actions",
     "ProfilerActivity": "steplens.options",
     "ProfilerLevel": "steplens.options",
-    "_ExperimentalConfig": "steplens.collect.torch_internals.experimental",
+    "_ExperimentalConfig": "steplens.collect.common.experimental_config",
     "_KinetoProfile": "steplens.collect.pytorch.profiler",
     "analyse": "steplens.offline",
     "export": "steplens.exports.export",
@@ -58,10 +58,10 @@ _EXPORTS = {
     "open": "steplens.trace.run:open_run",
     "profile": "steplens.collect.pytorch.profiler",
     "schedule": "steplens.collect.pytorch.schedule",
-    "supported_activities": "steplens.collect.common.support",
-    "supported_ai_core_metrics": "steplens.collect.common.support",
-    "supported_export_type": "steplens.collect.common.support",
-    "supported_profiler_level": "steplens.collect.common.support",
+    "supported_activities": "steplens.collect.pytorch.activities",
+    "supported_ai_core_metrics": "steplens.options",
+    "supported_export_type": "steplens.options",
+    "supported_profiler_level": "steplens.options",
     "tensorboard_trace_handler": "steplens.collect.handoff.handler",
 }
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log, paths
-from steplens.collect.dynamic import active
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic import process_agent
+from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.steps.pytorch import PytorchForm
-from steplens.collect.dynamic.watch import WatchedFile
+from steplens.collect.dynamic.watched_file import WatchedFile
 
 __all__ = ["init", "set_state", "start", "step"]
 
@@ -44,19 +44,19 @@ def init(path: str | os.PathLike[str]) -> None:
         from steplens.collect.dynamic import environment
 
         environment.leave_steps_to_the_script()
-        active.begin(path, PytorchForm(), "dp.init", "dp.step()")
+        process_agent.begin(path, PytorchForm(), "dp.init", "dp.step()")
     except Exception as exception:
         log.failed("dynamic_profile.init", exception)
 
 
 def step() -> None:
     """Say that a training step has ended and the next one begins."""
-    agent = active.agent
+    agent = process_agent.agent
     if agent is not None:
         agent.step()
         return
     try:
-        agent = active.again()
+        agent = process_agent.begin_in_fork()
         if agent is not None:
             agent.step()
             return
@@ -74,7 +74,7 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
         config_path: a configuration file; if it cannot be read, and by default, the one of the folder given to :func:`init`.
     """
     try:
-        agent = active.agent or active.again()
+        agent = process_agent.agent or process_agent.begin_in_fork()
         if agent is None:
             _not_initialised("start")
             return
@@ -82,9 +82,9 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
             paths.warn_if_unusual(config_path, "config_path of dynamic_profile.start")
         document = _read(config_path) if config_path is not None else None
         if document is None:
-            document = _read(agent.directory / place.CONFIGURATION_FILE)
+            document = _read(agent.directory / job_folder.CONFIGURATION_FILE)
         if document is not None:
-            active.start(document)
+            process_agent.start_capture(document)
     except Exception as exception:
         log.failed("dynamic_profile.start", exception)
 
@@ -96,7 +96,7 @@ def set_state(state: Mapping[str, Any]) -> None:
         state: ``{"cur_step": n}`` with n not negative.
     """
     try:
-        agent = active.agent or active.again()
+        agent = process_agent.agent or process_agent.begin_in_fork()
         if agent is None:
             _not_initialised("set_state")
             return

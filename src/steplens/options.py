@@ -1,14 +1,16 @@
 """Every collection option in one table: its type, default, allowed values and what happens to a wrong value.
 
 A wrong value never raises: it is reset and a warning says so. The command line builds its flags from
-:data:`OPTIONS`, and :mod:`steplens.collect` reads its arguments through :meth:`Option.accept`. Rules that
-involve two options (``aic_metrics`` needs a profiler level, ``mstx_domain_*`` need ``mstx``) are in
-:func:`resolve_experimental`, next to the table.
+:data:`OPTIONS`, ``profiler_config.json`` gets its defaults from it, and :mod:`steplens.collect` reads its arguments
+through :func:`resolve`. The signatures of the public calls are spelled out, for editors that complete them; a test
+compares their names, order, types and defaults with the table. Rules that involve two options (``aic_metrics`` needs
+a profiler level, ``mstx_domain_*`` need ``mstx``) are in :func:`resolve_experimental`, next to the table.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -72,6 +74,21 @@ class HostSystem(_Text):
     NUMA = "numa"
 
 
+def supported_profiler_level() -> set[ProfilerLevel]:
+    """The values of ``profiler_level``."""
+    return set(ProfilerLevel)
+
+
+def supported_ai_core_metrics() -> set[AiCMetrics]:
+    """The values of ``aic_metrics``."""
+    return set(AiCMetrics)
+
+
+def supported_export_type() -> set[ExportType]:
+    """The values of ``export_type``."""
+    return set(ExportType)
+
+
 #: What :meth:`Option.accept` gives back: the value to use, and a warning that is empty when the value was fine.
 Accepted = tuple[Any, str]
 
@@ -82,14 +99,16 @@ class Option:
 
     Attributes:
         name: the keyword argument of the Python interface.
-        group: the call that takes it: ``profile``, ``schedule``, ``experimental_config`` or ``trace_handler``.
-        type: ``bool``, ``int``, ``float``, ``str``, ``enum``, ``enums`` (a list of them), ``strings`` or ``callable``.
+        group: what takes it: a call (:data:`PROFILE`, :data:`SCHEDULE`, :data:`EXPERIMENTAL`, :data:`HANDLER`,
+            :data:`BLACK_BOX`), or the file ``profiler_config.json`` (:data:`CONFIGURATION`) beside the options of calls.
+        type: ``bool``, ``int``, ``float``, ``str``, ``enum``, ``enums`` (a list of them), ``strings``, ``ints`` or ``callable``.
         default: the value without a setting.
         help: one sentence for users.
         check: takes the option and a value, returns the value to use and a warning.
         choices: allowed strings of ``enum`` and ``enums``.
         needs_npu: the option is accepted everywhere, but only an NPU delivers its data.
         cli: whether it makes sense on a command line; callables do not.
+        least: the smallest value, of a number that has one.
     """
 
     name: str
@@ -101,10 +120,19 @@ class Option:
     choices: tuple[str, ...] = ()
     needs_npu: bool = False
     cli: bool = True
+    least: int = 0
 
     def accept(self, value: Any) -> Accepted:
-        """The value to use for a given ``value``, and a warning that is empty when nothing was reset."""
+        """The value to use for ``value``, and a warning that is empty when nothing was reset."""
         return self.check(self, value)
+
+    def plain(self, value: Any) -> Any:
+        """An accepted value as configuration files hold it: members of enums as the strings of :attr:`choices`."""
+        if isinstance(value, list):
+            return [self.plain(item) for item in value]
+        if isinstance(value, _Text):
+            return value.name if value.name in self.choices else value.value
+        return value
 
 
 def _boolean(option: Option, value: Any) -> Accepted:
@@ -114,7 +142,7 @@ def _boolean(option: Option, value: Any) -> Accepted:
 
 
 def _number_of_steps(option: Option, value: Any) -> Accepted:
-    least = 1 if option.name == "active" else 0
+    least = option.least
     if isinstance(value, int) and value >= least:
         return value, ""
     return least, f"Parameter {option.name} should be an integer not smaller than {least}, reset it to {least}."
@@ -146,7 +174,12 @@ def _optional_text(option: Option, value: Any) -> Accepted:
     return None, f"Parameter {option.name} should be a string, reset it to {option.default}."
 
 
+def _optional_path(option: Option, value: Any) -> Accepted:
+    return _optional_text(option, os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
 def _folder(option: Option, value: Any) -> Accepted:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if isinstance(value, str) and value and "\0" not in value:
         return value, ""
     return option.default, f"Parameter {option.name} should be a path, reset it to {option.default}."
@@ -177,8 +210,8 @@ def _metrics(option: Option, value: Any) -> Accepted:
 def _export_types(option: Option, value: Any) -> Accepted:
     if value is None:
         return [ExportType.Text], ""
-    given = [value] if isinstance(value, str) else value
-    members = [_member(ExportType, item) for item in given] if isinstance(given, list | tuple | set | frozenset) else []
+    items = [value] if isinstance(value, str) else value
+    members = [_member(ExportType, item) for item in items] if isinstance(items, list | tuple | set | frozenset) else []
     if not members or None in members:
         return [ExportType.Text], f"Invalid parameter {option.name}, reset it to {ExportType.Text.value}."
     return list(dict.fromkeys(members)), ""
@@ -202,9 +235,19 @@ def _threshold(option: Option, value: Any) -> Accepted:
 
 
 def _count(option: Option, value: Any) -> Accepted:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= option.least:
         return value, ""
-    return option.default, f"Parameter {option.name} should be an integer not smaller than 1, reset it to {option.default}."
+    message = f"Parameter {option.name} should be an integer not smaller than {option.least}, reset it to {option.default}."
+    return option.default, message
+
+
+def _ranks(option: Option, value: Any) -> Accepted:
+    if not isinstance(value, list):
+        return [], f"Parameter {option.name} should be a list of ranks, reset it to an empty list."
+    ranks = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
+    if len(ranks) == len(value):
+        return ranks, ""
+    return ranks, f"Parameter {option.name} holds something else than ranks, which is left out."
 
 
 def _limit(option: Option, value: Any) -> Accepted:
@@ -238,10 +281,10 @@ def _activities(option: Option, value: Any) -> Accepted:
     if value is None:
         return None, ""
     try:
-        given = list(value)
+        items = list(value)
     except TypeError:
-        given = [None]
-    members = [to_activity(item) for item in given]
+        items = [None]
+    members = [to_activity(item) for item in items]
     if not members or None in members:
         return None, f"Invalid parameter {option.name}, reset it to all supported activities."
     return list(dict.fromkeys(members)), ""
@@ -261,6 +304,7 @@ SCHEDULE = "schedule"
 EXPERIMENTAL = "experimental_config"
 HANDLER = "trace_handler"
 BLACK_BOX = "black_box"
+CONFIGURATION = "configuration"
 
 _ACTIVITY_NAMES = tuple(ProfilerActivity.__members__)
 
@@ -292,7 +336,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("max_overhead", PROFILE, "float", None, "End a window whose steps take this share longer, such as 0.2.", _limit),
     Option("show_plan", PROFILE, "bool", False, "Print which steps are recorded and how large that becomes.", _boolean),
     Option("wait", SCHEDULE, "int", 0, "Steps to skip at the start of every cycle.", _number_of_steps),
-    Option("active", SCHEDULE, "int", 1, "Steps to record in every cycle.", _number_of_steps),
+    Option("active", SCHEDULE, "int", 1, "Steps to record in every cycle.", _number_of_steps, least=1),
     Option("warmup", SCHEDULE, "int", 0, "Steps to warm up before recording; 1 is recommended.", _number_of_steps),
     Option("repeat", SCHEDULE, "int", 0, "Number of cycles; 0 repeats until the end.", _number_of_steps),
     Option("skip_first", SCHEDULE, "int", 0, "Steps to skip before the first cycle.", _number_of_steps),
@@ -338,20 +382,33 @@ OPTIONS: tuple[Option, ...] = (
     Option("sys_interconnection", EXPERIMENTAL, "bool", False, "Collect HCCS and PCIe traffic.", _boolean, needs_npu=True),
     Option("data_loader", EXPERIMENTAL, "bool", True, "Record the stages of every DataLoader.", _boolean),
     Option("directory", BLACK_BOX, "str", "black_box", "Folder for what is written.", _folder, cli=False),
-    Option("keep_steps", BLACK_BOX, "int", 8, "Steps before an event that are written with it, at least.", _count, cli=False),
+    Option("keep_steps", BLACK_BOX, "int", 8, "Steps before an event written with it, at least.", _count, cli=False, least=1),
     Option("record_operators", BLACK_BOX, "bool", True, "Keep their operators too.", _boolean, cli=False),
     Option("on_slow_step", BLACK_BOX, "bool", True, "Write when a step is slower than its history says.", _boolean, cli=False),
     Option("on_exception", BLACK_BOX, "bool", True, "Write when an exception ends the training.", _boolean, cli=False),
     Option("on_nan_loss", BLACK_BOX, "bool", False, "Write when the loss given to step() is not finite.", _boolean, cli=False),
     Option("on_signal", BLACK_BOX, "int", signal.SIGUSR2, "Write when the process gets this signal.", _signal, cli=False),
-    Option("max_captures", BLACK_BOX, "int", 10, "Write no more often than this.", _count, cli=False),
+    Option("max_captures", BLACK_BOX, "int", 10, "Write no more often than this.", _count, cli=False, least=1),
     Option("analyse_flag", BLACK_BOX, "bool", True, "Analyse what is written, beside the training.", _boolean, cli=False),
-    Option("dir_name", HANDLER, "str", None, "Folder for run directories.", _optional_text),
+    Option("dir_name", HANDLER, "str", None, "Folder for run directories.", _optional_path),
     Option("worker_name", HANDLER, "str", None, "First part of a run directory's name; host name by default.", _optional_text),
     Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _boolean),
     Option("async_mode", HANDLER, "bool", False, "Analyse beside the training instead of making it wait.", _boolean),
-    Option("local_dir", HANDLER, "str", None, "Write here first, then move to the folder or URL of the results.", _optional_text),
+    Option("local_dir", HANDLER, "str", None, "Write here first, then move to the folder or URL of the results.", _optional_path),
+    Option("prof_dir", CONFIGURATION, "str", "./", "Folder for the run directories.", _folder, cli=False),
+    Option("analyse", CONFIGURATION, "bool", False, "Analyse when recorded; training waits.", _boolean, cli=False),
+    Option("async_mode", CONFIGURATION, "bool", False, "Analyse beside the training.", _boolean, cli=False),
+    Option("active", CONFIGURATION, "int", 1, "Steps to record.", _count, cli=False, least=1),
+    Option("warmup", CONFIGURATION, "int", 0, "Steps to warm up before that.", _count, cli=False),
+    Option("start_step", CONFIGURATION, "int", 0, "First step; 0 is never, -1 at once.", _count, cli=False, least=-1),
+    Option("is_rank", CONFIGURATION, "bool", False, "Only the ranks of rank_list take part.", _boolean, cli=False),
+    Option("rank_list", CONFIGURATION, "ints", [], "The ranks that take part.", _ranks, cli=False),
 )
+
+#: the switches of ``profile``, which other calls take as well
+SWITCHES = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+#: the limits of a window of ``profile``
+LIMITS = ("max_seconds", "max_bytes", "max_overhead")
 
 
 def options(group: str) -> tuple[Option, ...]:
@@ -359,12 +416,27 @@ def options(group: str) -> tuple[Option, ...]:
     return tuple(option for option in OPTIONS if option.group == group)
 
 
-def resolve(group: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def option(group: str, name: str) -> Option:
+    """One option of the table."""
+    return next(option for option in options(group) if option.name == name)
+
+
+def arguments(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the call whose first statement asks for its ``locals()``."""
+    return {name: value for name, value in variables.items() if name != "self"}
+
+
+def select(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``values`` that are options of a group, in the order of the table."""
+    return {option.name: values[option.name] for option in options(group) if option.name in values}
+
+
+def resolve(group: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Accept the values of one group.
 
     Args:
         group: a group of :data:`OPTIONS`.
-        given: values by name; a missing one takes its default.
+        arguments: values by name; a missing one takes its default.
 
     Returns:
         every option of the group with the value to use, and the warnings.
@@ -372,29 +444,24 @@ def resolve(group: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     Raises:
         TypeError: a name is not an option of the group.
     """
-    values: dict[str, Any] = {}
-    warnings: list[str] = []
-    unknown = set(given) - {option.name for option in options(group)}
+    unknown = set(arguments) - {option.name for option in options(group)}
     if unknown:
         raise TypeError(f"{group} has no option {', '.join(sorted(unknown))}")
-    for option in options(group):
-        values[option.name], warning = option.accept(given.get(option.name, option.default))
-        if warning:
-            warnings.append(warning)
-    return values, warnings
+    accepted = {option.name: option.accept(arguments.get(option.name, option.default)) for option in options(group)}
+    return {name: value for name, (value, _) in accepted.items()}, [warning for _, warning in accepted.values() if warning]
 
 
-def resolve_experimental(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def resolve_experimental(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Accept the values of ``_ExperimentalConfig``, including the rules that involve two options.
 
     A missing value takes its default without a warning, also where a rule changes it: the default
     ``aic_metrics`` becomes ``AiCoreNone`` below Level1 without a word.
     """
-    values, warnings = resolve(EXPERIMENTAL, given)
+    values, warnings = resolve(EXPERIMENTAL, arguments)
     level = values["profiler_level"]
     if level in (ProfilerLevel.Level0, ProfilerLevel.Level_none) and values["aic_metrics"] is not AiCMetrics.AiCoreNone:
         values["aic_metrics"] = AiCMetrics.AiCoreNone
-        if "aic_metrics" in given:
+        if "aic_metrics" in arguments:
             warnings.append(f"Parameter aic_metrics needs Level1 or Level2, not {level}, reset it to AiCoreNone.")
     if level is ProfilerLevel.Level_none:
         values["mstx"] = True
@@ -411,14 +478,14 @@ def resolve_experimental(given: Mapping[str, Any]) -> tuple[dict[str, Any], list
     return values, warnings
 
 
-def needs_npu(values: Mapping[str, Any], given: Iterable[str]) -> list[str]:
+def needs_npu(values: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """Names of the options that were asked for and that only an NPU can deliver.
 
     Args:
         values: the resolved values of ``_ExperimentalConfig``.
-        given: names that the caller set; ``aic_metrics`` has a default that asks for nothing on other devices.
+        names: what the caller set; ``aic_metrics`` has a default that asks for nothing on other devices.
     """
-    asked = set(given)
+    asked = set(names)
     return [
         option.name
         for option in options(EXPERIMENTAL)

@@ -10,7 +10,7 @@ import pytest
 
 from steplens import partial
 from steplens.cli.recording import recording
-from steplens.collect.dynamic import launched
+from steplens.collect.dynamic import launched_processes
 
 LONGER = "let it run longer"
 NO_WINDOW = "no window was opened and kept; messages of the profiler above say why"
@@ -28,7 +28,7 @@ def said(
     (tmp_path / "1.json").write_text(json.dumps({"pid": 1, "steps": steps, "failed": failed, "ended": ended}))
     recorded = recording.Recorded(tmp_path / "out", tmp_path)
     recorded.collect()
-    order = launched.Order(out="out", answers=str(tmp_path), profile={}, schedule=schedule, experimental={})
+    order = launched_processes.Order(out="out", answers=str(tmp_path), profile={}, schedule=schedule, experimental={})
     recording.report(recorded, max(sum(schedule.values()), 1), order, command=False)
     return capfd.readouterr().err
 
@@ -72,7 +72,7 @@ def test_a_lost_window_is_told_as_its_reader_tells_it(tmp_path: Path, capfd: pyt
         raw.mkdir(parents=True)
         (raw / "state.json").write_text(json.dumps({"pid": 1, "first_step": 3, "health": [], **state}))
     recorded.collect()
-    order = launched.Order(out="out", answers=str(tmp_path), profile={}, schedule={}, experimental={})
+    order = launched_processes.Order(out="out", answers=str(tmp_path), profile={}, schedule={}, experimental={})
     recording.report(recorded, 1, order, command=False)
     first, second = capfd.readouterr().err.splitlines()
     assert first.endswith("_ascend_pt holds no trace: No space")

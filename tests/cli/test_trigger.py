@@ -14,14 +14,14 @@ import pytest
 
 from steplens.cli.recording.trigger import exit_code, merged
 from steplens.collect.dynamic.configuration import TEMPLATE
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from ..collect.dynamic.jobs import FAKE_JOB, Folder, Jobs, until
 
 
 @pytest.fixture(autouse=True)
 def _own_meeting_place(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_without_waiting_the_request_is_left_for_whoever_watches(cli: Any, folde
     folder.edit(start_step=7, with_stack=True, experimental_config={"profiler_level": "Level1", "l2_cache": True})
     said = cli.run("trigger", "config", "--no-wait", "--steps", "3", "--no-with-stack", "--no-l2-cache", "--analyse").stdout
     assert "to 0 processes" in said
-    request = json.loads((folder.path / place.REQUEST_FILE).read_text())
+    request = json.loads((folder.path / job_folder.REQUEST_FILE).read_text())
     assert said.startswith(f"request {request['id']} ")
     configuration = request["configuration"]
     expected = {"start_step": -1, "active": 3, "with_stack": False, "analyse": True, "is_rank": False, "rank_list": []}
@@ -166,7 +166,7 @@ def test_what_cannot_be_done_is_said(cli: Any, folder: Folder, arguments: tuple[
 def test_ranks_are_read_from_lists_and_ranges(cli: Any, folder: Folder) -> None:
     folder.edit(start_step=0)
     cli.run("trigger", "config", "--no-wait", "--rank", "0,4-6", "--rank", "9")
-    configuration = json.loads((folder.path / place.REQUEST_FILE).read_text())["configuration"]
+    configuration = json.loads((folder.path / job_folder.REQUEST_FILE).read_text())["configuration"]
     assert (configuration["is_rank"], configuration["rank_list"]) == (True, [0, 4, 5, 6, 9])
 
 
@@ -242,7 +242,7 @@ def test_status_without_any_process(cli: Any, folder: Folder) -> None:
 
 def test_what_a_record_says_cannot_move_the_cursor(cli: Any, folder: Folder, jobs: Jobs) -> None:
     start(jobs, folder)
-    (meeting,) = place.find(folder.path)
+    (meeting,) = job_folder.find_folders(folder.path)
     evil = "\x1b[2J[red]\u202e"
     record = {
         "why_not": evil,
@@ -285,6 +285,6 @@ def test_a_state_directory_that_others_can_write_is_refused_in_one_sentence(
     state = tmp_path / "state"
     state.mkdir()
     state.chmod(0o777)
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(state))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(state))
     said = cli.refused(command, "config")
-    assert str(state) in said and "can be written by other users" in said and place.DIRECTORY_VARIABLE in said
+    assert str(state) in said and "can be written by other users" in said and job_folder.DIRECTORY_VARIABLE in said

@@ -11,7 +11,7 @@ import pytest
 
 from steplens import ProfilerAction, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 from steplens.collect.ascend.device_session import DeviceSession
-from steplens.collect.common import support
+from steplens.collect.pytorch import activities
 from steplens.readers.ascend import prof_directory
 from steplens.trace.health import CONCLUSIONS, HealthLog
 
@@ -207,7 +207,7 @@ def test_the_device_alone_is_recorded_with_the_host_because_steps_are_there(stan
 
 def test_everything_by_default(stand, torch_npu, train, look):
     log = stand()
-    assert ProfilerActivity.NPU in support.supported_activities()
+    assert ProfilerActivity.NPU in activities.supported_activities()
     with profile(on_trace_ready=handler()):
         train(1)
     assert log.one("CreateConfig")["device"] == 6
@@ -222,7 +222,7 @@ def test_by_default_no_device_without_all_it_needs(stand, torch_npu, train, look
         torch_npu.available = False
     else:
         monkeypatch.setenv("STEPLENS_MSPROFILER_LIBRARY", "/nowhere/lib.so")
-    assert ProfilerActivity.NPU not in support.supported_activities()
+    assert ProfilerActivity.NPU not in activities.supported_activities()
     with profile(on_trace_ready=handler()):
         train(1)
     assert log.calls == []

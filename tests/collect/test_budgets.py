@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect.pytorch import budgets, plan, size
+from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.pytorch import budgets, schedule_text
 from steplens.collect.pytorch.budgets import Budget, Limits
-from steplens.collect.pytorch.size import TraceSize
-from steplens.collect.pytorch.window import Recording
+from steplens.collect.pytorch.trace_size import TraceSize, heap_bytes
 
 torch = pytest.importorskip("torch")
 
@@ -173,7 +173,7 @@ class Clock:
 
 
 def trace_size():
-    return TraceSize(Recording((), experimental=None, schedule=None, **PLAIN))
+    return TraceSize(RecordingSettings((), experimental=None, schedule=None, **PLAIN))
 
 
 def test_one_slow_step_does_not_end_a_window(monkeypatch):
@@ -242,16 +242,19 @@ def test_a_window_that_does_not_fit_is_not_opened(look, tmp_path, monkeypatch, c
     ],
 )
 def test_plan(arguments, text):
-    assert plan.describe(schedule(**arguments)) == text
+    assert schedule_text.describe_schedule(schedule(**arguments)) == text
 
 
 def test_plan_with_sizes():
-    assert plan.describe(schedule(wait=12, active=3, repeat=1), 0, 13.4e6) == "records steps 12-14, 1 window, about 40 MB"
-    assert plan.describe(schedule(wait=8, active=2), 100, 5e5).endswith(
+    assert (
+        schedule_text.describe_schedule(schedule(wait=12, active=3, repeat=1), 0, 13.4e6)
+        == "records steps 12-14, 1 window, about 40 MB"
+    )
+    assert schedule_text.describe_schedule(schedule(wait=8, active=2), 100, 5e5).endswith(
         "108-109, 118-119, 128-129 and so on, a window each of about 1.0 MB"
     )
-    assert plan.describe(None, 0, 2000.0) == "records until it is stopped, 1 window, about 2.0 kB per step"
-    assert plan.describe(lambda step: plan.ProfilerAction.NONE).startswith("records nothing")
+    assert schedule_text.describe_schedule(None, 0, 2000.0) == "records until it is stopped, 1 window, about 2.0 kB per step"
+    assert schedule_text.describe_schedule(lambda step: schedule_text.ProfilerAction.NONE).startswith("records nothing")
 
 
 def test_show_plan_tells_the_size_before_the_window_opens(look, tmp_path, capfd):
@@ -290,11 +293,11 @@ def test_stopping_in_a_probed_warmup_leaves_nothing(look, tmp_path):
 
 
 def test_heap_bytes_sees_what_is_allocated():
-    before = size.heap_bytes()
+    before = heap_bytes()
     if before is None:
         pytest.skip("the C library has no mallinfo2")
     kept = [torch.empty(1 << 20, dtype=torch.uint8) for _ in range(8)]
-    grown = size.heap_bytes() - before
+    grown = heap_bytes() - before
     assert (8 << 20) <= grown < (10 << 20)
     del kept
 

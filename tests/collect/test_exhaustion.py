@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import BlackBox, partial, profile, rundir, schedule, tensorboard_trace_handler
-from steplens.collect.common import reasons, spare_files
+from steplens.collect.common import exception_text, spare_files
 from steplens.collect.pytorch import kineto, saving
 from steplens.errors import InputError
 from steplens.readers.steplens_run import run_directory
@@ -382,7 +382,7 @@ def test_a_small_file_beyond_the_limit_names_it(tmp_path):
     try:
         with pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as raised:
             saving.rundir.write_bytes(tmp_path / "x", bytes(101))
-        text = reasons.text_of(raised.value)
+        text = exception_text.text_of(raised.value)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert text == f"[Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}: a file of this process may have 100 bytes (ulimit -f)"

@@ -17,8 +17,7 @@ import pytest
 
 import steplens
 from steplens import HostSystem, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
-from steplens.collect.common import osrt
-from steplens.collect.host import host_sampler, host_sampling
+from steplens.collect.host import host_sampler, host_sampling, osrt
 
 torch = pytest.importorskip("torch")
 psutil = pytest.importorskip("psutil")
@@ -46,7 +45,7 @@ def recorded(work, systems, folder="out"):
 
 
 def sampler_of(prof):
-    return prof._session.window.beside._sampler._process
+    return prof._session.window.recorders._sampler._process
 
 
 def awake(prof):

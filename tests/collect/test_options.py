@@ -106,19 +106,55 @@ def test_activities_of_torch_are_understood():
     assert options.to_activity(profiler.ProfilerActivity.XPU) is None
 
 
-@pytest.mark.parametrize(
-    ("group", "call"),
-    [
-        (options.PROFILE, steplens.profile.__init__),
-        (options.SCHEDULE, steplens.schedule.__init__),
-        (options.EXPERIMENTAL, _ExperimentalConfig.__init__),
-        (options.HANDLER, steplens.tensorboard_trace_handler),
-    ],
-)
+CALLS = [
+    (options.PROFILE, steplens.profile.__init__),
+    (options.SCHEDULE, steplens.schedule.__init__),
+    (options.EXPERIMENTAL, _ExperimentalConfig.__init__),
+    (options.HANDLER, steplens.tensorboard_trace_handler),
+    (options.BLACK_BOX, steplens.BlackBox.__init__),
+    (options.PROFILE, steplens._KinetoProfile.__init__),
+    (options.PROFILE, steplens.profile.enable_profiler_in_child_thread),
+]
+COMPLETE = CALLS[:4]
+
+#: what the annotation of an argument names, by the type of its option
+ANNOTATIONS = {
+    **{name: (name,) for name in ("bool", "int", "float", "str")},
+    "strings": ("list[str]",),
+    "enums": ("Iterable", "list"),
+}
+
+
+@pytest.mark.parametrize(("group", "call"), COMPLETE)
 def test_table_has_exactly_the_arguments_of_the_call(group, call):
     assert [option.name for option in options.options(group)] == [
         name for name in inspect.signature(call).parameters if name != "self"
     ]
+
+
+@pytest.mark.parametrize(("group", "call"), CALLS)
+def test_signature_says_what_the_table_says(group, call):
+    table = {option.name: option for option in options.options(group)}
+    others = {option.name: option for option in options.options(options.PROFILE)}
+    parameters = [parameter for name, parameter in inspect.signature(call).parameters.items() if name != "self"]
+    names = [parameter.name for parameter in parameters if parameter.name in table]
+    assert names == [name for name in table if name in names]
+    for parameter in parameters:
+        option = table.get(parameter.name) or others[parameter.name]
+        if parameter.default is not inspect.Parameter.empty and group != options.EXPERIMENTAL:
+            assert parameter.default == option.default
+        assert any(part in parameter.annotation for part in ANNOTATIONS.get(option.type, ("",)))
+        if option.default is None:
+            assert "None" in parameter.annotation or parameter.annotation == "Any"
+
+
+def test_attributes_of_the_extended_options_are_those_of_the_table():
+    assert set(_ExperimentalConfig.__annotations__) == {option.name for option in options.options(options.EXPERIMENTAL)}
+
+
+def test_switches_and_limits_are_options_of_profile():
+    for names, kinds in ((options.SWITCHES, {"bool"}), (options.LIMITS, {"int", "float"})):
+        assert {options.option(options.PROFILE, name).type for name in names} == kinds
 
 
 @pytest.mark.parametrize("option", options.OPTIONS, ids=lambda option: option.name)

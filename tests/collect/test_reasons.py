@@ -10,15 +10,14 @@ import pytest
 
 from steplens import BlackBox, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 from steplens.collect.black_box import black_box_event
-from steplens.collect.common import osrt
 from steplens.collect.common.health import Health
-from steplens.collect.dynamic import active, environment, launched, service
-from steplens.collect.dynamic.job import board, place
+from steplens.collect.dynamic import environment, launched_processes, launchers, process_agent, service
+from steplens.collect.dynamic.job import job_folder, shared_board
 from steplens.collect.dynamic.steps import pytorch
-from steplens.collect.handoff import landing
-from steplens.collect.host import host_sources
-from steplens.collect.pytorch import budgets, kineto_profile, other_profilers, saving
-from steplens.collect.torch_internals import child_threads, torch_options
+from steplens.collect.handoff import upload
+from steplens.collect.host import host_sources, osrt
+from steplens.collect.pytorch import budgets, kineto_arguments, kineto_profile, saving
+from steplens.collect.torch_internals import child_threads, other_profilers
 
 PLAN = schedule(wait=0, warmup=1, active=1, repeat=1)
 
@@ -109,7 +108,7 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     health = Health()
     session = SimpleNamespace(window=None, _health=health)
     pytest.importorskip("torch")
-    toggle = torch_options.TorchOptions.toggle
+    toggle = kineto_arguments.KinetoArguments.toggle
     toggle(session, False, ["CPU"])
     assert "toggle_collection_dynamic has no effect, no window is recording." in said(capfd)
     session.window = SimpleNamespace(recording=True, kineto=kineto)
@@ -126,13 +125,13 @@ def test_a_file_that_arrives_in_part(monkeypatch, tmp_path):
     files = type(fsspec.filesystem("memory"))
     monkeypatch.setattr(files, "put_file", lambda self, source, target, **more: self.pipe_file(target, b"wh"))
     with pytest.raises(OSError, match="x arrived with 2 of 5 bytes"):
-        landing.move(run, "memory://there")
+        upload.move_run(run, "memory://there")
     assert (run / "x").read_text() == "whole"
 
 
 def test_an_order_of_another_version():
     with pytest.raises(ValueError, match=r"does not hold what steplens run writes: .*unheard_of"):
-        launched.Order.parse(json.dumps({"out": "x", "unheard_of": 1}))
+        launched_processes.Order.parse(json.dumps({"out": "x", "unheard_of": 1}))
 
 
 def test_loaders_and_recordings_that_fail_name_what_was_raised(monkeypatch):
@@ -140,14 +139,14 @@ def test_loaders_and_recordings_that_fail_name_what_was_raised(monkeypatch):
     from steplens.collect.loaders import loader
 
     complaints = []
-    recording = launched.StepRecording(launched.Order("out", "answers", {}, {}, {}), complaints.append)
+    recording = launched_processes.StepRecording(launched_processes.Order("out", "answers", {}, {}, {}), complaints.append)
     monkeypatch.setattr(loader, "profiler_starts", lambda: 1 / 0)
     recording.prepare()
     monkeypatch.setattr(loader, "profiler_stops", lambda: 1 / 0)
-    monkeypatch.setattr(launched.StepRecording, "_start", lambda self: 1 / 0)
+    monkeypatch.setattr(launched_processes.StepRecording, "_start", lambda self: 1 / 0)
     recording.on_step()
     recording._leave_loaders()
-    closing = launched.StepRecording(launched.Order("out", "answers", {}, {}, {}), complaints.append)
+    closing = launched_processes.StepRecording(launched_processes.Order("out", "answers", {}, {}, {}), complaints.append)
     closing._profiler = SimpleNamespace(stop=lambda: 1 / 0)
     closing.stop()
     raised = "ZeroDivisionError: division by zero"
@@ -177,10 +176,10 @@ def test_a_tracer_that_ends_without_a_word():
 def test_a_board_without_room(monkeypatch, tmp_path):
     from steplens.collect.dynamic.job import process
 
-    own = board.Board(tmp_path, "job", process.current(), 0)
-    monkeypatch.setattr(board, "_ROWS", 1)
+    own = shared_board.Board(tmp_path, "job", process.current(), 0)
+    monkeypatch.setattr(shared_board, "_ROWS", 1)
     with pytest.raises(OSError, match="has no room for another process"):
-        board.Board(tmp_path, "job", process.of(os.getppid()), 1)
+        shared_board.Board(tmp_path, "job", process.of(os.getppid()), 1)
     own.close()
 
 
@@ -222,12 +221,12 @@ def test_a_request_of_another_program():
     watching = object.__new__(service.Service)
     watching._agent = SimpleNamespace(cannot_read=lambda *problem: told.append(problem))
     watching._report(SimpleNamespace(id="x", document={"id": 3}, problem=""), "trigger")
-    assert told == [(place.REQUEST_FILE, "does not hold a request of steplens trigger")]
+    assert told == [(job_folder.REQUEST_FILE, "does not hold a request of steplens trigger")]
 
 
 def test_a_variable_that_torch_npu_reads_itself(monkeypatch, capfd, tmp_path):
     monkeypatch.setattr(environment, "_torch_npu_reads_it", lambda: True)
-    monkeypatch.setattr(environment, "is_worker", lambda *arguments: True)
+    monkeypatch.setattr(launchers, "is_worker", lambda *arguments: True)
     monkeypatch.setattr(environment, "_watcher", None)
     monkeypatch.delenv(environment.OWN_VARIABLE, raising=False)
     environment.install(str(tmp_path))
@@ -261,11 +260,11 @@ def test_a_pytorch_that_records_no_other_threads(monkeypatch):
     monkeypatch.setattr(autograd.profile, "__init__", lambda self, use_cpu=True: None, raising=False)
     for name in ("refuse_a_second", "take", "add"):
         monkeypatch.setattr(other_profilers, name, lambda *session: None)
-    monkeypatch.setattr(torch_options.child_threads, "needs_all_threads", lambda with_stack: True)
+    monkeypatch.setattr(kineto_arguments.child_threads, "needs_all_threads", lambda with_stack: True)
     health = Health()
-    recording = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
-    options = SimpleNamespace(_recording=recording, _health=health, _thread_options=dict, _arguments=dict)
-    torch_options.TorchOptions._new_kineto(options, SimpleNamespace(trace_id=""))
+    settings = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
+    options = SimpleNamespace(settings=settings, _health=health, _thread_options=dict, _arguments=dict)
+    kineto_arguments.KinetoArguments._new_kineto(options, SimpleNamespace(trace_id=""))
     assert [finding["message"] for finding in health.take()] == ["This version of PyTorch cannot record child threads."]
 
 
@@ -277,6 +276,6 @@ def test_a_file_of_kineto_that_breaks_off(tmp_path):
 
 def test_a_second_folder_of_dynamic_profile(monkeypatch, tmp_path, capfd):
     running = SimpleNamespace(directory=tmp_path, how="variable", stepper="step()")
-    monkeypatch.setattr(active, "agent", running)
-    active.begin(tmp_path / "other", None, "call", "step()")
+    monkeypatch.setattr(process_agent, "agent", running)
+    process_agent.begin(tmp_path / "other", None, "call", "step()")
     assert f"dynamic_profile is initialised already with {tmp_path}, which stays." in said(capfd)

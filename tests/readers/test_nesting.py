@@ -16,8 +16,8 @@ import pytest
 import steplens
 from steplens import json_decoder, json_text, rundir
 from steplens.cli.main import main
-from steplens.collect.dynamic import watch
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic import watched_file
+from steplens.collect.dynamic.job import job_folder
 from steplens.errors import SteplensError
 from steplens.readers.mindspore.results import mindspore_timeline
 from steplens.trace.health import HealthLog
@@ -261,8 +261,8 @@ def test_files_of_jobs_that_are_watched(content: str, tmp_path: Path) -> None:
     path = tmp_path / "profiler_config.json"
     path.write_text(FILES[content])
     path.chmod(0o600)
-    assert place.read_json(path) is None
-    change = watch.WatchedFile(path, settle=False).poll()
+    assert job_folder.read_json(path) is None
+    change = watched_file.WatchedFile(path, settle=False).poll()
     assert change is not None and change.document is None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from steplens.cli.view_captures import Trainings
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from .conftest import DEADLINE_S, Client, Start
 
@@ -48,16 +48,16 @@ def training(shown: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     script = tmp_path_factory.mktemp("training") / "train.py"
     script.write_text(TRAIN)
     state = tmp_path_factory.mktemp("state")
-    kept = os.environ.get(place.DIRECTORY_VARIABLE)
-    os.environ[place.DIRECTORY_VARIABLE] = str(state)
+    kept = os.environ.get(job_folder.DIRECTORY_VARIABLE)
+    os.environ[job_folder.DIRECTORY_VARIABLE] = str(state)
     running = subprocess.Popen([sys.executable, str(script), str(shown / "requests")], cwd=script.parent)
     yield running
     running.kill()
     running.wait()
     if kept is None:
-        del os.environ[place.DIRECTORY_VARIABLE]
+        del os.environ[job_folder.DIRECTORY_VARIABLE]
     else:
-        os.environ[place.DIRECTORY_VARIABLE] = kept
+        os.environ[job_folder.DIRECTORY_VARIABLE] = kept
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_wrong_wishes_are_refused(client: Client, body: Any) -> None:
 
 def test_only_the_page_may_ask(client: Client, shown: Path) -> None:
     body = json.dumps({"steps": 1}).encode()
-    request = shown / "requests" / place.REQUEST_FILE
+    request = shown / "requests" / job_folder.REQUEST_FILE
     before = request.read_bytes() if request.exists() else None
     assert client.ask("/api/runs/0/captures", method="POST", body=body, token=None).status == 401
     foreign = {"Origin": "http://example.com"}
@@ -132,13 +132,13 @@ def test_only_the_page_may_ask(client: Client, shown: Path) -> None:
 def test_a_link_to_another_folder_is_not_followed(serve: Start, recorded: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / place.CONFIGURATION_FILE).write_text("{}")
+    (elsewhere / job_folder.CONFIGURATION_FILE).write_text("{}")
     run = tmp_path / "run"
     shutil.copytree(recorded, run)
     (run / "requests").symlink_to(elsewhere)
     assert Trainings().folder(run) is None
-    (run / place.CONFIGURATION_FILE).symlink_to(elsewhere / place.CONFIGURATION_FILE)
+    (run / job_folder.CONFIGURATION_FILE).symlink_to(elsewhere / job_folder.CONFIGURATION_FILE)
     client = serve([run])
     assert client.ask("/api/runs/0/captures", method="POST", body=b"{}").status == 409
-    assert sorted(path.name for path in elsewhere.iterdir()) == [place.CONFIGURATION_FILE]
-    assert not (run / place.REQUEST_FILE).exists()
+    assert sorted(path.name for path in elsewhere.iterdir()) == [job_folder.CONFIGURATION_FILE]
+    assert not (run / job_folder.REQUEST_FILE).exists()

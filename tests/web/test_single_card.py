@@ -13,7 +13,7 @@ import pytest
 
 import steplens
 from steplens.analysis.step_trace.step_trace import step_trace
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from ..shared_data import shared
 from . import scripts
@@ -241,7 +241,7 @@ while time.monotonic() < ends:
 @pytest.fixture
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that a running training watches, and nothing recorded in it yet."""
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path / "state"))
     run, script = tmp_path / "run", tmp_path / "train.py"
     run.mkdir()
     script.write_text(TRAIN)

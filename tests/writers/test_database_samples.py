@@ -123,7 +123,7 @@ def test_samples_of_this_machine_are_the_same_in_both_forms(tmp_path: Path) -> N
             if step == 1:
                 # recording has begun; a busy machine may take longer to start what samples than the steps are long
                 (own,) = [one for one in psutil.Process().children() if "steplens.collect.host.host_sampling" in one.cmdline()]
-                sampler = profiler._session.window.beside._sampler._process
+                sampler = profiler._session.window.recorders._sampler._process
                 assert sampler.pid == own.pid and sampler.stdout.readline() == b"ready\n"
                 enough = own.num_ctx_switches().voluntary + 10
             until = time.monotonic() + 0.15

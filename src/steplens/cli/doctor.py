@@ -19,7 +19,7 @@ import typer
 from steplens import json_text, rundir
 from steplens.cli.text.text import console, plain, print_json, size
 from steplens.collect.ascend import installation, library
-from steplens.collect.common import support
+from steplens.collect.common import profiler_environment
 
 LOW_SPACE_BYTES = 1 << 30
 PROBE_SECONDS = 60
@@ -159,7 +159,7 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
         yield Check(name, False, f"device data cannot be recorded: {probed['problem']}", remedy)
         yield Check("torch_npu", plug_in is not None, plug_in or "not installed: a PyTorch program cannot use the NPU")
         return
-    others = support.other_profilers()
+    others = profiler_environment.variables_of_other_profilers()
     if others:
         yield Check(name, False, f"{' and '.join(others)} is set: another profiler owns this environment, nothing is recorded")
         return

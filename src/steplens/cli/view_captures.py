@@ -9,7 +9,7 @@ from typing import Any
 from steplens.cli.recording.status import describe
 from steplens.cli.recording.trigger import merged
 from steplens.collect.dynamic import client
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 from steplens.errors import InputError
 
 #: folders below a run in which a configuration is looked for
@@ -25,8 +25,8 @@ class Trainings:
             below = sorted(path for path in run.iterdir() if path.is_dir() and not path.is_symlink())[:_MOST_FOLDERS]
         except OSError:
             return None
-        found = (path for path in (run, *below) if (path / place.CONFIGURATION_FILE).is_file())
-        return next((place.configuration_directory(path) for path in found), None)
+        found = (path for path in (run, *below) if (path / job_folder.CONFIGURATION_FILE).is_file())
+        return next((job_folder.configuration_directory(path) for path in found), None)
 
     def processes(self, folder: Path) -> Sequence[Mapping[str, Any]]:
         """Every process that watches ``folder``, and dead ones of the last job."""
@@ -38,9 +38,9 @@ class Trainings:
         Raises:
             InputError: the folder's configuration cannot be read, or the request cannot be written.
         """
-        base = place.read_json((folder / place.CONFIGURATION_FILE).resolve())
+        base = job_folder.read_json((folder / job_folder.CONFIGURATION_FILE).resolve())
         if base is None:
-            raise InputError(folder / place.CONFIGURATION_FILE, "is not a JSON object", "Correct it, or remove it")
+            raise InputError(folder / job_folder.CONFIGURATION_FILE, "is not a JSON object", "Correct it, or remove it")
         try:
             request, _ = client.send(folder, merged(base, changes))
         except OSError as error:

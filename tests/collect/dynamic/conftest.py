@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from .jobs import Folder, Jobs
 
 
 @pytest.fixture(autouse=True)
 def _own_meeting_place(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path_factory.mktemp("state")))
     for name in ("PROF_CONFIG_PATH", "STEPLENS_CONFIG_PATH", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from steplens.collect.dynamic import client, configuration
 from steplens.collect.dynamic.client import Participant
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[2] / "src"
@@ -45,7 +45,7 @@ class Folder:
 
     @property
     def file(self) -> Path:
-        return self.path / place.CONFIGURATION_FILE
+        return self.path / job_folder.CONFIGURATION_FILE
 
     def edit(self, **fields: Any) -> None:
         """Save the documented defaults with some fields changed; captures begin at the next step, unless told otherwise."""

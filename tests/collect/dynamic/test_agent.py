@@ -15,10 +15,10 @@ import pytest
 
 from steplens.collect.dynamic import agent, client, configuration
 from steplens.collect.dynamic.agent import Agent
-from steplens.collect.dynamic.job import place, process
+from steplens.collect.dynamic.job import job_folder, process
 from steplens.collect.dynamic.job.agreement import Decision
-from steplens.collect.dynamic.job.board import STEP, Board
 from steplens.collect.dynamic.job.ledger import Request
+from steplens.collect.dynamic.job.shared_board import STEP, Board
 from steplens.collect.dynamic.plan import EDIT, Plan
 from steplens.errors import InputError
 
@@ -110,7 +110,7 @@ def test_who_decides_while_a_process_joins_counts_on_its_first_step(folder: Any,
         if self.words[self.row + STEP] >= 0 and not decided:
             decided.append(value)
             # rank 1 of the same job gets to its first step at just this moment
-            other = Board(joining.agent.place, "job", process.of(os.getppid()), 1)
+            other = Board(joining.agent.job_folder, "job", process.of(os.getppid()), 1)
             document = {**configuration.TEMPLATE, "start_step": 1, "active": 2, "prof_dir": str(folder.results)}
             other.decide("early", EDIT, document, Plan(1, 2), 1, 0)
             other.close()
@@ -361,7 +361,7 @@ def test_a_program_that_captured_nothing_leaves_nothing_to_meet_at(folder: Any, 
     assert len(folder.processes()) == 1
     job.agent.close()
     assert folder.processes() == []
-    assert list(job.agent.place.iterdir()) == []
+    assert list(job.agent.job_folder.iterdir()) == []
     until(lambda: not any(thread.name == "steplens dynamic" for thread in threading.enumerate()), "for the thread to end")
 
 
@@ -404,7 +404,7 @@ def test_a_step_that_fails_again_and_again_gives_up_and_never_raises(run: Any, m
 
 def test_without_a_place_to_meet_it_captures_alone(folder: Any, run: Any, monkeypatch: Any, tmp_path: Path, capfd: Any) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path / "file"))
     job = run()
     folder.edit(active=2)
     job.see(1)
@@ -414,10 +414,10 @@ def test_without_a_place_to_meet_it_captures_alone(folder: Any, run: Any, monkey
 
 
 def test_a_place_that_belongs_to_somebody_else_is_not_used(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path))
-    place.root().mkdir(mode=0o777)
-    place.root().chmod(0o777)
-    assert run().agent.place is None
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path))
+    job_folder.state_root().mkdir(mode=0o777)
+    job_folder.state_root().chmod(0o777)
+    assert run().agent.job_folder is None
 
 
 def foreign_owner(path: Path) -> None:
@@ -452,19 +452,26 @@ def test_a_state_directory_that_others_can_change_is_refused(
     case: str, reason: str, at: str, folder: Any, run: Any, monkeypatch: Any, tmp_path: Path, capfd: Any
 ) -> None:
     """The job says so in one line and captures all the same; a command says so instead of believing what lies there."""
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path / "state"))
     if at == "below":
         (tmp_path / "state").mkdir(mode=0o700)
-    wrong = tmp_path / "state" if at == "chosen" else place.root()
+    wrong = tmp_path / "state" if at == "chosen" else job_folder.state_root()
     state_folder(case, wrong)
     job = run()
-    assert job.agent.place is None
+    assert job.agent.job_folder is None
     assert list(wrong.iterdir()) == []
     said = [line for line in capfd.readouterr().err.splitlines() if str(wrong) in line]
-    assert len(said) == 1 and "so nothing in it is used" in said[0] and reason in said[0] and place.DIRECTORY_VARIABLE in said[0]
+    assert (
+        len(said) == 1
+        and "so nothing in it is used" in said[0]
+        and reason in said[0]
+        and job_folder.DIRECTORY_VARIABLE in said[0]
+    )
     with pytest.raises(InputError) as refused:
-        place.find(folder.path)
-    assert refused.value.path == wrong and reason in refused.value.problem and place.DIRECTORY_VARIABLE in refused.value.remedy
+        job_folder.find_folders(folder.path)
+    assert (
+        refused.value.path == wrong and reason in refused.value.problem and job_folder.DIRECTORY_VARIABLE in refused.value.remedy
+    )
     folder.edit(active=2)
     job.see(1)
     job.steps(5)
@@ -475,15 +482,15 @@ def test_a_shared_folder_with_the_sticky_bit_will_do(run: Any, monkeypatch: Any,
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(shared))
-    assert run().agent.place == place.create(run().agent.directory)
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(shared))
+    assert run().agent.job_folder == job_folder.create_folder(run().agent.directory)
 
 
 def test_a_state_directory_that_is_made_is_private_whatever_the_umask(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(tmp_path / "a" / "state"))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(tmp_path / "a" / "state"))
     before = os.umask(0)
     try:
-        assert run().agent.place is not None
+        assert run().agent.job_folder is not None
     finally:
         os.umask(before)
     for made in (tmp_path / "a", tmp_path / "a" / "state"):
@@ -493,8 +500,8 @@ def test_a_state_directory_that_is_made_is_private_whatever_the_umask(run: Any, 
 def test_folders_and_files_are_private(run: Any) -> None:
     job = run()
     job.steps(1)
-    assert job.agent.place.stat().st_mode & 0o777 == 0o700
-    assert all(path.stat().st_mode & 0o077 == 0 or path.is_socket() for path in job.agent.place.iterdir())
+    assert job.agent.job_folder.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 or path.is_socket() for path in job.agent.job_folder.iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_for_the_caller(tmp_path: Path, run: Any) -> None:
@@ -522,9 +529,9 @@ def test_questions_that_make_no_sense_are_survived(folder: Any, run: Any) -> Non
     import socket
 
     job = run()
-    (path,) = job.agent.place.glob("*.sock")
+    (path,) = job.agent.job_folder.glob("*.sock")
     for question in (b"", b"\n", b"[]\n", b"{" * 70_000, b"\xff\n", b'{"ask": "look"}\n'):
-        with socket.socket(socket.AF_UNIX) as connection, place.socket_address(path) as address:
+        with socket.socket(socket.AF_UNIX) as connection, job_folder.socket_address(path) as address:
             connection.connect(address)
             connection.sendall(question)
             connection.shutdown(socket.SHUT_WR)

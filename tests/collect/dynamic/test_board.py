@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic.job import board, process
-from steplens.collect.dynamic.job.board import DECIDING, GENERATION, STEP, Board, BusyError, PrivateBoard
+from steplens.collect.dynamic.job import process, shared_board
 from steplens.collect.dynamic.job.process import Process
+from steplens.collect.dynamic.job.shared_board import DECIDING, GENERATION, STEP, Board, BusyError, PrivateBoard
 from steplens.collect.dynamic.plan import EDIT, NEXT, Plan
 
 
@@ -30,8 +30,8 @@ def test_rows_are_seen_by_others_and_given_back(tmp_path: Path, sleeper: Process
     ours.put(DECIDING, 17)
     (seen,) = theirs.others()
     assert (seen.process, seen.rank, seen.step, seen.deciding) == (process.current(), 3, 17, 17)
-    assert {seat.rank for seat in board.read_seats(tmp_path, "job")} == {3, 4}
-    assert board.read_seats(tmp_path, "another job") == []
+    assert {seat.rank for seat in shared_board.read_seats(tmp_path, "job")} == {3, 4}
+    assert shared_board.read_seats(tmp_path, "another job") == []
     ours.leave()
     assert theirs.others() == []
     theirs.leave()
@@ -42,7 +42,7 @@ def test_a_decision_is_made_once_and_heard_by_all(tmp_path: Path, sleeper: Proce
     ours, theirs = Board(tmp_path, "job", process.current(), 0), Board(tmp_path, "job", sleeper, 1)
     before = theirs.words[GENERATION]
     theirs.put(STEP, 5)
-    theirs.put(board.STEP_NS, time.monotonic_ns())
+    theirs.put(shared_board.STEP_NS, time.monotonic_ns())
     ours.decide("a", EDIT, {"active": 2}, Plan(NEXT, 2), 5, 0)
     theirs.decide("a", EDIT, {"active": 9}, Plan(NEXT, 9), 6, 0)
     assert theirs.words[GENERATION] != before
@@ -87,17 +87,17 @@ def test_a_process_that_waits_to_be_buried_is_dead() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff" * 5000, b"\0" * 40_000])
 def test_a_damaged_board_is_made_new(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / board.board_name("job")).write_bytes(content)
-    (tmp_path / board.board_name("job")).with_suffix(board.DECISIONS_SUFFIX).write_bytes(content)
+    (tmp_path / shared_board.board_name("job")).write_bytes(content)
+    (tmp_path / shared_board.board_name("job")).with_suffix(shared_board.DECISIONS_SUFFIX).write_bytes(content)
     ours = Board(tmp_path, "job", process.current(), 0)
     ours.decide("a", EDIT, {}, Plan(NEXT, 1), 5, 0)
     assert [item.start for item in ours.decisions_after(0)] == [5]
 
 
 def test_a_lock_that_is_held_by_a_stopped_process_does_not_stop_the_training(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(board, "_LOCK_S", 0.2)
+    monkeypatch.setattr(shared_board, "_LOCK_S", 0.2)
     ours = Board(tmp_path, "job", process.current(), 0)
-    path = str(tmp_path / board.board_name("job"))
+    path = str(tmp_path / shared_board.board_name("job"))
     code = f"import fcntl; f = open({path!r}); fcntl.flock(f, 2); print('held', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"

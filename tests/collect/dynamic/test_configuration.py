@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.dynamic.configuration import TEMPLATE, Settings, read
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 
 

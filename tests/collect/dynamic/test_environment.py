@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steplens.collect.dynamic import environment
-from steplens.collect.dynamic.environment import is_worker
+from steplens.collect.dynamic.launchers import is_worker
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from .jobs import Folder, Job, Jobs, until
 from .test_pytorch import profiler_steps
@@ -94,7 +94,7 @@ def test_trigger_and_status(job: Job, folder: Folder) -> None:
         recorded = [profiler_steps(request["result"]) for request in requests[:3]]
         assert recorded[0] == recorded[1] == recorded[2]
         assert len(recorded[0]) == steps
-        asked_ns = json.loads((folder.path / place.REQUEST_FILE).read_text())["time_ns"]
+        asked_ns = json.loads((folder.path / job_folder.REQUEST_FILE).read_text())["time_ns"]
         delays_ns.append(max(request["began_ns"] for request in requests) - asked_ns)
         sets.append(recorded[0])
     # the better one of two: a busy machine may hold up one

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from steplens.collect.dynamic import client
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from .jobs import until
 
@@ -190,7 +190,7 @@ def test_a_killed_job_leaves_nothing_in_the_way_of_the_next(folder: Any, jobs: A
     found = over(folder, send(folder, active=2), 3)
     assert [request["state"] for request in found] == ["done"] * 3
     assert len({steps(request)[:2] for request in found}) == 1
-    (meeting,) = place.find(folder.path)
+    (meeting,) = job_folder.find_folders(folder.path)
     # the whole number: the digits of a small process id are part of many a name
     assert not {str(pid) for pid in ranks} & {path.name.lstrip(".").partition("-")[0] for path in meeting.iterdir()}
 

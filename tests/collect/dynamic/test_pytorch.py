@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from steplens.collect.dynamic import client
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 from .jobs import Folder, Job, Jobs, until
 
@@ -83,7 +83,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_meeting_place(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(place.DIRECTORY_VARIABLE, str(state))
+    monkeypatch.setenv(job_folder.DIRECTORY_VARIABLE, str(state))
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,11 @@ def training(tmp_path_factory: pytest.TempPathFactory, state: Path) -> Iterator[
     """One training for the tests that only edit its file; it must outlive all of them."""
     folder = tmp_path_factory.mktemp("training")
     jobs = Jobs(folder)
-    job = jobs.start(sys.executable, "-c", NETWORK + LOOP, env={place.DIRECTORY_VARIABLE: str(state)})
+    job = jobs.start(sys.executable, "-c", NETWORK + LOOP, env={job_folder.DIRECTORY_VARIABLE: str(state)})
     found = Training(folder / "config", job)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(place.DIRECTORY_VARIABLE, str(state))
+            patch.setenv(job_folder.DIRECTORY_VARIABLE, str(state))
             until(lambda: any(item.step for item in found.processes()), lambda: f"for the first step\n{job.output()}")
         yield found
         (folder / "stop").touch()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.collect.dynamic.watch import LARGEST_BYTES, Change, WatchedFile
+from steplens.collect.dynamic.watched_file import LARGEST_BYTES, Change, WatchedFile
 
 
 @pytest.fixture

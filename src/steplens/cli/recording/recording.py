@@ -13,17 +13,20 @@ from steplens import json_text, rundir
 from steplens.cli.text.text import clean
 from steplens.collect.black_box.black_box_event import EVENT_FILE
 from steplens.collect.common import log
-from steplens.collect.dynamic import launched
-from steplens.collect.handoff import landing
+from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER, Order, read_answers
+from steplens.collect.handoff import upload
 
 #: how steps are called, and why there are none
-_STEPS = {launched.OPTIMIZER: "optimizer steps", launched.FORWARD: "steps from one call of the model to the next"}
+_STEPS = {
+    OPTIMIZER: "optimizer steps",
+    FORWARD: "steps from one call of the model to the next",
+}
 _NO_STEP = {
-    launched.OPTIMIZER: (
+    OPTIMIZER: (
         "torch.optim.Optimizer.step was never called; where nothing is trained use steplens run --step-on forward, and "
         "steplens.profile where a step is something else, see the README"
     ),
-    launched.FORWARD: "no torch.nn.Module was called twice; where a step is something else use steplens.profile, see the README",
+    FORWARD: "no torch.nn.Module was called twice; where a step is something else use steplens.profile, see the README",
 }
 
 
@@ -62,7 +65,7 @@ class Recorded:
 
     def collect(self) -> None:
         """Look for them; for when all processes have ended."""
-        self.processes = list(launched.answers(self._answers))
+        self.processes = read_answers(self._answers)
         ours = {f"_{answer['pid']}_" for answer in self.processes}
         for path in self._found():
             # Other jobs may write to the same folder at the same time.
@@ -129,7 +132,7 @@ def _why_lost(directory: Path) -> str:
     return run_directory.lost_window(directory, state)[0]
 
 
-def report(recorded: Recorded, needed: int, order: launched.Order, *, command: bool) -> None:
+def report(recorded: Recorded, needed: int, order: Order, *, command: bool) -> None:
     """Say what was recorded, or why nothing was.
 
     Args:
@@ -175,7 +178,7 @@ def _listed(processes: list[int]) -> str:
     return f"process{'es' if len(processes) > 1 else ''} {', '.join(map(str, processes))}"
 
 
-def _begins(needed: int, order: launched.Order) -> int:
+def _begins(needed: int, order: Order) -> int:
     """After how many steps a window is open that stays; without a wait the schedule begins behind the first step."""
     waits = order.schedule.get("skip_first", 0) + order.schedule.get("wait", 0)
     return needed if waits else int(order.schedule.get("warmup", 0)) + 1
@@ -190,13 +193,13 @@ def land(directories: list[Path], target: str) -> list[Path]:
     found = []
     for directory in directories:
         try:
-            destination = landing.move(directory, target)
+            destination = upload.move_run(directory, target)
         except Exception as error:  # whatever a foreign file system raises: the data is safe and the next one is tried
-            say(landing.note_failure(directory, target, error))
+            say(upload.note_failure(directory, target, error))
             found.append(directory)
             continue
-        say(f"moved {directory.name} to {landing.shown(target)}")
-        if not landing.is_url(destination):
+        say(f"moved {directory.name} to {upload.without_credentials(target)}")
+        if not upload.is_url(destination):
             found.append(Path(destination))
     return found
 

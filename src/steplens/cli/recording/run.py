@@ -19,8 +19,8 @@ from typer.core import TyperCommand
 
 from steplens import options, rundir
 from steplens.cli.recording import flags, output_folder, recording, run_answers, run_command, script
-from steplens.collect.dynamic import launched
-from steplens.collect.handoff import landing
+from steplens.collect.dynamic import launched_processes
+from steplens.collect.handoff import upload
 from steplens.errors import SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
@@ -37,15 +37,15 @@ _PANELS = {
 class _BlackBox(str, enum.Enum):
     """What ``--black-box`` keeps."""
 
-    operators = launched.OPERATORS
-    numbers = launched.NUMBERS
+    operators = launched_processes.OPERATORS
+    numbers = launched_processes.NUMBERS
 
 
 class _StepOn(str, enum.Enum):
     """What ends a step, for ``--step-on``."""
 
-    optimizer = launched.OPTIMIZER
-    forward = launched.FORWARD
+    optimizer = launched_processes.OPTIMIZER
+    forward = launched_processes.FORWARD
 
 
 class _RunCommand(TyperCommand):
@@ -91,25 +91,25 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
     command = module is None and run_command.is_command(name, explicit)
     if not command:
         script.check_script(name, module is not None)
-    schedule, start, process = _chosen(options.SCHEDULE, values), Path.cwd(), os.getpid()
-    folder, target = landing.split(out, values.get("local_dir"))
+    schedule, start, process = options.select(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    folder, target = upload.split_target(out, values.get("local_dir"))
     local = Path(folder or ".")
     output_folder.check_can_hold(local)
     with run_answers.answers_folder() as answers:
-        order = launched.Order(
+        order = launched_processes.Order(
             out=str(local),
             answers=str(answers),
-            profile=_chosen(options.PROFILE, values),
+            profile=options.select(options.PROFILE, values),
             schedule=schedule,
-            experimental=_chosen(options.EXPERIMENTAL, values),
+            experimental=options.select(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
             black_box=values.get("black_box"),
-            step_on=values.get("step_on", launched.OPTIMIZER),
+            step_on=values.get("step_on", launched_processes.OPTIMIZER),
         )
         recorded = recording.Recorded(local, answers)
         ending: BaseException | None = None
         if command:
-            code = run_command.run_command([name, *arguments], {**os.environ, launched.VARIABLE: order.text()})
+            code = run_command.run_command([name, *arguments], {**os.environ, launched_processes.VARIABLE: order.text()})
         else:
             ending = _run_here(name, arguments, module is not None, order)
             code = _end(ending)
@@ -139,12 +139,12 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
     return code
 
 
-def _run_here(name: str, arguments: list[str], module: bool, order: launched.Order) -> BaseException | None:
+def _run_here(name: str, arguments: list[str], module: bool, order: launched_processes.Order) -> BaseException | None:
     """Run a script or module in this process and record it; what ended it, if it was an exception."""
-    launched.recorded_by_command = True
+    launched_processes.recorded_by_command = True
     # for processes that it starts
-    os.environ[launched.VARIABLE] = order.text()
-    watcher = launched.Watcher(order)
+    os.environ[launched_processes.VARIABLE] = order.text()
+    watcher = launched_processes.Watcher(order)
     watcher.install()
     process = os.getpid()
     ending: BaseException | None = None
@@ -165,10 +165,6 @@ def _end(ending: BaseException | None) -> int:
     ending = ending.with_traceback(script.strip(ending.__traceback__))
     sys.excepthook(type(ending), ending, ending.__traceback__)
     return script.EXIT_EXCEPTION
-
-
-def _chosen(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {option.name: values[option.name] for option in options.options(group) if option.name in values}
 
 
 def _command() -> Any:

@@ -15,7 +15,7 @@ from steplens import rundir
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.client import Participant
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.plan import DONE, RECORDING, SAVING, SCHEDULED, SEEN, steps_text
 from steplens.errors import InputError
 
@@ -65,7 +65,7 @@ def existing_directory(path: Path) -> Path:
     Raises:
         InputError: there is none.
     """
-    directory = place.configuration_directory(path)
+    directory = job_folder.configuration_directory(path)
     if not directory.is_dir():
         raise InputError(path, "there is no such folder", "Give the folder of profiler_config.json")
     return directory

@@ -18,7 +18,7 @@ from steplens.cli.recording.status import describe, existing_directory, request_
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client, configuration
 from steplens.collect.dynamic.client import Participant
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.plan import DONE, ENDED, NEXT, REFUSED, SEEN
 from steplens.errors import InputError, SteplensError
 
@@ -80,10 +80,10 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _configuration(directory: Path) -> dict[str, Any]:
-    file = directory / place.CONFIGURATION_FILE
+    file = directory / job_folder.CONFIGURATION_FILE
     if not file.exists():
-        raise InputError(directory, f"there is no {place.CONFIGURATION_FILE}", "A job that watches the folder makes one")
-    found = place.read_json(file.resolve())
+        raise InputError(directory, f"there is no {job_folder.CONFIGURATION_FILE}", "A job that watches the folder makes one")
+    found = job_folder.read_json(file.resolve())
     if found is None:
         raise InputError(file, "is not a JSON object", "Correct it, or remove it and start from the defaults")
     return found
@@ -178,10 +178,8 @@ def _ranks(values: list[str]) -> list[int]:
 
 def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the configuration that the command line sets."""
-    names = {group: {option.name for option in options.options(group)} for group in _PANELS}
-    changes: dict[str, Any] = {name: value for name, value in values.items() if name in names[options.PROFILE]}
-    experimental = {name: value for name, value in values.items() if name in names[options.EXPERIMENTAL]}
-    if experimental:
+    changes = options.select(options.PROFILE, values)
+    if experimental := options.select(options.EXPERIMENTAL, values):
         changes["experimental_config"] = experimental
     changes["active"] = values["steps"]
     changes["start_step"] = values.get("at_step", NEXT)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from steplens.collect.ascend import codes, features, library
 from steplens.collect.ascend.operator_arguments import OperatorArguments
 from steplens.collect.ascend.settings import Data, DeviceOptions, Plan, plan
-from steplens.collect.common import log, support
+from steplens.collect.common import log, profiler_environment
 from steplens.collect.common.health import ERROR, INFO, WARNING
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -66,7 +66,7 @@ def _guarded(method: _Method) -> _Method:
             self._busy = True
             try:
                 return method(self, *args, **kwargs)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to CANN's library
                 self._missing(f"{method.__name__} failed with {type(exception).__name__}: {exception}")
                 return False
             finally:
@@ -160,7 +160,7 @@ class DeviceSession:
         """
         self._close()
         self._reset()
-        others = support.other_profilers()
+        others = profiler_environment.variables_of_other_profilers()
         if others:
             return self._missing(f"{' and '.join(others)} is set, another profiler is at work in this process")
         if not self._claim():
@@ -342,7 +342,7 @@ class DeviceSession:
             return
         try:
             self._synchronize(self._device_id)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the framework
             message = f"Waiting for device {self._device_id} failed: {type(exception).__name__}: {exception}"
             self._problem("device_synchronize", WARNING, message, unsafe=_EDGES)
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from steplens.collect.ascend import frameworks
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.ascend.operator_arguments import OperatorArguments
 from steplens.collect.ascend.settings import DeviceOptions
 from steplens.collect.common import log
 from steplens.collect.common.health import INFO, Health
-
-if TYPE_CHECKING:
-    from steplens.collect.pytorch.window import Recording
+from steplens.collect.common.recording_settings import RecordingSettings
 
 
-def device_session(recording: Recording, health: Health) -> DeviceSession:
+def device_session(settings: RecordingSettings, health: Health) -> DeviceSession:
     """What records the NPU beside Kineto.
 
     Args:
-        recording: what to record.
+        settings: what to record.
         health: gets the findings.
     """
     if frameworks.launches_from_queue():
@@ -30,9 +26,9 @@ def device_session(recording: Recording, health: Health) -> DeviceSession:
         log.info(message)
         health.add("task_queue", INFO, message, unsafe="device time per operator", configuration=True)
     return DeviceSession(
-        DeviceOptions.of(recording.experimental, profile_memory=recording.profile_memory, record_shapes=recording.record_shapes),
+        DeviceOptions.of(settings.experimental, profile_memory=settings.profile_memory, record_shapes=settings.record_shapes),
         device=frameworks.torch_device,
         synchronize=frameworks.torch_synchronize,
         report=health.add,
-        beside=OperatorArguments(health.add) if recording.experimental.record_op_args else None,
+        beside=OperatorArguments(health.add) if settings.experimental.record_op_args else None,
     )

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING
 
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.options import AiCMetrics, HostSystem, ProfilerLevel
-
-if TYPE_CHECKING:
-    from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
 
 class Data(IntFlag):

@@ -19,15 +19,15 @@ from steplens.collect.black_box import black_box_event
 from steplens.collect.black_box.ring_session import RingSession
 from steplens.collect.black_box.step_history import StepHistory
 from steplens.collect.black_box.step_ring import StepRing
-from steplens.collect.common import clock, interrupts, log, metadata, reasons, support
-from steplens.collect.common.harmless import harmless
+from steplens.collect.common import clock, exception_text, interrupts, log, metadata, profiler_environment
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import ERROR, Health
+from steplens.collect.common.never_raise import never_raise
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch.activities import choose_activities
 from steplens.collect.pytorch.kineto_profile import STEP_PREFIX
-from steplens.collect.pytorch.window import Recording
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
 SLOW_STEP, EXCEPTION, SIGNAL, NAN_LOSS, REQUEST = "slow_step", "exception", "signal", "nan_loss", "request"
@@ -83,25 +83,7 @@ class BlackBox:
         with_flops: bool = False,
         with_modules: bool = False,
     ) -> None:
-        given: dict[str, Any] = {
-            "directory": os.fspath(directory) if isinstance(directory, os.PathLike) else directory,
-            "keep_steps": keep_steps,
-            "record_operators": record_operators,
-            "on_slow_step": on_slow_step,
-            "on_exception": on_exception,
-            "on_nan_loss": on_nan_loss,
-            "on_signal": on_signal,
-            "max_captures": max_captures,
-            "analyse_flag": analyse_flag,
-        }
-        recorded: dict[str, Any] = {
-            "activities": activities,
-            "record_shapes": record_shapes,
-            "profile_memory": profile_memory,
-            "with_stack": with_stack,
-            "with_flops": with_flops,
-            "with_modules": with_modules,
-        }
+        arguments = options.arguments(locals())
         self._health = Health()
         self._process = os.getpid()
         self._running = False
@@ -114,15 +96,15 @@ class BlackBox:
         #: folders of the events that were written
         self.captures: list[Path] = []
         try:
-            self._configure(given, recorded)
-            self._enabled = not support.disabled_by_environment()
-        except Exception as exception:
+            self._configure(arguments)
+            self._enabled = not profiler_environment.disabled_by_environment()
+        except Exception as exception:  # the boundary to the training
             self._call_failed(type(self).__name__, exception)
 
-    def _configure(self, given: dict[str, Any], recorded: dict[str, Any]) -> None:
-        values, warnings = options.resolve(options.BLACK_BOX, given)
-        profile, more = options.resolve(options.PROFILE, recorded)
-        for warning in (*warnings, *more):
+    def _configure(self, arguments: dict[str, Any]) -> None:
+        values, warnings = options.resolve(options.BLACK_BOX, options.select(options.BLACK_BOX, arguments))
+        profile, profile_warnings = options.resolve(options.PROFILE, options.select(options.PROFILE, arguments))
+        for warning in (*warnings, *profile_warnings):
             log.warning(warning)
         self._values = values
         self._keep_steps: int = values["keep_steps"]
@@ -149,18 +131,14 @@ class BlackBox:
         activities = choose_activities(profile["activities"], None, self._health)
         # CANN's library writes its files itself while it records: there is no ring to keep in memory.
         self._range_type: Any = torch.autograd.profiler.record_function
-        recording = Recording(
+        settings = RecordingSettings(
             activities=tuple(item for item in activities if item is not ProfilerActivity.NPU),
-            record_shapes=profile["record_shapes"],
-            profile_memory=profile["profile_memory"],
-            with_stack=profile["with_stack"],
-            with_flops=profile["with_flops"],
-            with_modules=profile["with_modules"],
             experimental=_ExperimentalConfig(gc_detect_threshold=0),
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
+            **{name: profile[name] for name in options.SWITCHES},
         )
         return RingSession(
-            recording,
+            settings,
             parent=lambda: self._event_directory,
             worker_name=None,
             user_metadata=metadata.UserMetadata(),
@@ -181,7 +159,7 @@ class BlackBox:
             self.on_exception(exception)
         self.stop()
 
-    @harmless
+    @never_raise
     def start(self) -> None:
         """Begin to keep steps."""
         if not self._enabled or self._running:
@@ -210,7 +188,7 @@ class BlackBox:
         self._open_window(0)
         self._begin_step()
 
-    @harmless
+    @never_raise
     def step(self, loss: Any = None) -> None:
         """Say that a training step has ended and the next one begins.
 
@@ -238,7 +216,7 @@ class BlackBox:
         self.step_num += 1
         self._begin_step(elsewhere)
 
-    @harmless
+    @never_raise
     def capture(self, message: str = "asked for by the program") -> None:
         """Write what is kept, now; the step that runs is cut in two.
 
@@ -250,7 +228,7 @@ class BlackBox:
                 self._open_window(self.step_num)
             self._begin_step()
 
-    @harmless
+    @never_raise
     def stop(self) -> None:
         """End; what is kept is thrown away."""
         if not self._running or os.getpid() != self._process:
@@ -324,7 +302,7 @@ class BlackBox:
             session.step = step
             session.init_trace()
             session.start_trace()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             self._give_up_operators(exception)
 
     def _rotate(self) -> None:
@@ -334,7 +312,7 @@ class BlackBox:
         try:
             with interrupts.held():
                 self._session.rotate()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             if interrupts.of_the_program(exception):
                 raise
             self._give_up_operators(exception)
@@ -382,7 +360,7 @@ class BlackBox:
             runs = self._session.save() if self._session is not None else []
             median = int(self._history.median_ns)
             black_box_event.write(folder, kind, message, self.step_num, median, runs, self._ring.rows())
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             self._call_failed("black box", exception)
             if self._session is not None:
                 self._session.discard()
@@ -399,7 +377,7 @@ class BlackBox:
 
     # --- exceptions and signals
 
-    @harmless
+    @never_raise
     def on_exception(self, exception: BaseException) -> None:
         """Write what is kept because of an exception; for those who catch it before the program ends."""
         unwanted = not self._running or not self._values["on_exception"] or exception is self._seen_exception
@@ -408,7 +386,7 @@ class BlackBox:
         if os.getpid() != self._process or threading.get_ident() != self._owner:
             return
         self._seen_exception = exception
-        text = " ".join(reasons.named(exception).split())[:1000]
+        text = " ".join(exception_text.named(exception).split())[:1000]
         self._in_the_middle(EXCEPTION, f"step {self.step_num} ended with {text}")
 
     def _excepthook(self, kind: type[BaseException], exception: BaseException, traceback: TracebackType | None) -> None:
@@ -437,7 +415,7 @@ class BlackBox:
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe="everything")
 
 
 #: black boxes of this process, for its forked children

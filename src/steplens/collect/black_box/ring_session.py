@@ -9,9 +9,9 @@ from typing import Any
 
 from steplens import rundir
 from steplens.collect.common.spare_files import SpareFiles
-from steplens.collect.pytorch import other_profilers
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window
+from steplens.collect.torch_internals import other_profilers
 
 
 class RingSession(KinetoSession):
@@ -49,15 +49,15 @@ class RingSession(KinetoSession):
         self.stop_trace()
         windows = [window for window in (self._kept, self.window) if window is not None and window.started]
         self._kept = self.window = None
-        found = []
+        run_directories = []
         for window in windows:
             parent = self._parent()
             if not super()._has_room(parent):
                 break
             window.run_directory = rundir.create_run_directory(parent, self._worker_name)
             raw = rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
-            if window.beside is not None:
-                window.beside.relocate(raw)
+            if window.recorders is not None:
+                window.recorders.relocate(raw)
             self._saving, self.window = True, window
             try:
                 self.finalize_trace()
@@ -65,13 +65,13 @@ class RingSession(KinetoSession):
                 self._saving = False
             run = self.collected_run()
             if run is not None:
-                found.append(run)
+                run_directories.append(run)
             else:
                 shutil.rmtree(window.run_directory, ignore_errors=True)
             self.closed = None
         for window in windows:
             _give_up(window)
-        return found
+        return run_directories
 
     def discard(self) -> None:
         """Throw everything away."""
@@ -112,5 +112,5 @@ class RingSession(KinetoSession):
 def _give_up(window: Window) -> None:
     other_profilers.give_back(window.kineto)
     window.kineto = None
-    if window.beside is not None:
-        window.beside.cancel()
+    if window.recorders is not None:
+        window.recorders.cancel()

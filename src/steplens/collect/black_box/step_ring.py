@@ -82,7 +82,7 @@ class DataWait:
                 iterator.__next__ = original
 
 
-class Collections:
+class GarbageCollections:
     """Adds up the interpreter's collections of garbage, between :meth:`install` and :meth:`remove`."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class StepRing:
         self._rows = bytearray(_ROW.size * capacity)
         self._count = 0
         self._waits = DataWait()
-        self._collections = Collections()
+        self._collections = GarbageCollections()
         self._statm = -1
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._start_ns = 0
@@ -183,7 +183,7 @@ class StepRing:
 
     def rows(self) -> list[dict[str, int]]:
         """What is kept, oldest first. The oldest is left out where the ring no longer holds what its sums began with."""
-        found: list[dict[str, int]] = []
+        records: list[dict[str, int]] = []
         before: tuple[float, ...] | None = None
         for number in range(self._oldest, self._count):
             step, start_ns, duration_ns, resident, *sums = _ROW.unpack_from(self._rows, number % self._capacity * _ROW.size)
@@ -201,6 +201,6 @@ class StepRing:
                     *rest,
                     resident * self._page,
                 )
-                found.append(dict(zip(COLUMNS, values, strict=True)))
+                records.append(dict(zip(COLUMNS, values, strict=True)))
             before = tuple(sums)
-        return found
+        return records

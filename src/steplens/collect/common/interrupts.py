@@ -56,10 +56,10 @@ class _Action:
         self._kept = ctypes.create_string_buffer(_ACTION_BYTES)
         try:
             self._call: Any = ctypes.CDLL(None).sigaction
-            known = not self._call(number, None, self._kept)
+            is_ours = not self._call(number, None, self._kept)
         except (OSError, TypeError, AttributeError):  # a system without: Python's handler is all that is known
-            known = False
-        if not known:
+            is_ours = False
+        if not is_ours:
             self._call = None
 
     @property

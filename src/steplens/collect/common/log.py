@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from steplens.collect.common import reasons
+from steplens.collect.common import exception_text
 
 
 def write_line(text: str) -> None:
@@ -53,4 +53,4 @@ def error(message: str) -> None:
 
 def failed(call: str, exception: BaseException) -> None:
     """Print the one line that a failed call of the public interface leaves."""
-    _line("ERROR", f"Call {call} failed. Exception: {reasons.named(exception)}")
+    _line("ERROR", f"Call {call} failed. Exception: {exception_text.named(exception)}")

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from steplens import json_text
-from steplens.collect.ascend import installation
 from steplens.collect.common import log
 from steplens.collect.common.plain_text import plain_text
 
@@ -82,7 +81,7 @@ def trace_id(callback: Callable[[], str] | None) -> str:
             if value is not None and len(value) <= _TRACE_ID_LIMIT:
                 return value
             log.warning(f"The trace id callback must return a string of at most {_TRACE_ID_LIMIT} characters, a UUID is used.")
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the program's callback
             log.failed("custom_trace_id_callback", exception)
     return uuid.uuid4().hex.upper()
 
@@ -164,15 +163,19 @@ def metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int) -> dict
     return content
 
 
-def versions() -> dict[str, str]:
-    """Versions of everything a result may depend on; empty where something is not there."""
+def versions(cann_version: str) -> dict[str, str]:
+    """Versions of everything a result may depend on; empty where something is not there.
+
+    Args:
+        cann_version: of the Ascend software that the environment names.
+    """
     # Not `import steplens`: its lazy names point at packages the collector must not depend on.
     version = sys.modules["steplens"].__version__
     torch = sys.modules.get("torch")
     torch_npu = sys.modules.get("torch_npu")
     return {
         "torch_npu_version": str(getattr(torch_npu, "__version__", "")),
-        "cann_version": installation.cann_version(),
+        "cann_version": cann_version,
         "steplens_version": str(version),
         "torch_version": str(getattr(torch, "__version__", "")),
         "python_version": platform.python_version(),
@@ -200,5 +203,5 @@ def allocator() -> dict[str, str]:
 def _answers(function: Any) -> bool:
     try:
         return callable(function) and bool(function())
-    except Exception:
+    except Exception:  # the boundary to PyTorch
         return False

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.collect.dynamic import template
-from steplens.collect.dynamic.job import board as boards
-from steplens.collect.dynamic.job import place, process
+from steplens.collect.dynamic import configuration_file
+from steplens.collect.dynamic.job import job_folder, process, shared_board
 from steplens.collect.dynamic.job.agreement import EACH, Decision
-from steplens.collect.dynamic.job.board import GENERATION, Board, BusyError, PrivateBoard
 from steplens.collect.dynamic.job.ledger import Ledger
+from steplens.collect.dynamic.job.shared_board import GENERATION, Board, BusyError, PrivateBoard
 from steplens.collect.dynamic.plan import CALL, MISSED, NEVER, REFUSED, SAVING, SCHEDULED, SUPERSEDED, Form, Identity, Request
 from steplens.collect.dynamic.recorder import Recorder
 from steplens.collect.dynamic.service import Service
@@ -59,7 +58,7 @@ class Agent:
     """
 
     def __init__(self, directory: str | os.PathLike[str], form: Form, how: str, stepper: str) -> None:
-        self.directory = place.configuration_directory(directory)
+        self.directory = job_folder.configuration_directory(directory)
         self.process = process.current()
         self._form = form
         self.how = how
@@ -87,10 +86,10 @@ class Agent:
         self._calls = 0
         self._turning = threading.RLock()
         self._writing = threading.Lock()
-        template.create(self.directory, form.template())
+        configuration_file.create(self.directory, form.template())
         self._ledger = Ledger(self.directory, form, self._identity.rank)
         self._recorder = Recorder(form, self._ledger, self._publish)
-        self.place: Path | None = self._meeting_place()
+        self.job_folder: Path | None = self._meeting_place()
         self._service = Service(self)
         self._ledger.logs.actions.info("%s %s: waiting for requests", how, self.directory)
         self._service.first_look()
@@ -102,9 +101,9 @@ class Agent:
 
     def _meeting_place(self) -> Path | None:
         try:
-            folder = place.create(self.directory)
-            place.sweep(folder)
-            place.sweep_old(folder)
+            folder = job_folder.create_folder(self.directory)
+            job_folder.remove_dead_processes(folder)
+            job_folder.remove_old_folders(folder)
             return folder
         except OSError as error:
             self.failed("meeting other processes", error)
@@ -145,7 +144,7 @@ class Agent:
             else:
                 request.span(self._step, plan)
                 self._recorder.begin(request, plan, self._step)
-                board.put(boards.BUSY_UNTIL, self._recorder.busy_until)
+                board.put(shared_board.BUSY_UNTIL, self._recorder.busy_until)
             self._attention = True
             self._publish()
 
@@ -158,7 +157,7 @@ class Agent:
             self._step = step
             self._ledger.logs.actions.info("cur_step is set to %d", step)
             if self._board is not None:
-                self._board.put(boards.STEP, step)
+                self._board.put(shared_board.STEP, step)
 
     def close(self) -> None:
         """The program ends: close the capture that is open and take leave."""
@@ -178,8 +177,8 @@ class Agent:
         for logger in (self._ledger.logs.actions, self._ledger.logs.file):
             logger.info(_DONE)
         self._write_record()
-        if self.place is not None:
-            place.forget(self.place, self.process, record=not self._ledger.states())
+        if self.job_folder is not None:
+            job_folder.remove_process_files(self.job_folder, self.process, record=not self._ledger.states())
         if self._board is not None:
             self._board.leave()
         self._ledger.logs.close()
@@ -207,7 +206,7 @@ class Agent:
         plan = self._ledger.plan(request)
         if plan.start_step == NEVER and not self._scheduled and not self._offers:
             # A file that asks for nothing, such as a new one, is no request; but it may take one back.
-            logs.file.info("%s: %s, start_step is %d: nothing is captured", _READ, place.CONFIGURATION_FILE, NEVER)
+            logs.file.info("%s: %s, start_step is %d: nothing is captured", _READ, job_folder.CONFIGURATION_FILE, NEVER)
             return
         with self._ledger.lock:
             if not self._ledger.add(request):
@@ -236,7 +235,7 @@ class Agent:
 
     def record(self) -> dict[str, Any]:
         """What others may know about this process."""
-        shown = self._recorder.current or next(iter(self._scheduled), None)
+        request = self._recorder.current or next(iter(self._scheduled), None)
         words, why_not, step_ns = self._words, self._why_not(), 0
         with contextlib.suppress(ValueError):  # the board may be let go of meanwhile
             step_ns = words[self._at_time] if words is not None else 0
@@ -261,8 +260,8 @@ class Agent:
             "problem": self._problem,
             "profiler_status": _PROFILER_STATUS[self._state],
             "current_step": str(self._step),
-            "start_step": str(shown.start_step if shown else NEVER),
-            "stop_step": str(shown.stop_step if shown else NEVER),
+            "start_step": str(request.start_step if request else NEVER),
+            "stop_step": str(request.stop_step if request else NEVER),
             "requests": self._ledger.records(),
         }
 
@@ -277,7 +276,7 @@ class Agent:
             return ""
         try:
             return self._form.obstacle()
-        except Exception as error:
+        except Exception as error:  # the boundary to the framework
             return f"{type(error).__name__}: {error}"
 
     # --- at the end of a step
@@ -287,18 +286,18 @@ class Agent:
             self._attention = False
             board = self._board or self._attach(listening=True)
             self._stepped = True
-            board.put(boards.STEP, step)
-            board.put(boards.DECIDING, step)
+            board.put(shared_board.STEP, step)
+            board.put(shared_board.DECIDING, step)
             try:
                 self._recorder.step()
-                board.put(boards.BUSY_UNTIL, self._recorder.busy_until)
+                board.put(shared_board.BUSY_UNTIL, self._recorder.busy_until)
                 self._hear(board, step)
             except BusyError:
                 self._attention = True
             finally:
-                board.put(boards.DECIDING, -1)
+                board.put(shared_board.DECIDING, -1)
             self._begin_due(step)
-            board.put(boards.BUSY_UNTIL, self._recorder.busy_until)
+            board.put(shared_board.BUSY_UNTIL, self._recorder.busy_until)
             self._failures = 0
             self._due = min((request.start_step for request in self._scheduled), default=_NEVER_DUE)
             if self.capturing or self._offers:
@@ -310,9 +309,9 @@ class Agent:
         self._identity = self._form.identity()
         self._ledger.rank = self._identity.rank
         try:
-            if self.place is None:
+            if self.job_folder is None:
                 raise OSError("there is no folder to meet in")
-            board = Board(self.place, self._identity.group, self.process, self._identity.rank)
+            board = Board(self.job_folder, self._identity.group, self.process, self._identity.rank)
         except (OSError, BusyError, ValueError) as error:
             self.failed("sharing steps with other processes", error)
             board = PrivateBoard(self.process, self._identity.rank)
@@ -322,10 +321,10 @@ class Agent:
             self._over = {item.number for item in board.decisions_after(0) if item.start < reached}
         if listening:
             # Before we are seen at this step: nobody may think that we are past its beginning.
-            board.put(boards.DECIDING, self._step)
-        board.put(boards.STEP_NS, time.monotonic_ns())
-        board.put(boards.STEP, self._step)
-        self._at_step, self._at_time = board.row + boards.STEP, board.row + boards.STEP_NS
+            board.put(shared_board.DECIDING, self._step)
+        board.put(shared_board.STEP_NS, time.monotonic_ns())
+        board.put(shared_board.STEP, self._step)
+        self._at_step, self._at_time = board.row + shared_board.STEP, board.row + shared_board.STEP_NS
         self._words, self._board = board.words, board
         return board
 
@@ -337,7 +336,7 @@ class Agent:
             self._offers.popleft()
         while True:
             # First we say that we no longer listen, then we look whether somebody has counted on it.
-            board.put(boards.DECIDING, -1)
+            board.put(shared_board.DECIDING, -1)
             generation = board.words[GENERATION]
             if generation == self._generation:
                 return
@@ -401,17 +400,17 @@ class Agent:
         else:
             self._state = "idle" if self._stepped else "waiting"
         if self._board is not None:
-            self._board.put(boards.STATE, boards.STATES.index(self._state))
-        shown = (self._state, self._ledger.states())
-        if shown != self._written:
-            self._written = shown
+            self._board.put(shared_board.STATE, shared_board.STATES.index(self._state))
+        published = (self._state, self._ledger.states())
+        if published != self._written:
+            self._written = published
             self._write_record()
 
     def _write_record(self) -> None:
-        if self.place is None:
+        if self.job_folder is None:
             return
         with self._writing:
             try:
-                place.write_record(self.place, self.process, self.record())
+                job_folder.write_record(self.job_folder, self.process, self.record())
             except OSError as error:
                 self.failed("telling others about this process", error)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, rundir
-from steplens.collect.dynamic.job import board, place
+from steplens.collect.dynamic.job import job_folder, shared_board
 from steplens.collect.dynamic.job.agreement import Seat
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.service import ASK_LOOK, ASK_STATUS
@@ -95,53 +95,54 @@ def participants(directory: Path, *, look: bool = False) -> list[Participant]:
         directory: the configuration folder.
         look: make each of them look at its files before it answers.
     """
-    found = [(folder, owner, record) for folder in place.find(directory) for owner, record in place.records(folder)]
-    if not found:
+    folders = job_folder.find_folders(directory)
+    records = [(folder, owner, record) for folder in folders for owner, record in job_folder.read_records(folder)]
+    if not records:
         return []
-    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as pool:
-        views = list(pool.map(lambda item: _participant(*item, look=look), found))
-    shown = [view for view in views if view.alive or not view.bystander]
-    return sorted(shown, key=lambda view: (view.rank, view.process.pid))
+    with ThreadPoolExecutor(min(len(records), _AT_ONCE)) as pool:
+        views = list(pool.map(lambda item: _participant(*item, look=look), records))
+    listed = [view for view in views if view.alive or not view.bystander]
+    return sorted(listed, key=lambda view: (view.rank, view.process.pid))
 
 
 def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, look: bool) -> Participant:
     alive = owner.alive()
-    answer = _ask(folder / f"{owner.name}{place.SOCKET_SUFFIX}", ASK_LOOK if look else ASK_STATUS) if alive else None
-    told = answer or record
-    seat = next((seat for seat in board.read_seats(folder, _text(told, "group")) if seat.process == owner), None)
-    state, why_not = _state(told, seat, alive=alive)
-    step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(told, "step")
+    answer = _ask(folder / f"{owner.name}{job_folder.SOCKET_SUFFIX}", ASK_LOOK if look else ASK_STATUS) if alive else None
+    answers = answer or record
+    seat = next((seat for seat in shared_board.read_seats(folder, _text(answers, "group")) if seat.process == owner), None)
+    state, why_not = _state(answers, seat, alive=alive)
+    step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(answers, "step")
     if not alive and not why_not:
         why_not = "it ended without a word (killed, crashed or by os._exit)" if state == KILLED else "the program has ended"
-    requests = tuple(request for request in told.get("requests", ()) if isinstance(request, dict))
+    requests = tuple(request for request in answers.get("requests", ()) if isinstance(request, dict))
     return Participant(
         process=owner,
-        rank=_optional_integer(told, "rank", -1) or 0,
-        world_size=_optional_integer(told, "world_size"),
-        program=_text(told, "program"),
-        how=_text(told, "how"),
-        bystander=told.get("bystander") is True,
+        rank=_optional_integer(answers, "rank", -1) or 0,
+        world_size=_optional_integer(answers, "world_size"),
+        program=_text(answers, "program"),
+        how=_text(answers, "how"),
+        bystander=answers.get("bystander") is True,
         state=state,
         step=step,
         step_age_ns=time.monotonic_ns() - seat.step_ns if alive and seat is not None and seat.step_ns else None,
         eligible=alive and not why_not,
         why_not=why_not,
         answered=answer is not None,
-        problem=_text(told, "problem"),
+        problem=_text(answers, "problem"),
         progress=_progress(requests, step) if alive else None,
         requests=requests,
-        log=_text(told, "log"),
-        status={name: _text(told, name) for name in ("profiler_status", "current_step", "start_step", "stop_step")},
+        log=_text(answers, "log"),
+        status={name: _text(answers, name) for name in ("profiler_status", "current_step", "start_step", "stop_step")},
     )
 
 
-def _state(told: Mapping[str, Any], seat: Seat | None, *, alive: bool) -> tuple[str, str]:
-    state = _text(told, "state")
+def _state(answers: Mapping[str, Any], seat: Seat | None, *, alive: bool) -> tuple[str, str]:
+    state = _text(answers, "state")
     if not alive:
         return (EXITED if state == EXITED else KILLED), ""
-    if seat is not None and 0 <= seat.state < len(board.STATES):
-        state = board.STATES[seat.state]
-    return state, _text(told, "why_not")
+    if seat is not None and 0 <= seat.state < len(shared_board.STATES):
+        state = shared_board.STATES[seat.state]
+    return state, _text(answers, "why_not")
 
 
 def _progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tuple[int, int] | None:
@@ -154,13 +155,13 @@ def _progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tupl
     return min(step, stop) - start - warmup, stop - start - warmup
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(answers: Mapping[str, Any], name: str) -> str:
+    value = answers.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _optional_integer(told: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
-    value = told.get(name)
+def _optional_integer(answers: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
+    value = answers.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
@@ -169,7 +170,7 @@ def _ask(path: Path, question: str) -> dict[str, Any] | None:
     limit = time.monotonic() + _ANSWER_S
     text = b""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, place.socket_address(path) as address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, job_folder.socket_address(path) as address:
             connection.settimeout(_ANSWER_S)
             connection.connect(address)
             connection.sendall(json.dumps({"ask": question}).encode() + b"\n")
@@ -199,7 +200,7 @@ def send(directory: Path, configuration: Mapping[str, Any]) -> tuple[str, list[P
         OSError: the request cannot be written.
     """
     id = uuid.uuid4().hex[:12]
-    target = directory / place.REQUEST_FILE
+    target = directory / job_folder.REQUEST_FILE
     # A request that follows another at once must not take its place before it was seen.
     with _one_at_a_time(directory):
         rundir.write_json(target, {"id": id, "time_ns": time.time_ns(), "configuration": dict(configuration)}, indent=4)
@@ -209,7 +210,7 @@ def send(directory: Path, configuration: Mapping[str, Any]) -> tuple[str, list[P
 
 @contextlib.contextmanager
 def _one_at_a_time(directory: Path) -> Iterator[None]:
-    folders = place.find(directory)
+    folders = job_folder.find_folders(directory)
     if not folders:
         yield
         return

@@ -8,47 +8,48 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from steplens import options
-from steplens.collect.dynamic.plan import NEVER, NEXT, Plan
+from steplens.collect.dynamic.plan import Plan
 from steplens.options import ProfilerActivity
 
-TEMPLATE: dict[str, Any] = {
-    "activities": ["CPU", "NPU"],
-    "prof_dir": "./",
-    "analyse": False,
-    "async_mode": False,
-    "record_shapes": False,
-    "profile_memory": False,
-    "with_stack": False,
-    "with_flops": False,
-    "with_modules": False,
-    "active": 1,
-    "warmup": 0,
-    "start_step": NEVER,
-    "is_rank": False,
-    "rank_list": [],
-    "experimental_config": {
-        "profiler_level": "Level0",
-        "aic_metrics": "AiCoreNone",
-        "l2_cache": False,
-        "op_attr": False,
-        "gc_detect_threshold": None,
-        "data_simplification": True,
-        "record_op_args": False,
-        "export_type": ["text"],
-        "msprof_tx": False,
-        "mstx": False,
-        "host_sys": [],
-        "mstx_domain_include": [],
-        "mstx_domain_exclude": [],
-        "sys_io": False,
-        "sys_interconnection": False,
-    },
-}
+#: the extended options that a new file has, in its order
+_EXPERIMENTAL = (
+    "profiler_level",
+    "aic_metrics",
+    "l2_cache",
+    "op_attr",
+    "gc_detect_threshold",
+    "data_simplification",
+    "record_op_args",
+    "export_type",
+    "msprof_tx",
+    "mstx",
+    "host_sys",
+    "mstx_domain_include",
+    "mstx_domain_exclude",
+    "sys_io",
+    "sys_interconnection",
+)
+
+
+def _template() -> dict[str, Any]:
+    """A new file: everything at its default."""
+    values = {option.name: option.default for option in options.options(options.CONFIGURATION)}
+    experimental, _ = options.resolve_experimental({})
+    return {
+        "activities": ["CPU", "NPU"],
+        **{name: values.pop(name) for name in ("prof_dir", "analyse", "async_mode")},
+        **dict.fromkeys(options.SWITCHES, False),
+        **values,
+        "experimental_config": {
+            name: options.option(options.EXPERIMENTAL, name).plain(experimental[name]) for name in _EXPERIMENTAL
+        },
+    }
+
+
+TEMPLATE: dict[str, Any] = _template()
 
 #: fields that a file may have although a new one does not
-_LIMITS = ("max_seconds", "max_bytes", "max_overhead")
-_OPTIONAL = ("metadata", *_LIMITS)
-_RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_OPTIONAL = ("metadata", *options.LIMITS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,53 +88,28 @@ class _Reader:
         self._document = document
         self.warnings: list[str] = []
 
-    def boolean(self, name: str) -> bool:
-        default = bool(TEMPLATE[name])
-        value = self._document.get(name, default)
-        if isinstance(value, bool):
-            return value
-        self.warnings.append(f"Parameter {name} is of boolean type, reset it to {default}.")
-        return default
-
-    def integer(self, name: str, least: int) -> int:
-        default = TEMPLATE[name]
-        value = self._document.get(name, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-            return value
-        self.warnings.append(f"Parameter {name} should be an integer not smaller than {least}, reset it to {default}.")
-        return int(default)
-
-    def text(self, name: str) -> str:
-        value = self._document.get(name, TEMPLATE[name])
-        if isinstance(value, str) and value and "\0" not in value:
-            return value
-        self.warnings.append(f"Parameter {name} should be a path, reset it to {TEMPLATE[name]}.")
-        return str(TEMPLATE[name])
+    def values(self, group: str, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """The values of options of a group, or of some of it by name; a missing field takes the default."""
+        accepted = {}
+        for option in options.options(group):
+            if names is None or option.name in names:
+                accepted[option.name], warning = option.accept(self._document.get(option.name, option.default))
+                self.warnings += [warning] if warning else []
+        return accepted
 
     def activities(self) -> tuple[ProfilerActivity, ...] | None:
         value = self._document.get("activities", TEMPLATE["activities"])
-        given = value if isinstance(value, list) else [value]
-        chosen = []
-        for item in given:
+        activities = []
+        for item in value if isinstance(value, list) else [value]:
             activity = options.to_activity(item) if isinstance(item, str) else None
             if activity is None:
                 self.warnings.append(f"Parameter activities holds {item!r}, which is no activity and is left out.")
             else:
-                chosen.append(activity)
+                activities.append(activity)
         # Both, as in a new file: everything there is, so that the file of an NPU also serves another machine.
-        if not chosen or {ProfilerActivity.CPU, ProfilerActivity.NPU} <= set(chosen):
+        if not activities or {ProfilerActivity.CPU, ProfilerActivity.NPU} <= set(activities):
             return None
-        return tuple(dict.fromkeys(chosen))
-
-    def ranks(self) -> list[int]:
-        value = self._document.get("rank_list", [])
-        if not isinstance(value, list):
-            self.warnings.append("Parameter rank_list should be a list of ranks, reset it to an empty list.")
-            return []
-        ranks = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
-        if len(ranks) != len(value):
-            self.warnings.append("Parameter rank_list holds something else than ranks, which is left out.")
-        return ranks
+        return tuple(dict.fromkeys(activities))
 
     def mapping(self, name: str) -> Mapping[str, Any] | None:
         value = self._document.get(name)
@@ -142,28 +118,20 @@ class _Reader:
         self.warnings.append(f"Parameter {name} should be an object, it is left out.")
         return None
 
-    def limits(self) -> Mapping[str, Any]:
-        found = {}
-        for option in options.options(options.PROFILE):
-            if option.name in _LIMITS and option.name in self._document:
-                found[option.name], warning = option.accept(self._document[option.name])
-                self.warnings += [warning] if warning else []
-        return found
-
     def experimental(self) -> Mapping[str, Any] | None:
-        given = self.mapping("experimental_config")
-        if given is None:
+        fields = self.mapping("experimental_config")
+        if fields is None:
             return None
-        names = [option.name for option in options.options(options.EXPERIMENTAL)]
-        self.unknown(given, names, "experimental_config.")
-        known = {name: given[name] for name in given if name in names}
-        values, warnings = options.resolve_experimental(known)
+        self.unknown(fields, [option.name for option in options.options(options.EXPERIMENTAL)], "experimental_config.")
+        arguments = options.select(options.EXPERIMENTAL, fields)
+        values, warnings = options.resolve_experimental(arguments)
         self.warnings += warnings
-        return {name: values[name] for name in known}
+        return {name: values[name] for name in arguments}
 
-    def unknown(self, given: Iterable[str], known: Iterable[str], prefix: str = "") -> None:
-        names = list(known)
-        for name in given:
+    def unknown(self, fields: Iterable[str], parameters: Iterable[str], prefix: str = "") -> None:
+        """Name the fields that are no parameters."""
+        names = list(parameters)
+        for name in fields:
             if name not in names:
                 near = difflib.get_close_matches(name[:64], names, n=1)
                 hint = f" (is {prefix}{near[0]} meant?)" if near else ""
@@ -178,30 +146,28 @@ def read(document: Mapping[str, Any], rank: int) -> Plan:
         rank: of this process; -1 when it is no distributed job, where it counts as rank 0.
     """
     reader = _Reader(document)
-    active = reader.integer("active", 1)
-    warmup = reader.integer("warmup", 0)
-    start_step = reader.integer("start_step", NEXT)
-    analyse, async_mode = reader.boolean("analyse"), reader.boolean("async_mode")
-    only_some, ranks = reader.boolean("is_rank"), reader.ranks()
+    values = reader.values(options.CONFIGURATION)
+    analyse, ranks = values["analyse"], values["rank_list"]
     refusal = ""
-    if only_some:
-        own = max(rank, 0)
-        if own not in ranks:
-            refusal = f"rank {own} is not in rank_list" if ranks else "is_rank is true and rank_list is empty"
-        elif analyse and not async_mode:
+    if values["is_rank"]:
+        own_rank = max(rank, 0)
+        if own_rank not in ranks:
+            refusal = f"rank {own_rank} is not in rank_list" if ranks else "is_rank is true and rank_list is empty"
+        elif analyse and not values["async_mode"]:
             analyse = False
             reader.warnings.append("With is_rank the analysis needs async_mode, reset analyse to False.")
     settings = Settings(
         activities=reader.activities(),
-        prof_dir=reader.text("prof_dir"),
+        prof_dir=values["prof_dir"],
         analyse=analyse,
-        async_mode=async_mode,
-        recorded={name: reader.boolean(name) for name in _RECORDED},
-        active=active,
-        warmup=warmup,
+        async_mode=values["async_mode"],
+        recorded=reader.values(options.PROFILE, options.SWITCHES),
+        active=values["active"],
+        warmup=values["warmup"],
         experimental=reader.experimental(),
         metadata=reader.mapping("metadata") or {},
-        limits=reader.limits(),
+        limits=reader.values(options.PROFILE, [name for name in options.LIMITS if name in document]),
     )
     reader.unknown(document, (*TEMPLATE, *_OPTIONAL))
-    return Plan(start_step, active + warmup, warmup, refusal, tuple(reader.warnings), settings)
+    steps = settings.active + settings.warmup
+    return Plan(values["start_step"], steps, settings.warmup, refusal, tuple(reader.warnings), settings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,27 +21,8 @@ if TYPE_CHECKING:
 #: the variable of the Ascend PyTorch Profiler, and one that only steplens reads
 VARIABLE = "PROF_CONFIG_PATH"
 OWN_VARIABLE = "STEPLENS_CONFIG_PATH"
-#: the one of ``steplens.collect.dynamic.launched``, which is imported only where it is set
+#: the one of ``steplens.collect.dynamic.launched_processes``, which is imported only where it is set
 RUN_VARIABLE = "STEPLENS_RUN"
-
-#: programs that start the processes that train
-_LAUNCHERS = frozenset(
-    (
-        "torchrun",
-        "torch_npu_run",
-        "vllm",
-        "accelerate",
-        "accelerate-launch",
-        "deepspeed",
-        "torch.distributed.run",
-        "torch.distributed.launch",
-        "torch_npu.distributed.run",
-        "accelerate.commands.launch",
-        "deepspeed.launcher.launch",
-    )
-)
-#: helpers of PyTorch that import it and never train
-_HELPERS = ("torch/_inductor/compile_worker", "torch/_inductor/autotune_process")
 
 _watcher: Watcher | None = None
 
@@ -56,9 +37,9 @@ def on_torch_import() -> None:
 
 
 def _record_for_command() -> None:
-    from steplens.collect.dynamic import launched
+    from steplens.collect.dynamic import launched_processes
 
-    launched.on_torch_import()
+    launched_processes.on_torch_import()
 
 
 def _guarded(name: str, call: Callable[[], None]) -> None:
@@ -74,6 +55,7 @@ def install(path: str) -> None:
     """Take part in the dynamic profiling of the folder ``path``, unless this process only launches others."""
     global _watcher
     from steplens.collect.common import log
+    from steplens.collect.dynamic.launchers import is_worker
 
     if _watcher is not None or not is_worker(sys.orig_argv, os.environ):
         return
@@ -82,29 +64,6 @@ def install(path: str) -> None:
         return
     _watcher = Watcher(path)
     _watcher.install()
-
-
-def is_worker(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether a process may train.
-
-    Args:
-        arguments: its command line, the interpreter first.
-        environment: its environment; ranks have a RANK.
-    """
-    if any(helper in argument for argument in arguments for helper in _HELPERS):
-        return False
-    if environment.get("RANK"):
-        return True
-    rest = list(arguments[1:])
-    while rest:
-        argument = rest.pop(0)
-        if argument == "-m":
-            return not (rest and (rest[0] in _LAUNCHERS or rest[0].split(".")[0] in _LAUNCHERS))
-        if argument in ("-W", "-X"):
-            rest[:1] = []
-        elif not argument.startswith("-"):
-            return os.path.basename(argument) not in _LAUNCHERS
-    return True
 
 
 def _torch_npu_reads_it() -> bool:
@@ -155,11 +114,11 @@ class Watcher:
 
     def _leave_word(self) -> None:
         from steplens.collect.dynamic.agent import RECORD_VERSION
-        from steplens.collect.dynamic.job import place, process
+        from steplens.collect.dynamic.job import job_folder, process
         from steplens.collect.dynamic.steps.pytorch import PytorchForm
 
-        directory = place.configuration_directory(self._path)
-        folder, owner, identity = place.create(directory), process.current(), PytorchForm().identity()
+        directory = job_folder.configuration_directory(self._path)
+        folder, owner, identity = job_folder.create_folder(directory), process.current(), PytorchForm().identity()
         record: dict[str, Any] = {
             "version": RECORD_VERSION,
             "pid": owner.pid,
@@ -178,45 +137,45 @@ class Watcher:
             "why_not": "it has built no torch.optim.Optimizer",
             "requests": [],
         }
-        place.write_record(folder, owner, record)
+        job_folder.write_record(folder, owner, record)
         self._left = (folder, owner)
         atexit.register(self._take_word_back)
 
     def _take_word_back(self) -> None:
-        from steplens.collect.dynamic import active
-        from steplens.collect.dynamic.job import place
+        from steplens.collect.dynamic import process_agent
+        from steplens.collect.dynamic.job import job_folder
 
         left, self._left = self._left, None
-        if left is not None and active.agent is None and left[1].pid == os.getpid():
-            place.forget(*left, record=True)
+        if left is not None and process_agent.agent is None and left[1].pid == os.getpid():
+            job_folder.remove_process_files(*left, record=True)
 
     def _on_optimizer(self) -> None:
-        from steplens.collect.dynamic import active
+        from steplens.collect.dynamic import process_agent
 
-        if not self._retired and not self._failed and active.agent is None:
+        if not self._retired and not self._failed and process_agent.agent is None:
             self._begin()
 
     def _begin(self) -> None:
         from steplens.collect.common import log
-        from steplens.collect.dynamic import active
+        from steplens.collect.dynamic import process_agent
         from steplens.collect.dynamic.steps.pytorch import PytorchForm
 
         try:
-            active.begin(self._path, PytorchForm(), VARIABLE, "Optimizer.step")
+            process_agent.begin(self._path, PytorchForm(), VARIABLE, "Optimizer.step")
             self._left = None
-        except Exception as error:
+        except Exception as error:  # the boundary to the training
             self._failed = True
             log.failed(f"dynamic_profile ({VARIABLE})", error)
 
     def _on_step(self) -> None:
-        from steplens.collect.dynamic import active
+        from steplens.collect.dynamic import process_agent
 
         if self._retired or self._failed:
             return
-        if active.agent is None:
+        if process_agent.agent is None:
             self._begin()
-        if active.agent is not None:
-            active.agent.step()
+        if process_agent.agent is not None:
+            process_agent.agent.step()
 
     def _forked(self) -> None:
         # A forked worker that loads data never steps; one that trains does, and then it gets an agent of its own.

@@ -61,7 +61,7 @@ class Recorder:
             self._on_change()
         try:
             capture.step()
-        except Exception as error:
+        except Exception as error:  # the boundary to the framework
             problem = f"{type(error).__name__}: {error}"
         if problem or self._remaining == 0:
             self._finish(capture, request, problem)
@@ -78,7 +78,7 @@ class Recorder:
             outcome = capture.finish()
             request.result = str(outcome.directory or request.result)
             problem = problem or outcome.problem
-        except Exception as error:
+        except Exception as error:  # the boundary to the framework
             problem = problem or f"{type(error).__name__}: {error}"
         self._capture = self.current = None
         self._remaining = self.busy_until = 0

@@ -10,17 +10,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from steplens import json_text
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
+from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, TRIGGER
-from steplens.collect.dynamic.watch import Change, WatchedFile
-
-if TYPE_CHECKING:
-    from steplens.collect.dynamic.agent import Agent
+from steplens.collect.dynamic.watched_file import Change, WatchedFile
 
 #: how often the files are looked at; a trigger is told of at once
 POLL_S = 0.2
@@ -39,6 +37,31 @@ ASK_STATUS = "status"
 ASK_LOOK = "look"
 
 
+class RequestReceiver(Protocol):
+    """Whom the service works for: gets requests, and answers questions about the process."""
+
+    directory: Path
+    process: Process
+    #: the folder in which the processes of the job meet; None where there is none
+    job_folder: Path | None
+
+    @property
+    def capturing(self) -> bool:
+        """Whether a capture is running."""
+
+    def offer(self, id: str, origin: str, document: Mapping[str, Any]) -> None:
+        """A request was found."""
+
+    def cannot_read(self, name: str, problem: str) -> None:
+        """A file does not hold what it should."""
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Something went wrong in here."""
+
+    def record(self) -> dict[str, Any]:
+        """What others may know about this process."""
+
+
 class Service:
     """Watches and answers for one agent.
 
@@ -46,10 +69,10 @@ class Service:
         agent: gets the requests and gives the answers.
     """
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: RequestReceiver) -> None:
         self._agent = agent
-        self._edit = WatchedFile(agent.directory / place.CONFIGURATION_FILE)
-        self._trigger = WatchedFile(agent.directory / place.REQUEST_FILE, settle=False)
+        self._edit = WatchedFile(agent.directory / job_folder.CONFIGURATION_FILE)
+        self._trigger = WatchedFile(agent.directory / job_folder.REQUEST_FILE, settle=False)
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._wake, self._awake = os.pipe()
@@ -69,8 +92,8 @@ class Service:
         Raises:
             OSError, RuntimeError: there is no socket or no thread to be had.
         """
-        if self._agent.place is not None:
-            self._socket = _listen(self._agent.place / f"{self._agent.process.name}{place.SOCKET_SUFFIX}")
+        if self._agent.job_folder is not None:
+            self._socket = _listen(self._agent.job_folder / f"{self._agent.process.name}{job_folder.SOCKET_SUFFIX}")
         self._thread = threading.Thread(target=self._run, name="steplens dynamic", daemon=True)
         self._thread.start()
 
@@ -131,7 +154,7 @@ class Service:
                 self._report(change, origin)
 
     def _report(self, change: Change, origin: str) -> None:
-        name = place.CONFIGURATION_FILE if origin == EDIT else place.REQUEST_FILE
+        name = job_folder.CONFIGURATION_FILE if origin == EDIT else job_folder.REQUEST_FILE
         if change.document is None:
             # There is no request file before the first trigger.
             if origin == EDIT or change.id:
@@ -154,7 +177,7 @@ class Service:
             return
         with connection:
             connection.settimeout(_ANSWER_S)
-            if not place.peer_is_allowed(connection):
+            if not job_folder.peer_is_allowed(connection):
                 return
             with contextlib.suppress(OSError, ValueError):
                 answer = self._answer(_question(connection.recv))
@@ -171,7 +194,7 @@ def _listen(path: Path) -> socket.socket:
     try:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        with place.socket_address(path) as address:
+        with job_folder.socket_address(path) as address:
             listening.bind(address)
         listening.listen(64)
     except OSError:

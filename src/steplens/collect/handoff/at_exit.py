@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from steplens.collect.common import interrupts
 from steplens.collect.handoff import handler
 
-if TYPE_CHECKING:
-    from steplens.collect.pytorch.kineto_profile import _KinetoProfile
+
+class StartedProfiler(Protocol):
+    """A profiler object, as far as the end of the program is concerned."""
+
+    def _end_of_program(self) -> None:
+        """Close the window that is open."""
+
+    def _remove_temporary(self) -> None:
+        """Remove data that nobody asked to keep."""
+
 
 #: profilers that were started, to be finished when the program ends
-_started: weakref.WeakSet[_KinetoProfile] = weakref.WeakSet()
+_started: weakref.WeakSet[StartedProfiler] = weakref.WeakSet()
 
 
-def finish_at_exit(profiler: _KinetoProfile) -> None:
+def finish_at_exit(profiler: StartedProfiler) -> None:
     """Close the window of ``profiler`` when the program ends, if it is open then."""
     if not _started:
         atexit.unregister(_at_exit)

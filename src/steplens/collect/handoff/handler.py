@@ -10,14 +10,24 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from steplens import options, parent, rundir
 from steplens.collect.common import interrupts, log, paths
-from steplens.collect.handoff import landing
+from steplens.collect.handoff import upload
 
-if TYPE_CHECKING:
-    from steplens.collect.pytorch.profiler import profile
+
+class WindowProfiler(Protocol):
+    """A profiler object, as far as the handler of its windows needs it."""
+
+    def _relocate(self, parent: Path) -> None:
+        """Move the run directory of the last window below ``parent``."""
+
+    def _collected_run(self) -> Path | None:
+        """The run directory of the last window, if its raw data is safe."""
+
+    def _follow_last_window(self) -> Callable[[Path], None]:
+        """What is called with the new path of the last window when it has moved: its export methods then find it there."""
 
 
 class TraceHandler:
@@ -40,7 +50,7 @@ class TraceHandler:
         self.analyse_flag = analyse_flag
         self.async_mode = async_mode
 
-    def __call__(self, profiler: profile) -> None:
+    def __call__(self, profiler: WindowProfiler) -> None:
         """Take over the window that ``profiler`` just closed."""
         if self.dir_name is not None:
             # Already there, unless the handler is called by a function that hides it from the profiler.
@@ -48,7 +58,7 @@ class TraceHandler:
         run_directory = profiler._collected_run()
         if run_directory is None:
             return
-        then = self._landing(profiler, run_directory)
+        then = self._after_analysis(profiler, run_directory)
         if self.analyse_flag and self.async_mode:
             analyse_beside(run_directory, then)
             return
@@ -58,18 +68,17 @@ class TraceHandler:
         finally:
             then()
 
-    def _landing(self, profiler: profile, run_directory: Path) -> Callable[[], None]:
+    def _after_analysis(self, profiler: WindowProfiler, run_directory: Path) -> Callable[[], None]:
         """What is left to do with a run directory when its analysis is done."""
-        target, window = self.target, profiler._session.closed
+        target, follow = self.target, profiler._follow_last_window()
         if target is None:
             return lambda: None
 
         def moved(destination: str) -> None:
-            # the methods of the profiler that export the last window still find it
-            if window is not None and not landing.is_url(destination):
-                window.run_directory = Path(destination)
+            if not upload.is_url(destination):
+                follow(Path(destination))
 
-        return lambda: landing.add(run_directory, target, moved)
+        return lambda: upload.move_later(run_directory, target, moved)
 
 
 def tensorboard_trace_handler(
@@ -93,16 +102,7 @@ def tensorboard_trace_handler(
         local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
             be moved stays here, and a line says so.
     """
-    values, warnings = options.resolve(
-        options.HANDLER,
-        {
-            "dir_name": os.fspath(dir_name) if isinstance(dir_name, os.PathLike) else dir_name,
-            "worker_name": worker_name,
-            "analyse_flag": analyse_flag,
-            "async_mode": async_mode,
-            "local_dir": os.fspath(local_dir) if isinstance(local_dir, os.PathLike) else local_dir,
-        },
-    )
+    values, warnings = options.resolve(options.HANDLER, options.arguments(locals()))
     for warning in warnings:
         log.warning(warning)
     worker = values["worker_name"]
@@ -113,9 +113,9 @@ def tensorboard_trace_handler(
             f"{values['worker_name']} is used."
         )
     for name in ("dir_name", "local_dir"):
-        if values[name] and not landing.is_url(values[name]):
+        if values[name] and not upload.is_url(values[name]):
             paths.warn_if_unusual(values[name], f"{name} of tensorboard_trace_handler")
-    values["dir_name"], target = landing.split(values["dir_name"], values.pop("local_dir"))
+    values["dir_name"], target = upload.split_target(values["dir_name"], values.pop("local_dir"))
     return TraceHandler(**values, target=target)
 
 
@@ -137,11 +137,11 @@ def offline_command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "steplens.offline", *map(str, arguments)]
 
 
-def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes], Path]:
+def _start(run_directory: Path, *, is_async: bool) -> tuple[subprocess.Popen[bytes], Path]:
     logs = rundir.make_directory(run_directory / rundir.LOG_DIRECTORY)
     path = logs / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_analyse.log"
     # On a terminal the analysis shows its progress itself.
-    show = not beside and sys.stderr is not None and sys.stderr.isatty()
+    show = not is_async and sys.stderr is not None and sys.stderr.isatty()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, rundir.FILE_MODE), "wb") as handle:
         os.fchmod(handle.fileno(), rundir.FILE_MODE)
         handle.write(os.fsencode(f"{run_directory}\n"))
@@ -154,7 +154,7 @@ def _start(run_directory: Path, *, beside: bool) -> tuple[subprocess.Popen[bytes
             stdout=handle,
             stderr=None if show else handle,
             # Ctrl-C ends the training, not an analysis beside it.
-            start_new_session=beside,
+            start_new_session=is_async,
         )
     return process, path
 
@@ -173,7 +173,7 @@ def analyse_and_wait(run_directory: Path) -> None:
         # What was recorded is safe: whoever has interrupted the program does not wait for this.
         interrupts.deliver()
         log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
-        process, path = _start(run_directory, beside=False)
+        process, path = _start(run_directory, is_async=False)
         with interrupts.allowed():
             code = process.wait()
     except BaseException as error:
@@ -204,9 +204,9 @@ class _Analyses:
     def _run(self, run_directory: Path, then: Callable[[], None]) -> None:
         with self._slots:
             try:
-                process, path = _start(run_directory, beside=True)
+                process, path = _start(run_directory, is_async=True)
                 _report(run_directory, process.wait(), path)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to the system, which starts the analysis
                 log.failed(f"analyse {run_directory}", exception)
             then()
 
@@ -247,4 +247,4 @@ def analysing() -> bool:
 def wait_for_analyses(*_: Any) -> None:
     """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
     _analyses.wait()
-    landing.wait()
+    upload.wait_for_moves()

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from steplens import json_text, rundir
-from steplens.collect.common import clock, log, osrt
+from steplens.collect.common import clock, log
 from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.handoff import handler
+from steplens.collect.host import osrt
 from steplens.options import HostSystem
 
 #: how long the end of a window waits for the samples to be written: after a short window on a busy machine the process that

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common.osrt import SystemCalls
 from steplens.collect.host.host_sources import (
     Disk,
     Memory,
@@ -30,6 +29,7 @@ from steplens.collect.host.host_sources import (
     Series,
     Source,
 )
+from steplens.collect.host.osrt import SystemCalls
 
 #: CANN's own rate, and the slowest
 INTERVAL_NS = 20_000_000
@@ -88,7 +88,7 @@ class Sampler:
             for make in makers.get(system, []):
                 try:
                     source = make()
-                except Exception as exception:
+                except Exception as exception:  # the boundary to psutil
                     self.problems[system] = _reason(exception)
                     continue
                 self._sources.append((system, source))
@@ -178,7 +178,7 @@ class Sampler:
             system, source = entry
             try:
                 call(source)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to psutil
                 self._sources.remove(entry)
                 self.problems[system] = _reason(exception)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common import clock, log, reasons
+from steplens.collect.common import clock, exception_text, log
 from steplens.collect.common.health import WARNING, Health
 from steplens.collect.loaders.loader_arena import CAPACITY, Slot
 from steplens.collect.loaders.loader_ring import ATTACHED_NS, BATCH_COLUMNS, COUNT, STAGE_COLUMNS
@@ -75,7 +75,7 @@ def _needed_since_ns() -> int | None:
 
 
 def _watch_failed(exception: Exception) -> None:
-    _state.problem = reasons.named(exception)
+    _state.problem = exception_text.named(exception)
     log.failed("data_loader", exception)
 
 
@@ -151,14 +151,14 @@ class LoaderWindow:
         """Take the rows of workers that belong to this window; what is known of the workers."""
         if watch.arena is None:
             return []
-        wanted = {row[:3] for row in self._batches}
+        batches = {row[:3] for row in self._batches}
         workers = []
         for slot in watch.arena.slots:
             ring = watch.arena.ring(slot)
             rows = [
                 (*row, slot.pid)
                 for row in ring.rows()
-                if row[:3] in wanted or (row[_END] >= self.begin_ns and row[_START] <= self.end_ns)
+                if row[:3] in batches or (row[_END] >= self.begin_ns and row[_START] <= self.end_ns)
             ]
             if not rows and slot.retired_ns and slot.retired_ns < self.begin_ns:
                 continue

@@ -10,15 +10,30 @@ Each of these runs once per batch, so one function does all there is to do, and 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from steplens.collect.common import clock
 from steplens.collect.loaders import loader_transforms
 from steplens.collect.loaders.loader_queues import STATE, Iteration
 
-if TYPE_CHECKING:
-    from steplens.collect.loaders.loader_watch import LoaderWatch
+
+class LoaderObserver(Protocol):
+    """Who is told of what iterators do."""
+
+    #: what loops got, oldest first: running number, row of BATCH_COLUMNS, and the stages that the loop went through itself
+    delivered: deque[tuple[int, ...]]
+
+    def prepare(self, iterator: Any) -> Iteration:
+        """An iterator is asked for a batch for the first time since it was connected, or since the profiler started."""
+
+    def epoch_begins(self, iterator: Any, now: int) -> None:
+        """An iterator is made, its workers are there, or it begins again."""
+
+    def give_up(self, exception: Exception) -> None:
+        """Something of ours failed."""
+
 
 _UNTIMED = (0, loader_transforms.UNTIMED)
 
@@ -26,52 +41,52 @@ _UNTIMED = (0, loader_transforms.UNTIMED)
 _NOT_RECEIVED = (0, 0, 0)
 
 
-def asks(watch: LoaderWatch) -> property:
+def asks(watch: LoaderObserver) -> property:
     """For ``_profile_name``: the loop asks for the next batch."""
     name, now = "_profile_name", clock.now_ns
 
     def get(iterator: Any) -> Any:
-        own = iterator.__dict__
+        attributes = iterator.__dict__
         try:
-            state: Iteration | None = own.get(STATE)
+            state: Iteration | None = attributes.get(STATE)
             if state is None or not state.prepared:
                 state = watch.prepare(iterator)
             if state.workers:
                 received = state.received
                 if state.next_start and state.in_order:
                     # what it asked for before was an error, or nothing
-                    _forget(received, own["_rcvd_idx"])
+                    _forget(received, attributes["_rcvd_idx"])
                 state.next_start = now()
                 state.waited, state.last = 0, -1
                 state.ready = state.queued() + len(received)
             else:
                 state.next_start = now()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training's data loading
             watch.give_up(exception)
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(iterator, name) from None
 
     return _watched(name, get)
 
 
-def fetches(watch: LoaderWatch) -> property:
+def fetches(watch: LoaderObserver) -> property:
     """For ``_dataset_fetcher`` of an iterator without workers: the indices are known, the samples are read now."""
     name, now = "_dataset_fetcher", clock.now_ns
 
     def get(iterator: Any) -> Any:
-        own = iterator.__dict__
+        attributes = iterator.__dict__
         try:
-            state: Iteration | None = own.get(STATE)
+            state: Iteration | None = attributes.get(STATE)
             if state is not None and state.next_start:
                 if state.transforms:
                     state.timed = loader_transforms.batch_begins()
                 state.fetch_start = now()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training's data loading
             watch.give_up(exception)
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(iterator, name) from None
 
@@ -83,10 +98,10 @@ def collates() -> property:
     name, now = "collate_fn", clock.now_ns
 
     def get(fetcher: Any) -> Any:
-        own = fetcher.__dict__
-        own[STATE] = now()
+        attributes = fetcher.__dict__
+        attributes[STATE] = now()
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(fetcher, name) from None
 
@@ -98,12 +113,12 @@ def collated() -> property:
     name, now = "_pin_memory", clock.now_ns
 
     def get(iterator: Any) -> Any:
-        own = iterator.__dict__
-        state: Iteration | None = own.get(STATE)
+        attributes = iterator.__dict__
+        state: Iteration | None = attributes.get(STATE)
         if state is not None:
             state.collate_end = now()
         try:
-            return own[name]
+            return attributes[name]
         except KeyError:
             raise _absent(iterator, name) from None
 
@@ -126,7 +141,7 @@ class Delivers:
         watch: is told.
     """
 
-    def __init__(self, watch: LoaderWatch) -> None:
+    def __init__(self, watch: LoaderObserver) -> None:
         self._watch = watch
         self._add = watch.delivered.append
         # next() of a counter is one step of the interpreter: threads never get the same number
@@ -135,13 +150,13 @@ class Delivers:
 
     def __set__(self, iterator: Any, number: int) -> None:
         now = self._now()
-        own = iterator.__dict__
-        own["_num_yielded"] = number
+        attributes = iterator.__dict__
+        attributes["_num_yielded"] = number
         try:
             if not number:
                 self._watch.epoch_begins(iterator, now)
                 return
-            state: Iteration | None = own.get(STATE)
+            state: Iteration | None = attributes.get(STATE)
             if state is None or not state.next_start or state.loader < 0:
                 return
             epoch = state.epoch
@@ -149,7 +164,7 @@ class Delivers:
                 epoch[4] = now
             start, state.next_start = state.next_start, 0
             if state.workers:
-                batch = own["_rcvd_idx"] - 1 if state.in_order else state.last
+                batch = attributes["_rcvd_idx"] - 1 if state.in_order else state.last
                 begin, end, pinned = state.received.pop(batch, _NOT_RECEIVED)
                 waited, ready = state.waited, state.ready
                 self._add((self._next(), state.loader, epoch[1], batch, start, now, waited, ready, begin, end, pinned))
@@ -157,7 +172,7 @@ class Delivers:
             transform_ns, transforms = 0, 0
             if state.transforms:
                 transform_ns, transforms = loader_transforms.batch_ends(state.timed) if state.timed else _UNTIMED
-            collate = own["_dataset_fetcher"].__dict__.get(STATE, 0)
+            collate = attributes["_dataset_fetcher"].__dict__.get(STATE, 0)
             # pinning is what is left between collating and the end
             end, pinned = (state.collate_end, now) if state.pins else (now, 0)
             # fmt: off
@@ -166,16 +181,16 @@ class Delivers:
                 state.fetch_start, collate, end, transform_ns, transforms,
             ))
             # fmt: on
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training's data loading
             self._watch.give_up(exception)
 
 
 def _watched(name: str, get: Callable[[Any], Any]) -> property:
-    def put(one: Any, value: Any) -> None:
-        one.__dict__[name] = value
+    def put(owner: Any, value: Any) -> None:
+        owner.__dict__[name] = value
 
     return property(get, put)
 
 
-def _absent(one: Any, name: str) -> AttributeError:
-    return AttributeError(f"{type(one).__name__!r} object has no attribute {name!r}")
+def _absent(owner: Any, name: str) -> AttributeError:
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")

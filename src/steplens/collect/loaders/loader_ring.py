@@ -91,9 +91,9 @@ class Ring:
         """The rows that are there, oldest first."""
         count = self.get(COUNT)
         size, capacity = self.row_bytes, self.capacity
-        kept = min(count, capacity)
-        first = (count - kept) % capacity
+        complete = min(count, capacity)
+        first = (count - complete) % capacity
         # the row that comes next lies over the oldest one, and may be half written
-        kept -= kept == capacity
+        complete -= complete == capacity
         rows = list(self._row.iter_unpack(bytes(self.buffer[HEAD_BYTES : HEAD_BYTES + size * min(capacity, count)])))
-        return (rows[first:] + rows[:first])[-kept:] if kept else []
+        return (rows[first:] + rows[:first])[-complete:] if complete else []

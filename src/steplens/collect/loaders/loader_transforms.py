@@ -64,18 +64,18 @@ class _Timed:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own, function, now = spent.__dict__, self._function, clock.now_ns
-        if own["inside"]:
+        attributes, function, now = spent.__dict__, self._function, clock.now_ns
+        if attributes["inside"]:
             return function(*args, **kwargs)
-        own["inside"] = True
+        attributes["inside"] = True
         begin = now()
         try:
             # passing on any arguments takes longer than looking whether there is just one, as nearly always
             return function(*args, **kwargs) if kwargs or len(args) != 1 else function(args[0])
         finally:
-            own["ns"] += now() - begin
-            own["calls"] += 1
-            own["inside"] = False
+            attributes["ns"] += now() - begin
+            attributes["calls"] += 1
+            attributes["inside"] = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_function"], name)
@@ -91,32 +91,32 @@ def batch_begins() -> dict[str, Any] | None:
     Returns:
         for :func:`batch_ends`; None where the transforms of this batch are not timed.
     """
-    own = spent.__dict__
-    skip = own["skip"]
+    attributes = spent.__dict__
+    skip = attributes["skip"]
     if skip:
-        own["skip"] = skip - 1
+        attributes["skip"] = skip - 1
         if _timing.on:
             _timing.switch(False)
         return None
     if not _timing.on:
         _timing.switch(True)
-    own["ns"] = own["calls"] = 0
-    own["switched"] = _timing.switched
-    return own
+    attributes["ns"] = attributes["calls"] = 0
+    attributes["switched"] = _timing.switched
+    return attributes
 
 
-def batch_ends(own: dict[str, Any]) -> tuple[int, int]:
+def batch_ends(attributes: dict[str, Any]) -> tuple[int, int]:
     """Time of the batch's transforms, ns, and their number; -1 where they were not timed from its begin on.
 
     Args:
-        own: what :func:`batch_begins` returned.
+        attributes: what :func:`batch_begins` returned.
     """
     # a loader inside the data set may have made batches meanwhile
-    if own["skip"] or own["switched"] != _timing.switched:
+    if attributes["skip"] or attributes["switched"] != _timing.switched:
         return 0, UNTIMED
-    ns, calls = own["ns"], own["calls"]
+    ns, calls = attributes["ns"], attributes["calls"]
     if calls and ns < calls * _SHORT_NS:
-        own["skip"] = _ONE_OF - 1
+        attributes["skip"] = _ONE_OF - 1
     return ns, calls
 
 
@@ -128,22 +128,22 @@ def install(dataset: Any) -> bool:
     """
     if not _timing.on:
         _timing.switch(True)
-    found = False
+    has_transforms = False
     for owner in _data_sets(dataset):
         for name in _NAMES:
             transform = getattr(owner, "__dict__", {}).get(name)
             if transform is None or not callable(transform):
                 continue
             if isinstance(transform, _Timed) or id(transform) in _objects:
-                found = True
+                has_transforms = True
             elif _has_own_call(transform):
-                found |= _time_class(transform)
+                has_transforms |= _time_class(transform)
             elif type(transform).__name__ in ("function", "builtin_function_or_method", "method", "partial"):
                 stand_in = _Timed(transform)
                 owner.__dict__[name] = stand_in
                 _replaced.append((owner, name, stand_in))
-                found = True
-    return found
+                has_transforms = True
+    return has_transforms
 
 
 class _Timing:
@@ -185,11 +185,11 @@ def remove() -> None:
 
 def without_our_frames(error: BaseException | None, traceback: TracebackType | None) -> TracebackType | None:
     """A traceback as it would be without the timing of transforms; those of the error's causes are changed in place."""
-    pending, seen = [error.__cause__, error.__context__] if error is not None else [], set[int]()
-    while pending and len(seen) < _MOST:
+    pending, visited = [error.__cause__, error.__context__] if error is not None else [], set[int]()
+    while pending and len(visited) < _MOST:
         cause = pending.pop()
-        if cause is not None and id(cause) not in seen:
-            seen.add(id(cause))
+        if cause is not None and id(cause) not in visited:
+            visited.add(id(cause))
             cause.__traceback__ = _stripped(cause.__traceback__)
             pending += [cause.__cause__, cause.__context__]
     return _stripped(traceback)
@@ -213,16 +213,16 @@ def _stripped(traceback: TracebackType | None) -> TracebackType | None:
 
 def _data_sets(dataset: Any) -> Iterator[Any]:
     """A data set and those that it wraps."""
-    pending, seen = [dataset], set[int]()
-    while pending and len(seen) < _MOST:
-        one = pending.pop()
-        if one is None or id(one) in seen:
+    pending, visited = [dataset], set[int]()
+    while pending and len(visited) < _MOST:
+        data_set = pending.pop()
+        if data_set is None or id(data_set) in visited:
             continue
-        seen.add(id(one))
-        yield one
-        own = getattr(one, "__dict__", {})
-        pending.append(own.get(_INNER))
-        inner = own.get(_INNER_LIST)
+        visited.add(id(data_set))
+        yield data_set
+        attributes = getattr(data_set, "__dict__", {})
+        pending.append(attributes.get(_INNER))
+        inner = attributes.get(_INNER_LIST)
         if isinstance(inner, list | tuple):
             pending.extend(inner[:_MOST])
 
@@ -241,18 +241,18 @@ def _time_class(transform: Any) -> bool:
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            own = of_threads.__dict__
-            if own["inside"] or id(self) not in objects:
+            attributes = of_threads.__dict__
+            if attributes["inside"] or id(self) not in objects:
                 return original(self, *args, **kwargs)
             # once more what _Timed does: a call of its own would cost a third of it, at every sample
-            own["inside"] = True
+            attributes["inside"] = True
             begin = now()
             try:
                 return original(self, *args, **kwargs) if kwargs or len(args) != 1 else original(self, args[0])
             finally:
-                own["ns"] += now() - begin
-                own["calls"] += 1
-                own["inside"] = False
+                attributes["ns"] += now() - begin
+                attributes["calls"] += 1
+                attributes["inside"] = False
 
         try:
             kind.__call__ = call

@@ -128,38 +128,38 @@ class LoaderWatch:
     # --- what is known of them
 
     def _state(self, iterator: Any) -> Iteration:
-        own = iterator.__dict__
-        state: Iteration | None = own.get(STATE)
+        attributes = iterator.__dict__
+        state: Iteration | None = attributes.get(STATE)
         if state is None:
-            state = Iteration(self._loader(own), int(own.get("_num_workers", 0)))
-            own[STATE] = state
+            state = Iteration(self._loader(attributes), int(attributes.get("_num_workers", 0)))
+            attributes[STATE] = state
             self._iterators.add(iterator)
             if state.loader >= 0 and not state.workers:
-                self._in_the_loop(own, state)
+                self._in_the_loop(attributes, state)
         return state
 
-    def _in_the_loop(self, own: dict[str, Any], state: Iteration) -> None:
-        state.transforms = loader_transforms.install(own.get("_dataset"))
+    def _in_the_loop(self, attributes: dict[str, Any], state: Iteration) -> None:
+        state.transforms = loader_transforms.install(attributes.get("_dataset"))
         if state.transforms:
             self.loaders[state.loader]["transform"] = True
-        state.pins = bool(own.get("_pin_memory"))
+        state.pins = bool(attributes.get("_pin_memory"))
         if state.pins and not any(name == "_pin_memory" for _, name, _ in self._classes):
             self._watch(self._single, "_pin_memory", loader_attributes.collated())
 
-    def _loader(self, own: dict[str, Any]) -> int:
+    def _loader(self, attributes: dict[str, Any]) -> int:
         """The number of the loader that an iterator is of (-1: there are too many): those of one share the batches' sampler."""
-        sampler = own.get("_index_sampler")
-        known = self._keys.get(id(sampler))
-        if known is not None and known[0]() is sampler:
-            return known[1]
+        sampler = attributes.get("_index_sampler")
+        sampler_and_number = self._keys.get(id(sampler))
+        if sampler_and_number is not None and sampler_and_number[0]() is sampler:
+            return sampler_and_number[1]
         described = {
-            "dataset": type(own.get("_dataset")).__name__,
-            "workers": int(own.get("_num_workers", 0)),
+            "dataset": type(attributes.get("_dataset")).__name__,
+            "workers": int(attributes.get("_num_workers", 0)),
             "batch_size": _number(getattr(sampler, "batch_size", None)),
-            "collate": _name(own.get("_collate_fn")),
-            "iterable": own.get("_dataset_kind") == 1,
-            "persistent_workers": bool(own.get("_persistent_workers")),
-            "pin_memory": bool(own.get("_pin_memory")),
+            "collate": _name(attributes.get("_collate_fn")),
+            "iterable": attributes.get("_dataset_kind") == 1,
+            "persistent_workers": bool(attributes.get("_persistent_workers")),
+            "pin_memory": bool(attributes.get("_pin_memory")),
         }
         number = self._made_again(described)
         if number < 0 and len(self.loaders) < _MOST_LOADERS:

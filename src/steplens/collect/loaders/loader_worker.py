@@ -167,11 +167,11 @@ class Observed:
 
         def collates(fetcher: Any) -> Any:
             nonlocal collate
-            own = fetcher.__dict__
+            attributes = fetcher.__dict__
             # a loader inside the data set has a fetcher too
-            if own["dataset"] is dataset:
+            if attributes["dataset"] is dataset:
                 collate = now()
-            return own["collate_fn"]
+            return attributes["collate_fn"]
 
         def put(message: Any, block: bool = True, timeout: float | None = None) -> Any:
             nonlocal count
@@ -196,7 +196,7 @@ class Observed:
                         # fmt: on
                         cells[COUNT] = count
                         pending[id(message)] = place // 8
-            except Exception:
+            except Exception:  # the boundary to the worker's data loading
                 self._give_up()
             return original_put(message, block, timeout)
 
@@ -214,7 +214,7 @@ class Observed:
     def _give_up(self) -> None:
         try:
             self.remove()
-        except Exception:
+        except Exception:  # the boundary to the worker's data loading
             self._restore = []
 
 
@@ -265,7 +265,7 @@ def attach(task: tuple[Any, ...], terms: dict[str, Any]) -> tuple[Any, ...]:
             _current.remove()
         _current = Observed(**terms)
         _current.install(frame.f_locals)
-    except Exception:
+    except Exception:  # the boundary to the worker's data loading
         if _current is not None:
             _current._give_up()
             _current = None

@@ -86,7 +86,7 @@ class AutomaticMarks:
         for part in (self._communication, self._data_loading, self._checkpoints, self._forward):
             try:
                 part()
-            except Exception as exception:
+            except Exception as exception:  # the boundary to PyTorch, whose calls are watched
                 log.failed(f"automatic marks ({part.__name__.strip('_')})", exception)
 
     def remove(self) -> None:
@@ -123,7 +123,7 @@ class AutomaticMarks:
             try:
                 message = _message(group, operation, args[argument] if len(args) > argument else None, args)
                 number = self._recorder.start(message, None, COMMUNICATION_DOMAIN)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to PyTorch, whose calls are watched
                 self._failed("communication", exception)
             try:
                 work = original(group, *args, **kwargs)

@@ -195,11 +195,11 @@ class MarkRecorder:
     def texts(self) -> list[tuple[str, str]]:
         """Domain and text of each number; empty ones for numbers that no mark has."""
         # at one go: other threads may still set marks
-        known = list(self._texts.items())
-        found = [("", "")] * (max((number for _, number in known), default=-1) + 1)
-        for text, number in known:
-            found[number] = text
-        return found
+        numbered = list(self._texts.items())
+        texts = [("", "")] * (max((number for _, number in numbered), default=-1) + 1)
+        for text, number in numbered:
+            texts[number] = text
+        return texts
 
     def save(self, folder: Path) -> None:
         """Write the marks, if there are any."""

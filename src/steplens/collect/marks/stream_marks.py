@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steplens.collect.common import clock, reasons
+from steplens.collect.common import clock, exception_text
 
 #: the most marks on streams in a window: each holds events of the driver
 LIMIT = 1 << 16
@@ -62,7 +62,7 @@ class StreamMarks:
         range_.ended = True
         try:
             range_.end = _event(range_.stream)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the device's runtime
             self._failed(exception)
 
     def _begin(self, text: int, tid: int, stream: Any) -> int:
@@ -75,7 +75,7 @@ class StreamMarks:
             return 0
         try:
             self._marks.append(_OnStream(text, tid, stream, _event(stream)))
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the device's runtime
             self._failed(exception)
             return 0
         return len(self._marks)
@@ -94,7 +94,7 @@ class StreamMarks:
                 start = now - round(mark.begin.elapsed_time(anchor) * 1e6)
                 # the length between the two events of a range: more exact than two long distances to the anchor
                 length = 0 if mark.end is None else round(mark.begin.elapsed_time(mark.end) * 1e6)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to the device's runtime
                 self._failed(exception)
                 continue
             kind = _RANGE if mark.ended else _MARKER
@@ -102,7 +102,7 @@ class StreamMarks:
         self._marks = []
 
     def _failed(self, exception: Exception) -> None:
-        self._say(f"A mark on a stream is missing: {reasons.named(exception)}".splitlines()[0])
+        self._say(f"A mark on a stream is missing: {exception_text.named(exception)}".splitlines()[0])
 
 
 def _module(device: Any) -> Any:

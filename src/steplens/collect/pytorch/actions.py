@@ -128,7 +128,7 @@ class ActionController:
     def _call(self, name: str, arguments: tuple[str, ...]) -> None:
         try:
             self._calls[name](*arguments)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to Kineto: the calls after this one still run
             if interrupts.of_the_program(exception):
                 raise
             self._failed(name, exception)

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from steplens.collect.ascend import frameworks, library
 from steplens.collect.ascend.device_session import MISSING, NO_DEVICE
-from steplens.collect.common import log, support
+from steplens.collect.common import log
 from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.options import ProfilerActivity
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """The activities that can be recorded on this machine, as far as the program has imported what they need."""
+    import torch
+
+    activities = {ProfilerActivity.CPU}
+    if torch.cuda.is_available():
+        activities.add(ProfilerActivity.CUDA)
+    if frameworks.torch_npu_is_usable() and npu_problem() is None:
+        activities.add(ProfilerActivity.NPU)
+    return activities
+
+
+def npu_problem() -> str | None:
+    """Why the tasks of an NPU cannot be recorded here, in one sentence; None when CANN's profiling library is there."""
+    try:
+        library.load()
+    except library.LibraryError as error:
+        return str(error)
+    return None
 
 
 def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | None, health: Health) -> list[ProfilerActivity]:
@@ -16,7 +38,7 @@ def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | Non
         use_cuda: the deprecated way to ask for CUDA or against it.
         health: gets a finding for what is not available here.
     """
-    supported = support.supported_activities()
+    supported = supported_activities()
     everything = [activity for activity in ProfilerActivity if activity in supported]
     if use_cuda is not None:
         log.warning("Parameter use_cuda is deprecated, use activities.")
@@ -33,11 +55,11 @@ def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | Non
     # Asked for by name, the NPU is also recorded when the program has not imported torch_npu yet.
     if ProfilerActivity.NPU in asked and ProfilerActivity.NPU not in supported and _npu_can_be_recorded(health):
         supported.add(ProfilerActivity.NPU)
-    chosen = [activity for activity in asked if activity in supported] or everything
-    if ProfilerActivity.NPU in chosen and ProfilerActivity.CPU not in chosen:
+    activities = [activity for activity in asked if activity in supported] or everything
+    if ProfilerActivity.NPU in activities and ProfilerActivity.CPU not in activities:
         log.info("ProfilerActivity.CPU is recorded as well, because steps are marked on the host.")
-        chosen.insert(0, ProfilerActivity.CPU)
-    return chosen
+        activities.insert(0, ProfilerActivity.CPU)
+    return activities
 
 
 def not_collected(what: str, health: Health) -> None:
@@ -48,7 +70,7 @@ def not_collected(what: str, health: Health) -> None:
 
 
 def _npu_can_be_recorded(health: Health) -> bool:
-    problem = support.npu_problem()
+    problem = npu_problem()
     if problem is None:
         return True
     message = f"No device data: {problem}."

@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from steplens.collect.common import clock
-from steplens.collect.pytorch.plan import size_text
-from steplens.collect.pytorch.size import TraceSize
+from steplens.collect.pytorch.schedule_text import size_text
+from steplens.collect.pytorch.trace_size import TraceSize
 
 #: steps before a window that recorded ones are compared with, and how many of them it takes
 _BASELINE_STEPS = 64

@@ -20,19 +20,17 @@ from typing import Any
 from steplens import json_text, partial, rundir
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
-from steplens.collect.common import clock, log, metadata, reasons
+from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, WARNING, Health
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.common.spare_files import SpareFiles
-from steplens.collect.pytorch import other_profilers, saving
-from steplens.collect.pytorch.beside import Beside
-from steplens.collect.pytorch.plan import size_text
-from steplens.collect.pytorch.probe import Probe
-from steplens.collect.pytorch.size import TraceSize
-from steplens.collect.pytorch.window import Recording, Window
-from steplens.collect.torch_internals import backward, child_threads
-from steplens.collect.torch_internals.gc_detector import GcDetector
-from steplens.collect.torch_internals.modules import ModuleHooks
-from steplens.collect.torch_internals.torch_options import TorchOptions
+from steplens.collect.pytorch import saving
+from steplens.collect.pytorch.kineto_arguments import KinetoArguments
+from steplens.collect.pytorch.schedule_text import size_text
+from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
+from steplens.collect.pytorch.window import Span, Window, WindowState
+from steplens.collect.pytorch.window_recorders import WindowRecorders
+from steplens.collect.torch_internals import backward, child_threads, other_profilers
 from steplens.options import ProfilerActivity
 
 #: A window that did not end well: its raw data is not complete on disk.
@@ -46,11 +44,11 @@ _LEAST_FREE_BYTES = 16 << 20
 KEPT_TRACE_BYTES = 64 << 20
 
 
-class KinetoSession(TorchOptions):
+class KinetoSession(KinetoArguments):
     """Opens and closes windows. Its methods are the calls of the action table; they raise, the caller reports.
 
     Args:
-        recording: what to record.
+        settings: what to record.
         parent: returns the folder for run directories; asked when a window opens.
         worker_name: first part of a run directory's name.
         user_metadata: what the user adds to every window.
@@ -63,7 +61,7 @@ class KinetoSession(TorchOptions):
 
     def __init__(
         self,
-        recording: Recording,
+        settings: RecordingSettings,
         *,
         parent: Callable[[], Path],
         worker_name: str | None,
@@ -74,18 +72,18 @@ class KinetoSession(TorchOptions):
         probes: bool = False,
         max_bytes: int | None = None,
     ) -> None:
-        self._recording = recording
+        self.settings = settings
         self._parent = parent
         self._worker_name = worker_name
         self._user_metadata = user_metadata
         self._new_trace_id = new_trace_id
         self._health = health
         self._device = device
-        self._probes = probes and device is None and ProfilerActivity.CUDA not in recording.activities
-        self._probe: Probe | None = None
+        self._probes = probes and device is None and ProfilerActivity.CUDA not in settings.activities
+        self._probe: SizeProbe | None = None
         self._max_bytes = max_bytes
         self._expected_bytes: int | None = None
-        self.size = TraceSize(recording)
+        self.size = TraceSize(settings)
         #: what Kineto's trace gets when a window opens, by key
         self.preset: dict[str, Any] = {}
         #: the step that runs, and the last one that has ended or been cut short
@@ -115,19 +113,16 @@ class KinetoSession(TorchOptions):
     def _open(self, directory: Path, now: int, monotonic: int) -> None:
         window = Window(
             run_directory=directory,
-            first_step=self.step,
-            start_ns=now,
-            start_monotonic_ns=monotonic,
+            span=Span(self.step, now, monotonic),
             trace_id=self._new_trace_id(),
             rank=metadata.rank(),
-            owner=threading.get_ident(),
             process=os.getpid(),
             thread=threading.current_thread(),
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
-        window.spare = self._spare_files()
+        window.saving.spare = self._spare_files()
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
-        window.beside = Beside(self._recording.experimental, raw, self._health, samples_host=not sampled_elsewhere)
+        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -138,7 +133,7 @@ class KinetoSession(TorchOptions):
         if window is None:
             return
         if self._probes and not self.size.measured and not other_profilers.another_is_recording():
-            self._probe = Probe(self._new_kineto(window), self.size, self.step)
+            self._probe = SizeProbe(self._new_kineto(window), self.size, self.step)
         else:
             self._prepare(window)
         if self._device is not None:
@@ -151,13 +146,13 @@ class KinetoSession(TorchOptions):
             probe.end(self.step)
 
     def _prepare(self, window: Window) -> None:
-        window.failed = True
+        window.state = WindowState.FAILED
         child_threads.settle()
         begin = clock.monotonic_ns()
         window.kineto = self._new_kineto(window)
         window.kineto._prepare_trace()
         window.counters["prepare_ns"] = clock.monotonic_ns() - begin
-        window.failed = False
+        window.state = WindowState.OPEN
 
     def start_trace(self) -> None:
         """Begin to record."""
@@ -168,8 +163,8 @@ class KinetoSession(TorchOptions):
         self.end_probe()
         if window.kineto is None:
             self._prepare(window)
-        if self.step != window.first_step:
-            window.first_step = self.step
+        if self.step != window.span.first_step:
+            window.span.first_step = self.step
             # it is written again in the end
             with contextlib.suppress(OSError):
                 self._write_state(window, rundir.STATE_RECORDING, [])
@@ -178,30 +173,22 @@ class KinetoSession(TorchOptions):
             begin = clock.monotonic_ns()
             self._device.start()
             window.counters["device_start_ns"] = clock.monotonic_ns() - begin
-        window.whole_steps = self.between_steps
+        window.span.whole_steps = self.between_steps
         # The window begins here, not where warmup began.
-        window.owner, window.thread, window.began_in = threading.get_ident(), threading.current_thread(), backward.number()
-        window.start_ns, window.start_monotonic_ns = clock.both_ns()
+        window.thread, window.began_in = threading.current_thread(), backward.number()
+        window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
         try:
             window.kineto._start_trace()
-        except Exception:
-            window.failed = True
+        except Exception:  # the window says so, and the caller reports it
+            window.state = WindowState.FAILED
             raise
         self.size.window_opens()
         child_threads.open_window(window.threads)
-        window.recording = window.started = True
-        window.counters["enable_ns"] = clock.monotonic_ns() - window.start_monotonic_ns
+        window.state = WindowState.RECORDING
+        window.counters["enable_ns"] = clock.monotonic_ns() - window.span.start_monotonic_ns
         self._describe_in_trace()
-        on_cpu = ProfilerActivity.CPU in self._recording.activities
-        threshold = self._recording.experimental.gc_detect_threshold
-        if threshold is not None and on_cpu:
-            window.gc = GcDetector(threshold)
-            window.gc.start()
-        if self._recording.with_modules and on_cpu:
-            window.modules = ModuleHooks(self._modules_failed)
-            window.modules.install()
-        if window.beside is not None:
-            window.beside.start()
+        if window.recorders is not None:
+            window.recorders.start()
 
     @property
     def between_steps(self) -> bool:
@@ -215,13 +202,13 @@ class KinetoSession(TorchOptions):
         of the process may change its window at any moment of a step.
         """
         window = self.window
-        own = None if window is None else window.kineto
-        return (window is not None and window.recording) or not other_profilers.another_is_recording(own)
+        own_kineto = None if window is None else window.kineto
+        return (window is not None and window.recording) or not other_profilers.another_is_recording(own_kineto)
 
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
-        if self.window is not None and self.window.beside is not None:
-            self.window.beside.step(number)
+        if self.window is not None and self.window.recorders is not None:
+            self.window.recorders.step(number)
 
     def stop_trace(self) -> None:
         """End recording; the data is in memory still."""
@@ -230,26 +217,22 @@ class KinetoSession(TorchOptions):
             return
         try:
             self._stop_trace(window)
-        except Exception:
-            window.recording = False
+        except Exception:  # the window says so, and the caller reports it
+            window.state = WindowState.STOPPED
             raise
         # not before: what an interrupt cuts off here is begun again
-        window.recording = False
+        window.state = WindowState.STOPPED
 
     def _stop_trace(self, window: Window) -> None:
-        window.last_step = self.ended_step
-        window.whole_steps &= self.between_steps
-        if window.modules is not None:
-            window.modules.remove()
-        if window.gc is not None:
-            window.gc.stop()
-        if window.beside is not None:
-            window.beside.stop()
+        window.span.last_step = self.ended_step
+        window.span.whole_steps &= self.between_steps
+        if window.recorders is not None:
+            window.recorders.stop()
         if self._device is not None:
             self._device.wait()
-        window.end_ns, window.end_monotonic_ns = clock.both_ns()
+        window.span.end_ns, window.span.end_monotonic_ns = clock.both_ns()
         self._end_recording(window)
-        window.counters["stop_ns"] = clock.monotonic_ns() - window.end_monotonic_ns
+        window.counters["stop_ns"] = clock.monotonic_ns() - window.span.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns
         if self._device is not None:
             begin = clock.monotonic_ns()
@@ -264,8 +247,8 @@ class KinetoSession(TorchOptions):
         try:
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
-        except Exception as exception:
-            window.kineto, window.reason = None, f": {reasons.text_of(exception)}"
+        except Exception as exception:  # the window says why, and the caller reports it
+            window.kineto, window.reason = None, f": {exception_text.text_of(exception)}"
             raise
         # PyTorch hands out an empty result where the recording is not this thread's, and to save that ends the program.
         if not window.held:
@@ -278,11 +261,11 @@ class KinetoSession(TorchOptions):
         if window is None:
             return
         self.closed = window
-        if window.spare is not None:
-            window.spare.give_back()
+        if window.saving.spare is not None:
+            window.saving.spare.give_back()
         try:
             self._finalize(window)
-        except Exception:
+        except Exception:  # the window is closed anyway, and the caller reports it
             self.window = None
             raise
         # not before: what an interrupt cuts off here is begun again
@@ -295,40 +278,42 @@ class KinetoSession(TorchOptions):
             self._device.close()
             window.counters["device_close_ns"] = clock.monotonic_ns() - begin
         if not window.started:
-            if window.beside is not None:
-                window.beside.cancel()
+            if window.recorders is not None:
+                window.recorders.cancel()
             self._cancel_warmup(window)
             self._close(window, STATE_FAILED)
             return
-        if not window.outcome:
+        if not window.saving.outcome:
             try:
                 if window.kineto is None:
                     raise RuntimeError(f"it was given up when the window ended{window.reason}")
                 self._save(window)
-                window.outcome = rundir.STATE_COLLECTED
-            except Exception as exception:
-                message = f"The raw data of {window.run_directory.name} could not be saved: {reasons.text_of(exception)}"
+                window.saving.outcome = rundir.STATE_COLLECTED
+            except Exception as exception:  # the boundary to Kineto and the file system
+                message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
                 self._health.add("save_failed", ERROR, message, unsafe="everything")
                 log.error(message)
-                window.outcome = STATE_FAILED
+                window.saving.outcome = STATE_FAILED
                 # and with it the file that Kineto keeps open, which may be what fills the disk
                 window.kineto = None
         try:
             device = self._device.summary() if self._device is not None else None
-            saving.write_side_files(window, self._recording, device, self._user_metadata, self._health)
-        except Exception as exception:
-            message = f"What belongs to the trace of {window.run_directory.name} was not saved: {reasons.text_of(exception)}"
+            saving.write_side_files(window, self.settings, device, self._user_metadata, self._health)
+        except Exception as exception:  # without these files the trace is still worth having
+            message = (
+                f"What belongs to the trace of {window.run_directory.name} was not saved: {exception_text.text_of(exception)}"
+            )
             self._health.add("save_failed", ERROR, message)
             log.error(message)
-        self._close(window, window.outcome)
+        self._close(window, window.saving.outcome)
         # Kineto's result is as large as the trace itself.
         window.kineto = None
 
     def _close(self, window: Window, state: str) -> None:
         """Say what became of a window, with everything that was found in it."""
-        if window.findings is None:
-            window.findings = self._health.take()
-        self._write_state(window, state, window.findings)
+        if window.saving.findings is None:
+            window.saving.findings = self._health.take()
+        self._write_state(window, state, window.saving.findings)
 
     def give_up(self) -> None:
         """Close the window that is open without its data, because an interrupt that came twice broke that off."""
@@ -338,17 +323,18 @@ class KinetoSession(TorchOptions):
         self.closed = window
         saved = (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
         what = "is on disk, but perhaps not all of what belongs to it" if saved else "is given up"
-        message = f"The window that began at step {window.first_step} {what}: the program was interrupted twice meanwhile."
+        message = f"The window that began at step {window.span.first_step} {what}: the program was interrupted twice meanwhile."
         log.error(message)
         self._health.add("save_failed", WARNING if saved else ERROR, message, unsafe="" if saved else "everything")
-        if window.kineto is not None and window.recording:
-            with contextlib.suppress(Exception):
-                child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
-        window.recording = False
+        if window.recording:
+            window.state = WindowState.STOPPED
+            if window.kineto is not None:
+                with contextlib.suppress(Exception):
+                    child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
         other_profilers.give_back(window.kineto)
         window.kineto = None
-        if window.beside is not None:
-            window.beside.cancel()
+        if window.recorders is not None:
+            window.recorders.cancel()
         self._close(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
 
     def delete_prof_dir(self) -> None:
@@ -368,11 +354,6 @@ class KinetoSession(TorchOptions):
             return False
         return window.thread is not threading.current_thread() and window.thread.is_alive()
 
-    @property
-    def recording(self) -> Recording:
-        """What is recorded."""
-        return self._recording
-
     def collected_run(self) -> Path | None:
         """The run directory of the last window, if its raw data is safe."""
         if self.closed is None or not (self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file():
@@ -388,14 +369,24 @@ class KinetoSession(TorchOptions):
                 shutil.move(arguments, parent / arguments.name)
             self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
 
+    def follow_last_window(self) -> Callable[[Path], None]:
+        """What is to be called with the new path of the last window's run directory, when something else has moved it."""
+        window = self.closed
+
+        def moved(run_directory: Path) -> None:
+            if window is not None:
+                window.run_directory = run_directory
+
+        return moved
+
     def add_late_findings(self) -> None:
         """Add findings that came up after the last window was closed to its state file."""
         if self.closed is None:
             return
         path = self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE
         state = json_text.loads(path.read_bytes())
-        known = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
-        state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in known]
+        recorded = {json.dumps(finding, sort_keys=True) for finding in state["health"]}
+        state["health"] += [item for item in self._health.take() if json.dumps(item, sort_keys=True) not in recorded]
         rundir.write_json(path, state)
 
     # --- inside
@@ -416,15 +407,15 @@ class KinetoSession(TorchOptions):
             return
         message = "Another profiler of the program begins: "
         if window.recording:
-            message += f"the window that began at step {window.first_step} ends here."
+            message += f"the window that began at step {window.span.first_step} ends here."
         elif window.kineto is not None and not window.started:
             other_profilers.give_back(window.kineto)
-            window.failed, window.kineto = True, None
+            window.state, window.kineto = WindowState.FAILED, None
             message += "nothing is recorded in this window."
         else:
             return
         log.warning(message)
-        if window.failed:
+        if window.state is WindowState.FAILED:
             self._health.add("other_profiler", ERROR, message, unsafe="everything")
         else:
             self._health.add("other_profiler", WARNING, message, unsafe="averages over steps")
@@ -433,20 +424,16 @@ class KinetoSession(TorchOptions):
     def _not_held(self, window: Window) -> None:
         ended = not window.thread.is_alive()
         reason = "the thread in which it began has ended" if ended else "something else, such as another profiler, ended it"
-        message = f"The window that began at step {window.first_step} is given up, because {reason}."
+        message = f"The window that began at step {window.span.first_step} is given up, because {reason}."
         self._health.add("save_failed", ERROR, message, unsafe="everything")
         log.error(message)
-
-    def _modules_failed(self, exception: Exception) -> None:
-        log.failed("module hooks", exception)
-        self._health.add("modules_incomplete", ERROR, f"Recording modules failed: {reasons.text_of(exception)}", unsafe="modules")
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""
         if (
             window.kineto is not None
             and not window.failed
-            and threading.get_ident() == window.owner
+            and window.thread is threading.current_thread()
             and not other_profilers.another_is_recording(window.kineto)
         ):
             window.kineto._start_trace()
@@ -463,16 +450,16 @@ class KinetoSession(TorchOptions):
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results
-        if window.unfinished is None:
-            window.unfinished = partial.beside(target)
-        size = saving.save_trace(results, window.unfinished, target)
+        if window.saving.unfinished is None:
+            window.saving.unfinished = partial.beside(target)
+        size = saving.save_trace(results, window.saving.unfinished, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
-        if self._recording.categorises_memory and size <= KEPT_TRACE_BYTES:
+        if self.settings.categorises_memory and size <= KEPT_TRACE_BYTES:
             window.results = results
-        has_steps = self._recording.schedule is not None and window.last_step is not None
-        self.size.window_saved(size, (window.last_step or 0) - window.first_step + 1 if has_steps else 0)
+        has_steps = self.settings.schedule is not None and window.span.last_step is not None
+        self.size.window_saved(size, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = size
         if self._max_bytes is not None and size > self._max_bytes:
             message = f"The trace has {size} bytes, more than max_bytes={self._max_bytes}: its size was only estimated."
@@ -502,10 +489,10 @@ class KinetoSession(TorchOptions):
             "pid": window.process,
             "machine": partial.machine(),
             "rank": window.rank,
-            "first_step": window.first_step,
-            "last_step": window.last_step,
-            "whole_steps": window.whole_steps,
-            "start_ns": window.start_ns,
+            "first_step": window.span.first_step,
+            "last_step": window.span.last_step,
+            "whole_steps": window.span.whole_steps,
+            "start_ns": window.span.start_ns,
             "health": health,
         }
         saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)

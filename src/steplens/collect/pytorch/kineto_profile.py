@@ -13,10 +13,12 @@ from typing import Any
 
 from steplens import options, rundir
 from steplens.collect.ascend import pytorch
-from steplens.collect.common import interrupts, log, metadata, reasons, support
-from steplens.collect.common.harmless import harmless
+from steplens.collect.common import exception_text, interrupts, log, metadata, profiler_environment
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import ERROR, INFO, WARNING, Health
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.plain_text import plain_text
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import at_exit
 from steplens.collect.handoff.path_creator import ProfPathCreator
 from steplens.collect.loaders import loader
@@ -37,12 +39,10 @@ from steplens.collect.pytorch.actions import (
 )
 from steplens.collect.pytorch.activities import choose_activities, not_collected
 from steplens.collect.pytorch.budgets import Budget, Limits
-from steplens.collect.pytorch.exporting import Exporting
+from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
-from steplens.collect.pytorch.plan import describe, size_text
-from steplens.collect.pytorch.window import Recording
+from steplens.collect.pytorch.schedule_text import describe_schedule, size_text
 from steplens.collect.torch_internals import backward, child_threads
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
 #: name of the range around a step
@@ -51,7 +51,7 @@ STEP_PREFIX = "ProfilerStep#"
 _WORK_PATH = "ASCEND_WORK_PATH"
 
 
-class _KinetoProfile(Exporting):
+class _KinetoProfile(ExportMethods):
     """Records everything between :meth:`start` and :meth:`stop`, without steps.
 
     Args:
@@ -81,20 +81,9 @@ class _KinetoProfile(Exporting):
         experimental_config: _ExperimentalConfig | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self._prepare(
-            {
-                "activities": activities,
-                "record_shapes": record_shapes,
-                "profile_memory": profile_memory,
-                "with_stack": with_stack,
-                "with_flops": with_flops,
-                "with_modules": with_modules,
-                "experimental_config": experimental_config,
-                "custom_trace_id_callback": custom_trace_id_callback,
-            }
-        )
+        self._prepare(options.arguments(locals()))
 
-    def _prepare(self, given: dict[str, Any]) -> None:
+    def _prepare(self, arguments: dict[str, Any]) -> None:
         self._health = Health()
         self._lock = threading.RLock()
         self._metadata = metadata.UserMetadata()
@@ -108,13 +97,13 @@ class _KinetoProfile(Exporting):
         self._session: KinetoSession
         self.step_num = 0
         try:
-            self._configure(given)
-            self._enabled = not support.disabled_by_environment()
-        except Exception as exception:
+            self._configure(arguments)
+            self._enabled = not profiler_environment.disabled_by_environment()
+        except Exception as exception:  # the boundary to the training
             self._call_failed(type(self).__name__, exception)
 
-    def _configure(self, given: dict[str, Any]) -> None:
-        values, warnings = options.resolve(options.PROFILE, given)
+    def _configure(self, arguments: dict[str, Any]) -> None:
+        values, warnings = options.resolve(options.PROFILE, arguments)
         for warning in warnings:
             log.warning(warning)
         self._schedule: Callable[[int], Any] | None = values["schedule"]
@@ -136,26 +125,22 @@ class _KinetoProfile(Exporting):
         on_npu = ProfilerActivity.NPU in activities
         if experimental.needs_npu and not on_npu:
             not_collected(", ".join(experimental.needs_npu), self._health)
-        recording = Recording(
+        settings = RecordingSettings(
             activities=tuple(activities),
-            record_shapes=values["record_shapes"],
-            profile_memory=values["profile_memory"],
-            with_stack=values["with_stack"],
-            with_flops=values["with_flops"],
-            with_modules=values["with_modules"],
             experimental=experimental,
             schedule=_attributes(self._schedule),
+            **{name: values[name] for name in options.SWITCHES},
         )
-        limits = Limits(values["max_seconds"], values["max_bytes"], values["max_overhead"])
+        limits = Limits(**{name: values[name] for name in options.LIMITS})
         self._show_plan: bool = values["show_plan"]
         session = KinetoSession(
-            recording,
+            settings,
             parent=self._parent,
             worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name(),
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
-            device=pytorch.device_session(recording, self._health) if on_npu else None,
+            device=pytorch.device_session(settings, self._health) if on_npu else None,
             probes=self._show_plan,
             max_bytes=limits.max_bytes,
         )
@@ -182,9 +167,9 @@ class _KinetoProfile(Exporting):
 
     def _parent(self) -> Path:
         """The folder for run directories, by the handler, the environment or the current directory, in this order."""
-        chosen = getattr(self._on_trace_ready, "dir_name", None)
-        if chosen:
-            return Path(chosen)
+        handler_folder = getattr(self._on_trace_ready, "dir_name", None)
+        if handler_folder:
+            return Path(handler_folder)
         if (folder := ProfPathCreator.folder()) is not None and self._on_trace_ready is not None:
             return folder
         work_path = os.environ.get(_WORK_PATH)
@@ -199,7 +184,7 @@ class _KinetoProfile(Exporting):
 
     # --- the interface
 
-    @harmless
+    @never_raise
     def start(self) -> None:
         """Begin: with a schedule at its step 0, else recording at once."""
         with self._lock:
@@ -239,7 +224,7 @@ class _KinetoProfile(Exporting):
         self._running = True
         child_threads.profiler_starts()
         backward.watch()
-        if self._session.recording.experimental.data_loader:
+        if self._session.settings.experimental.data_loader:
             self._guarded("data_loader", loader.profiler_starts)
         self._stop_requested = False
         self.step_num = 0
@@ -250,13 +235,13 @@ class _KinetoProfile(Exporting):
             self._guarded("execution_trace_observer.start", self._observer.start)
         self._cut_short = False
         if self._show_plan:
-            log.info(f"The profiler {describe(self._schedule, self._step_offset, self._session.size.bytes_per_step)}.")
+            log.info(f"The profiler {describe_schedule(self._schedule, self._step_offset, self._session.size.bytes_per_step)}.")
         self._transit(ProfilerAction.NONE, action)
         self._open_step()
         if self._budget is not None:
             self._budget.step_begins()
 
-    @harmless
+    @never_raise
     def stop(self) -> None:
         """End, and close the window that is open. Safe from any thread.
 
@@ -303,7 +288,7 @@ class _KinetoProfile(Exporting):
         try:
             self._transit(self._action, None)
         finally:
-            if self._session.recording.experimental.data_loader:
+            if self._session.settings.experimental.data_loader:
                 self._guarded("data_loader", loader.profiler_stops)
             if self._observer is not None:
                 self._guarded("execution_trace_observer.stop", self._observer.stop)
@@ -327,7 +312,7 @@ class _KinetoProfile(Exporting):
             self._inside = False
             self._action = action
 
-    @harmless
+    @never_raise
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the metadata of the windows that are closed after this.
 
@@ -337,7 +322,7 @@ class _KinetoProfile(Exporting):
         """
         self._metadata.add(key, value)
 
-    @harmless
+    @never_raise
     def add_metadata_json(self, key: str, value: str) -> None:
         """Add a value, given as JSON text, to the metadata of the windows that are closed after this.
 
@@ -347,7 +332,7 @@ class _KinetoProfile(Exporting):
         """
         self._metadata.add(key, value, is_json=True)
 
-    @harmless
+    @never_raise
     def preset_metadata_json(self, key: str, value: str) -> None:
         """Add a value, given as JSON text, before the window opens; as in ``torch.profiler``, it is also in Kineto's trace.
 
@@ -360,7 +345,7 @@ class _KinetoProfile(Exporting):
         if name is not None:
             self._session.preset[name] = self._metadata.entries.get(name)
 
-    @harmless
+    @never_raise
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
         """Begin or cease to collect activities while a window is open.
 
@@ -370,16 +355,14 @@ class _KinetoProfile(Exporting):
         """
         self._session.toggle(enable, [str(activity).rpartition(".")[2] for activity in activities])
 
-    @harmless
+    @never_raise
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Set what returns the id of a window; it is asked when a window opens."""
-        self._trace_id_callback, warning = next(
-            option for option in options.options(options.PROFILE) if option.name == "custom_trace_id_callback"
-        ).accept(callback)
+        self._trace_id_callback, warning = options.option(options.PROFILE, "custom_trace_id_callback").accept(callback)
         if warning:
             log.warning(warning)
 
-    @harmless
+    @never_raise
     def get_trace_id(self) -> str | None:
         """The id of the open window, else of the last one; None before the first."""
         if not self._enabled:
@@ -399,6 +382,9 @@ class _KinetoProfile(Exporting):
 
     def _relocate(self, parent: Path) -> None:
         self._session.relocate(parent)
+
+    def _follow_last_window(self) -> Callable[[Path], None]:
+        return self._session.follow_last_window()
 
     # --- inside
 
@@ -450,7 +436,7 @@ class _KinetoProfile(Exporting):
         if self._show_plan and self._session.size.bytes_per_step is not None:
             self._show_plan = False
             free = size_text(rundir.free_bytes(self._parent()))
-            plan = describe(self._schedule, self._step_offset, self._session.size.bytes_per_step)
+            plan = describe_schedule(self._schedule, self._step_offset, self._session.size.bytes_per_step)
             log.info(f"The profiler {plan}; {free} are free.")
 
     def _stop_trace(self) -> None:
@@ -460,12 +446,12 @@ class _KinetoProfile(Exporting):
 
     def _trace_ready(self) -> None:
         window = self._session.closed
-        if self._on_trace_ready is None or window is None or window.handed_over:
+        if self._on_trace_ready is None or window is None or window.saving.handed_over:
             return
-        window.handed_over = True
+        window.saving.handed_over = True
         try:
             self._on_trace_ready(self)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the program's handler
             if interrupts.of_the_program(exception):
                 raise
             self._call_failed("on_trace_ready", exception)
@@ -483,12 +469,12 @@ class _KinetoProfile(Exporting):
     def _guarded(self, name: str, call: Callable[[], Any]) -> None:
         try:
             call()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to what the profiler calls beside Kineto
             self._call_failed(name, exception)
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
         log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe="everything")
+        self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe="everything")
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from steplens import options
 from steplens.collect.common import interrupts, log
-from steplens.collect.common.harmless import harmless
+from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import WARNING
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.pytorch.actions import RECORDING, ProfilerAction
 from steplens.collect.pytorch.kineto_profile import _KinetoProfile as _KinetoProfile
 from steplens.collect.torch_internals import backward, child_threads
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 from steplens.options import ProfilerActivity
 
 
@@ -66,26 +67,7 @@ class profile(_KinetoProfile):
         max_overhead: float | None = None,
         show_plan: bool = False,
     ) -> None:
-        self._prepare(
-            {
-                "activities": activities,
-                "schedule": schedule,
-                "on_trace_ready": on_trace_ready,
-                "record_shapes": record_shapes,
-                "profile_memory": profile_memory,
-                "with_stack": with_stack,
-                "with_flops": with_flops,
-                "with_modules": with_modules,
-                "experimental_config": experimental_config,
-                "execution_trace_observer": execution_trace_observer,
-                "custom_trace_id_callback": custom_trace_id_callback,
-                "use_cuda": use_cuda,
-                "max_seconds": max_seconds,
-                "max_bytes": max_bytes,
-                "max_overhead": max_overhead,
-                "show_plan": show_plan,
-            }
-        )
+        self._prepare(options.arguments(locals()))
 
     def __enter__(self) -> profile:
         self.start()
@@ -100,7 +82,7 @@ class profile(_KinetoProfile):
             if self._enabled and self._observer is not None and hasattr(self._observer, "cleanup"):
                 self._guarded("execution_trace_observer.cleanup", self._observer.cleanup)
 
-    @harmless
+    @never_raise
     def step(self) -> None:
         """Say that a training step has ended and the next one begins; inside of backward, when that is over."""
         if not self._enabled or self.off or os.getpid() != self._process:
@@ -124,7 +106,7 @@ class profile(_KinetoProfile):
             reason = budget.step_ends(recorded=previous in RECORDING) if budget is not None else ""
             try:
                 planned = self._next_action(self.step_num + 1)
-            except Exception as exception:
+            except Exception as exception:  # the boundary to the program's schedule
                 if interrupts.of_the_program(exception):
                     raise
                 # A schedule that fails must not leave a window open for the rest of the training.
@@ -167,7 +149,7 @@ class profile(_KinetoProfile):
         """
         window = self._session.window
         if ended is ProfilerAction.RECORD and reason and window is not None:
-            steps = self._session.step - window.first_step
+            steps = self._session.step - window.span.first_step
             message = f"The window was ended after {steps} step{'s' if steps > 1 else ''}, {reason}."
             log.info(message)
             self._health.add("budget", WARNING, message)
@@ -205,16 +187,10 @@ class profile(_KinetoProfile):
             with_flops: likewise.
             with_modules: likewise.
         """
-        wanted = {
-            "record_shapes": record_shapes,
-            "profile_memory": profile_memory,
-            "with_stack": with_stack,
-            "with_flops": with_flops,
-            "with_modules": with_modules,
-        }
+        switches = options.select(options.PROFILE, locals())
         try:
-            child_threads.enable(wanted)
-        except Exception as exception:
+            child_threads.enable(switches)
+        except Exception as exception:  # the boundary to the training
             log.failed("enable_profiler_in_child_thread", exception)
 
     @classmethod
@@ -222,5 +198,5 @@ class profile(_KinetoProfile):
         """Take back :meth:`enable_profiler_in_child_thread` for the calling thread."""
         try:
             child_threads.disable()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             log.failed("disable_profiler_in_child_thread", exception)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common import clock, log, metadata, reasons
+from steplens.collect.ascend import installation
+from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, INFO, Health
-from steplens.collect.pytorch.plan import size_text
-from steplens.collect.pytorch.window import Recording, Window
+from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.pytorch.schedule_text import size_text
+from steplens.collect.pytorch.window import Window
 
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
 _TRACE_END = b'"traceName"'
@@ -43,7 +45,7 @@ def save_trace(results: Any, unfinished: Path, target: Path) -> int:
                     results.save(name)
             _check_complete(unfinished)
             rundir.publish(unfinished, target)
-    except Exception:
+    except Exception:  # no part of the file is left, and the caller reports it
         for leftover in _parts(unfinished):
             leftover.unlink(missing_ok=True)
         raise
@@ -65,9 +67,9 @@ def _check_complete(path: Path) -> None:
 
 def _why(path: Path) -> str:
     """Why Kineto could not write a file, which it does not say: what it has left, and what happens to a file of ours."""
-    folder, limit = path.parent, reasons.largest_file()
+    folder, limit = path.parent, exception_text.largest_file()
     if limit is not None and any(left.stat().st_size >= limit for left in _parts(path)):
-        return reasons.limit_text(limit)
+        return exception_text.limit_text(limit)
     try:
         rundir.try_to_write(folder)
     except OSError as error:
@@ -81,36 +83,36 @@ def _parts(path: Path) -> Iterator[Path]:
 
 
 def write_side_files(
-    window: Window, recording: Recording, device: Any, user_metadata: metadata.UserMetadata, health: Health
+    window: Window, settings: RecordingSettings, device: Any, user_metadata: metadata.UserMetadata, health: Health
 ) -> None:
     """Write what Kineto's file does not hold: configuration, clocks, collections of garbage, metadata.
 
     Args:
         window: the closed window.
-        recording: what was to be recorded.
+        settings: what was to be recorded.
         device: what the device's session says about itself; None without one.
         user_metadata: what the user adds.
         health: gets files that could not be written.
     """
     raw = window.run_directory / rundir.RAW_DIRECTORY
-    if window.beside is not None:
-        window.beside.save(window.counters)
+    if window.recorders is not None:
+        window.recorders.save(window.counters)
+    garbage = window.recorders.garbage_collections if window.recorders is not None else []
     begin = clock.monotonic_ns()
     if save_collectives(raw / rundir.COLLECTIVES, health):
         window.counters["collectives_ns"] = clock.monotonic_ns() - begin
     suffix = f"_{window.rank}" if window.rank >= 0 else ""
-    collections = window.gc.records if window.gc is not None else []
     info = {
-        "config": recording.recorded(),
+        "config": settings.recorded(),
         "start_info": {
             "syscnt_enable": False,
             "freq": 100.0,
             "start_cnt": 0,
-            "start_monotonic": window.start_monotonic_ns,
-            "collectionTimeStart": window.start_ns,
+            "start_monotonic": window.span.start_monotonic_ns,
+            "collectionTimeStart": window.span.start_ns,
         },
-        "end_info": {"collectionTimeEnd": window.end_ns, "MonotonicTimeEnd": window.end_monotonic_ns},
-        **metadata.versions(),
+        "end_info": {"collectionTimeEnd": window.span.end_ns, "MonotonicTimeEnd": window.span.end_monotonic_ns},
+        **metadata.versions(installation.cann_version()),
         "rank_id": window.rank,
         "world_size": metadata.world_size(),
         "processor": metadata.processor(),
@@ -118,16 +120,20 @@ def write_side_files(
     }
     if device is not None:
         info["ascend"] = device
-    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.start_ns)
+    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.span.start_ns)
     for path, value, indent in (
-        (raw / rundir.HOST_EVENTS, {"gc": collections, "collection": window.counters}, None),
+        (
+            raw / rundir.HOST_EVENTS,
+            {"gc": garbage, "collection": window.counters},
+            None,
+        ),
         (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
         (window.run_directory / rundir.METADATA_FILE, content, 4),
     ):
         try:
             rundir.write_json(path, value, indent=indent)
         except Exception as exception:  # without them the trace is still worth having
-            message = f"{path.name} could not be written: {reasons.text_of(exception)}"
+            message = f"{path.name} could not be written: {exception_text.text_of(exception)}"
             log.error(message)
             health.add("save_failed", ERROR, message)
 

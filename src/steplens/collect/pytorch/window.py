@@ -1,64 +1,55 @@
-"""What is recorded, and one recorded span of steps."""
+"""One recorded span of steps."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from steplens.collect.common.spare_files import SpareFiles
-from steplens.collect.pytorch.beside import Beside
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
-from steplens.collect.torch_internals.gc_detector import GcDetector
-from steplens.collect.torch_internals.modules import ModuleHooks
-from steplens.options import ProfilerActivity
+from steplens.collect.pytorch.window_recorders import WindowRecorders
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What to record.
+class WindowState(Enum):
+    """How far the recording of a window is."""
 
-    Attributes:
-        activities: what Kineto observes.
-        record_shapes: shapes and types of operator inputs.
-        profile_memory: allocations and releases of tensor memory.
-        with_stack: Python calls.
-        with_flops: floating point operations.
-        with_modules: module calls.
-        experimental: extended options.
-        schedule: the attributes of the schedule, for the record; None without one.
-    """
+    OPEN = "open"
+    #: nothing is recorded in it
+    FAILED = "failed"
+    RECORDING = "recording"
+    STOPPED = "stopped"
 
-    activities: tuple[ProfilerActivity, ...]
-    record_shapes: bool
-    profile_memory: bool
-    with_stack: bool
-    with_flops: bool
-    with_modules: bool
-    experimental: _ExperimentalConfig
-    schedule: Mapping[str, Any] | None
 
-    @property
-    def categorises_memory(self) -> bool:
-        """Whether enough is recorded to tell later what memory was used for."""
-        return self.record_shapes and self.profile_memory and (self.with_stack or self.with_modules)
+@dataclass
+class Span:
+    """Which steps a window holds, and when it was recorded: Unix and monotonic ns; it begins where recording does."""
 
-    def recorded(self) -> dict[str, Any]:
-        """The configuration as ``profiler_info.json`` holds it."""
-        return {
-            "common_config": {
-                "activities": [str(item) for item in self.activities],
-                "schedule": self.schedule,
-                "record_shapes": self.record_shapes,
-                "profile_memory": self.profile_memory,
-                "with_stack": self.with_stack,
-                "with_flops": self.with_flops,
-                "with_modules": self.with_modules,
-            },
-            "experimental_config": self.experimental.recorded(),
-        }
+    first_step: int
+    start_ns: int
+    start_monotonic_ns: int
+    last_step: int | None = None
+    #: it begins where a step does and ends where one does, so that no step of it was cut
+    whole_steps: bool = False
+    end_ns: int = 0
+    end_monotonic_ns: int = 0
+
+
+@dataclass
+class Saving:
+    """How far a window is on its way to the disk; what an interrupt cut off is taken up from here."""
+
+    #: what saving needs where files have run out
+    spare: SpareFiles | None = None
+    #: where the trace is written until it is complete
+    unfinished: Path | None = None
+    #: what became of it, a value of ``state`` in the state file; empty until that is known
+    outcome: str = ""
+    #: the findings for the state file, once they are complete
+    findings: list[dict[str, Any]] | None = None
+    #: the program's handler was called with it
+    handed_over: bool = False
 
 
 @dataclass
@@ -66,47 +57,43 @@ class Window:
     """One recorded span of steps and its run directory."""
 
     run_directory: Path
-    first_step: int
-    start_ns: int
-    start_monotonic_ns: int
+    span: Span
     trace_id: str
     rank: int
-    owner: int
     process: int
-    #: the same thread as ``owner``, whose number another thread may get when it has ended
+    #: where it records; not its number, which another thread may get when it has ended
     thread: threading.Thread
+    state: WindowState = WindowState.OPEN
+    saving: Saving = field(default_factory=Saving)
+    #: PyTorch's object that records; None before its warmup, and when its result is saved or given up
     kineto: Any = None
+    #: what threads of the program that asked to be recorded join
+    threads: Any = None
+    recorders: WindowRecorders | None = None
+    #: the backward pass inside of which it began, see ``collect.torch_internals.backward``
+    began_in: int = -1
+    #: whether the thread that ended it held its recording; None before it ends
+    held: bool | None = None
+    #: why its recording could not be ended, behind a colon
+    reason: str = ""
     #: Kineto's result of a closed window, for what is not saved with it (``collect.torch_internals.memory_categories``)
     results: Any = None
     #: its events as PyTorch lists them, once somebody has asked (``collect.torch_internals.torch_events``)
     events: Any = None
-    #: whether the thread that ended it held its recording; None before it ends
-    held: bool | None = None
-    #: what saving it needs
-    spare: SpareFiles | None = None
-    #: why its recording could not be ended, behind a colon
-    reason: str = ""
-    #: where its trace is written until it is complete
-    unfinished: Path | None = None
-    #: what became of it, a value of ``state`` in its state file; empty until that is known
-    outcome: str = ""
-    #: the findings for its state file, once they are complete
-    findings: list[dict[str, Any]] | None = None
-    #: the program's handler was called with it
-    handed_over: bool = False
-    recording: bool = False
-    started: bool = False
-    failed: bool = False
-    last_step: int | None = None
-    #: it begins where a step does and ends where one does, so that no step of it was cut
-    whole_steps: bool = False
-    #: the backward pass inside of which it began, see ``collect.torch_internals.backward``
-    began_in: int = -1
-    end_ns: int = 0
-    end_monotonic_ns: int = 0
-    modules: ModuleHooks | None = None
-    gc: GcDetector | None = None
-    beside: Beside | None = None
-    #: what threads of the program that asked to be recorded join
-    threads: Any = None
+    #: what it has cost the training, ns by part, and the bytes of its trace
     counters: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def recording(self) -> bool:
+        """Whether it records."""
+        return self.state is WindowState.RECORDING
+
+    @property
+    def started(self) -> bool:
+        """Whether it has recorded something, or does."""
+        return self.state in (WindowState.RECORDING, WindowState.STOPPED)
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing is recorded in it."""
+        return self.state is WindowState.FAILED

@@ -84,7 +84,7 @@ def _over(thread: int) -> None:
         return
     with _lock:
         # the engine's own threads work for whoever asked for the pass
-        ready = [one for one in _waiting if one[0] == thread or one[0] not in _callers]
-        _waiting[:] = [one for one in _waiting if one not in ready]
+        ready = [waiting for waiting in _waiting if waiting[0] == thread or waiting[0] not in _callers]
+        _waiting[:] = [waiting for waiting in _waiting if waiting not in ready]
     for _, call in ready:
         call()

@@ -233,7 +233,7 @@ def enable(options: Mapping[str, bool]) -> None:
     window = _state.window
     if window is None or window is _NOBODY or window.process != os.getpid():
         return
-    lacking = [name for name, wanted in options.items() if wanted and not window.options.get(name)]
+    lacking = [name for name, is_on in options.items() if is_on and not window.options.get(name)]
     if lacking:
         names = " and ".join(lacking)
         message = f"A child thread asked for {names}, which the profiler object does not record: its options count."

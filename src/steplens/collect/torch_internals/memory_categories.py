@@ -51,8 +51,8 @@ def write(results: Any, run_directory: Path) -> int:
     columns: dict[str, list[int]] = {name: [] for name in ("time_ns", "action", "bytes", "category", "device")}
 
     def category(key: Any, version: int) -> int:
-        found = profile._categories.get(key, version) if isinstance(key, torch_memory.TensorKey) else None
-        return unknown if found is None else numbers.get(found.name, unknown)
+        category = profile._categories.get(key, version) if isinstance(key, torch_memory.TensorKey) else None
+        return unknown if category is None else numbers.get(category.name, unknown)
 
     def add(time: int, action: int, size: int, kind: int, device: int) -> None:
         for name, value in zip(columns, (time, action, size, kind, device), strict=True):

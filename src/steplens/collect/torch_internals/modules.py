@@ -67,12 +67,12 @@ class ModuleHooks:
                 stack = self._thread.stack
             except AttributeError:
                 stack = self._thread.stack = []
-            known = self._names.get(id(module))
-            name = known[1] if known is not None and known[0]() is module else self._name(module, stack)
+            entry = self._names.get(id(module))
+            name = entry[1] if entry is not None and entry[0]() is module else self._name(module, stack)
             opened = self._range(name)
             opened.__enter__()
             stack.append((module, opened, name))
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training, inside of a forward pass
             self._fail(exception)
 
     def _leave(self, module: Any, _inputs: Any, _output: Any) -> None:
@@ -91,7 +91,7 @@ class ModuleHooks:
                     opened.__exit__(None, None, None)
                     if left is module:
                         break
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training, inside of a forward pass
             self._fail(exception)
 
     def _name(self, module: Any, stack: list[Any]) -> str:

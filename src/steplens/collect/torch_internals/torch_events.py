@@ -207,14 +207,14 @@ def _events(trace: Path) -> Iterator[_Event]:
     # times of days in microseconds with three digits, exactly
     with trace.open("rb") as file:
         listed = json_text.loads(file.read(), parse_float=Decimal)["traceEvents"]
-    wanted = [event for event in listed if _is_wanted(event)]
+    events = [event for event in listed if _is_wanted(event)]
     threads = {}
-    for event in wanted:
+    for event in events:
         arguments = event.get("args") or {}
         if "Sequence number" in arguments and not arguments.get("Fwd thread id"):
             threads[_number(arguments["Sequence number"])] = _number(event.get("tid"))
     device_types: Any = importlib.import_module("torch.autograd").DeviceType
-    return (_Event(event, device_types, threads) for event in wanted)
+    return (_Event(event, device_types, threads) for event in events)
 
 
 def _is_wanted(event: dict[str, Any]) -> bool:

@@ -78,7 +78,7 @@ class Decision:
 
 def decide(
     origin: str,
-    wanted: int,
+    start_step: int,
     steps: int,
     own_step: int,
     own_busy: int,
@@ -90,7 +90,7 @@ def decide(
 
     Args:
         origin: of the request; a saved file replaces an earlier one that has not begun, a trigger waits its turn.
-        wanted: ``NEXT`` or a step.
+        start_step: ``NEXT`` or a step.
         steps: how many steps the capture takes.
         own_step: the step that begins now in the process that decides.
         own_busy: where the capture of that process ends; 0 without one.
@@ -121,20 +121,20 @@ def decide(
         and (item.start >= first or busy or any(seat.step <= item.start for seat in stepping))
     ]
     taken += [(0, until) for until in (own_busy, *(seat.busy_until for seat in stepping)) if until > first]
-    if wanted == NEVER:
+    if start_step == NEVER:
         return 0, "start_step is 0, so nothing is captured", superseded
-    if wanted == NEXT:
+    if start_step == NEXT:
         if apart:
             return EACH, "", superseded
         for begin, end in sorted(taken):
             if first < end and first + steps > begin:
                 first = end
         return first, "", superseded
-    if wanted < first:
+    if start_step < first:
         reached = max([own_step, *(seat.step for seat in stepping)]) if not apart else own_step
-        return 0, f"start_step {wanted} is not after the step that runs, which is {reached}", superseded
+        return 0, f"start_step {start_step} is not after the step that runs, which is {reached}", superseded
     for begin, end in sorted(taken):
-        if wanted < end and wanted + steps > begin:
+        if start_step < end and start_step + steps > begin:
             what = f"steps {begin} to {end - 1} are" if begin else f"everything up to step {end - 1} is"
             return 0, f"{what} taken by another capture", superseded
-    return wanted, "", superseded
+    return start_step, "", superseded

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.collect.dynamic.logs import Logs
+from steplens.collect.dynamic.job.logs import Logs
 from steplens.collect.dynamic.plan import DONE, ENDED, FAILED, MISSED, REFUSED, SUPERSEDED, Form, Plan, Request
 
 #: requests that are kept for the status after they have ended

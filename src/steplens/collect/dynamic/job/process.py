@@ -31,9 +31,9 @@ class Process:
         """Whether this very process still runs; one that has ended and waits for its parent does not."""
         if self.pid <= 0:
             return False
-        found = _stat(self.pid)
-        if found is not None:
-            state, start = found
+        state_and_start = _stat(self.pid)
+        if state_and_start is not None:
+            state, start = state_and_start
             return state not in "ZX" and self.start in (0, start)
         if os.path.isdir("/proc/self"):
             return False
@@ -53,8 +53,8 @@ def current() -> Process:
 
 def of(pid: int) -> Process:
     """The process that has the number ``pid`` now."""
-    found = _stat(pid)
-    return Process(pid, found[1] if found is not None else 0)
+    state_and_start = _stat(pid)
+    return Process(pid, state_and_start[1] if state_and_start is not None else 0)
 
 
 def from_name(name: str) -> Process | None:

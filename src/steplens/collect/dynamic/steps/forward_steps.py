@@ -20,8 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from steplens.collect.dynamic.steps.after_import import after_import
-from steplens.collect.pytorch import other_profilers
-from steplens.collect.torch_internals import backward
+from steplens.collect.torch_internals import backward, other_profilers
 
 MODULES_MODULE = "torch.nn.modules.module"
 

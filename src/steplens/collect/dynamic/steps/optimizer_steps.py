@@ -24,8 +24,7 @@ from typing import Any
 
 from steplens.collect.dynamic.steps.after_import import after_import
 from steplens.collect.marks import closures
-from steplens.collect.pytorch import other_profilers
-from steplens.collect.torch_internals import backward
+from steplens.collect.torch_internals import backward, other_profilers
 
 OPTIMIZER_MODULE = "torch.optim.optimizer"
 

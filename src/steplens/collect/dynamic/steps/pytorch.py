@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import rundir
-from steplens.collect.common import metadata, support
+from steplens.collect.common import metadata, profiler_environment
 from steplens.collect.dynamic import configuration
 from steplens.collect.dynamic.configuration import Settings
 from steplens.collect.dynamic.job import process
@@ -45,11 +45,11 @@ class PytorchForm:
 
     def obstacle(self) -> str:
         """Why nothing can be recorded now."""
-        others = support.other_profilers()
+        others = profiler_environment.variables_of_other_profilers()
         if others:
             return f"{' and '.join(others)} is set: another profiler is at work in this process"
         if "torch" in sys.modules:
-            from steplens.collect.pytorch.other_profilers import another_is_recording
+            from steplens.collect.torch_internals.other_profilers import another_is_recording
 
             if another_is_recording():
                 return "another profiler is recording in this process"
@@ -73,10 +73,10 @@ class WindowCapture:
     """
 
     def __init__(self, settings: Settings, step: int) -> None:
+        from steplens.collect.common.experimental_config import _ExperimentalConfig
         from steplens.collect.handoff.handler import tensorboard_trace_handler
         from steplens.collect.pytorch.profiler import profile
         from steplens.collect.pytorch.schedule import schedule
-        from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
         folder = rundir.make_directory(rundir.absolute(settings.prof_dir))
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -107,7 +107,7 @@ class WindowCapture:
     def finish(self) -> Outcome:
         """Close the window if it is open, and say where it is."""
         self._profiler.stop()
-        found = self._profiler.run_directory
-        return (
-            Outcome(found, "") if found is not None else Outcome(self.directory, "no raw data of it was kept, see its messages")
-        )
+        run_directory = self._profiler.run_directory
+        if run_directory is None:
+            return Outcome(self.directory, "no raw data of it was kept, see its messages")
+        return Outcome(run_directory)

@@ -10,7 +10,7 @@ from mindspore.train import Callback
 
 from steplens import rundir
 from steplens.collect.common import log
-from steplens.collect.dynamic import active
+from steplens.collect.dynamic import process_agent
 from steplens.collect.mindspore.dynamic.form import MindsporeForm
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.steps import hook, steps
@@ -55,7 +55,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         self._in_step = False
         #: number of the step that runs; 0 before the first
         self._count = 0
-        self._agent = active.begin(cfg_path, self._form, "DynamicProfilerMonitor", "the training step")
+        self._agent = process_agent.begin(cfg_path, self._form, "DynamicProfilerMonitor", "the training step")
         self._thread = threading.get_ident()
         steps.loop_begins = self._loop_begins
 

@@ -33,6 +33,24 @@ class _ExperimentalConfig:
         data_loader: the stages of every ``DataLoader``, see docs/data_pipeline.md.
     """
 
+    # in the order in which profiler_info.json has them
+    profiler_level: options.ProfilerLevel
+    aic_metrics: options.AiCMetrics
+    l2_cache: bool
+    msprof_tx: bool
+    mstx: bool
+    data_simplification: bool
+    record_op_args: bool
+    export_type: list[options.ExportType]
+    host_sys: list[options.HostSystem]
+    op_attr: bool
+    gc_detect_threshold: float | None
+    mstx_domain_include: list[str]
+    mstx_domain_exclude: list[str]
+    sys_io: bool
+    sys_interconnection: bool
+    data_loader: bool
+
     # Positions agree among the versions of the original interface up to msprof_tx only; the rest are keywords.
     def __init__(
         self,
@@ -54,26 +72,11 @@ class _ExperimentalConfig:
         sys_interconnection: bool = _UNSET,
         data_loader: bool = _UNSET,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name != "self" and value is not _UNSET}
-        values, messages = options.resolve_experimental(given)
-        self.profiler_level: options.ProfilerLevel = values["profiler_level"]
-        self.aic_metrics: options.AiCMetrics = values["aic_metrics"]
-        self.l2_cache: bool = values["l2_cache"]
-        self.msprof_tx: bool = values["msprof_tx"]
-        self.mstx: bool = values["mstx"]
-        self.data_simplification: bool = values["data_simplification"]
-        self.record_op_args: bool = values["record_op_args"]
-        self.op_attr: bool = values["op_attr"]
-        self.gc_detect_threshold: float | None = values["gc_detect_threshold"]
-        self.export_type: list[options.ExportType] = values["export_type"]
-        self.host_sys: list[options.HostSystem] = values["host_sys"]
-        self.mstx_domain_include: list[str] = values["mstx_domain_include"]
-        self.mstx_domain_exclude: list[str] = values["mstx_domain_exclude"]
-        self.sys_io: bool = values["sys_io"]
-        self.sys_interconnection: bool = values["sys_interconnection"]
-        self.data_loader: bool = values["data_loader"]
+        arguments = {name: value for name, value in options.arguments(locals()).items() if value is not _UNSET}
+        values, messages = options.resolve_experimental(arguments)
+        vars(self).update(values)
         #: options that were asked for and that only an NPU can deliver
-        self.needs_npu: list[str] = options.needs_npu(values, given)
+        self.needs_npu: list[str] = options.needs_npu(values, arguments)
         for message in messages:
             log.warning(message)
         if self.msprof_tx:
@@ -83,21 +86,5 @@ class _ExperimentalConfig:
 
     def recorded(self) -> dict[str, Any]:
         """The values as ``profiler_info.json`` holds them."""
-        return {
-            "_profiler_level": self.profiler_level.value,
-            "_aic_metrics": self.aic_metrics.value,
-            "_l2_cache": self.l2_cache,
-            "_msprof_tx": self.msprof_tx,
-            "_mstx": self.mstx,
-            "_data_simplification": self.data_simplification,
-            "record_op_args": self.record_op_args,
-            "_export_type": [item.value for item in self.export_type],
-            "_host_sys": [item.value for item in self.host_sys],
-            "_op_attr": self.op_attr,
-            "_gc_detect_threshold": self.gc_detect_threshold,
-            "_mstx_domain_include": self.mstx_domain_include,
-            "_mstx_domain_exclude": self.mstx_domain_exclude,
-            "_sys_io": self.sys_io,
-            "_sys_interconnection": self.sys_interconnection,
-            "_data_loader": self.data_loader,
-        }
+        names = _ExperimentalConfig.__annotations__
+        return {name if name == "record_op_args" else f"_{name}": getattr(self, name) for name in names}

@@ -106,7 +106,7 @@ def _noticed(original: Callable[..., Any], begins: bool) -> Callable[..., Any]:
                 _theirs.discard(self)
         try:
             return original(self, *args, **kwargs)
-        except Exception:
+        except Exception:  # handed on to whoever called PyTorch
             if self in _ours:
                 _has_ended()
             raise

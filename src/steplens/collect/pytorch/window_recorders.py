@@ -1,33 +1,40 @@
-"""What a window records beside Kineto: marks, samples of the host, and data loading."""
+"""What a window records beside Kineto: module calls, collections of garbage, marks, samples of the host, and data loading."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from steplens.collect.common import log, reasons
+from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR, Health
+from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.host.host_sampler import HostSampler
 from steplens.collect.loaders.loader import LoaderWindow
 from steplens.collect.marks import marks
 from steplens.collect.marks.automatic_marks import AutomaticMarks
-from steplens.collect.torch_internals.experimental import _ExperimentalConfig
+from steplens.collect.torch_internals.gc_detector import GcDetector
+from steplens.collect.torch_internals.modules import ModuleHooks
+from steplens.options import ProfilerActivity
 
 
-class Beside:
+class WindowRecorders:
     """Its methods never raise: without what they record, the window is still worth having.
 
     Args:
-        experimental: the options.
+        settings: what to record.
         folder: the folder of the raw data.
         health: gets what is missing.
         samples_host: False where the device's own tools sample the host.
     """
 
-    def __init__(self, experimental: _ExperimentalConfig, folder: Path, health: Health, *, samples_host: bool) -> None:
-        self._experimental = experimental
+    def __init__(self, settings: RecordingSettings, folder: Path, health: Health, *, samples_host: bool) -> None:
+        self._experimental = experimental = settings.experimental
         self._folder = folder
         self._health = health
+        on_cpu = ProfilerActivity.CPU in settings.activities
+        self._modules = ModuleHooks(self._modules_failed) if settings.with_modules and on_cpu else None
+        threshold = experimental.gc_detect_threshold
+        self._garbage = GcDetector(threshold) if threshold is not None and on_cpu else None
         self._marks: marks.MarkRecorder | None = None
         self._automatic: AutomaticMarks | None = None
         self._sampler: HostSampler | None = None
@@ -40,6 +47,10 @@ class Beside:
 
     def start(self) -> None:
         """Begin to record."""
+        if self._garbage is not None:
+            self._guarded("gc_detect_threshold", self._garbage.start)
+        if self._modules is not None:
+            self._guarded("with_modules", self._modules.install)
         if self._loaders is not None:
             self._guarded("data_loader", self._loaders.start)
         if self._sampler is not None:
@@ -61,6 +72,10 @@ class Beside:
 
     def stop(self) -> None:
         """End recording."""
+        if self._modules is not None:
+            self._guarded("with_modules", self._modules.remove)
+        if self._garbage is not None:
+            self._guarded("gc_detect_threshold", self._garbage.stop)
         if self._loaders is not None:
             self._guarded("data_loader", self._loaders.stop)
         if self._automatic is not None:
@@ -70,6 +85,11 @@ class Beside:
             self._guarded("mstx", lambda: marks.close_recorder(recorder))
         if self._sampler is not None:
             self._guarded("host_sys", self._sampler.stop)
+
+    @property
+    def garbage_collections(self) -> list[list[int]]:
+        """Start, end, generation, process and thread of every collection of garbage, Unix ns."""
+        return self._garbage.records if self._garbage is not None else []
 
     def save(self, counters: dict[str, int]) -> None:
         """Write what was recorded.
@@ -98,9 +118,14 @@ class Beside:
         if self._sampler is not None:
             self._guarded("host_sys", self._sampler.cancel)
 
+    def _modules_failed(self, exception: Exception) -> None:
+        log.failed("module hooks", exception)
+        message = f"Recording modules failed: {exception_text.text_of(exception)}"
+        self._health.add("modules_incomplete", ERROR, message, unsafe="modules")
+
     def _guarded(self, name: str, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception as exception:
+        except Exception as exception:  # the boundary to what is recorded beside Kineto: the window is worth having without it
             log.failed(name, exception)
-            self._health.add("call_failed", ERROR, f"{name} failed: {reasons.named(exception)}", unsafe=name)
+            self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe=name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens import partial, rundir
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 
 def create(directory: Path, content: Mapping[str, Any]) -> None:
@@ -20,7 +20,7 @@ def create(directory: Path, content: Mapping[str, Any]) -> None:
         OSError: there is no such file and none can be made.
     """
     rundir.make_directory(directory)
-    target = directory / place.CONFIGURATION_FILE
+    target = directory / job_folder.CONFIGURATION_FILE
     if target.exists():
         return
     temporary = partial.beside(target)

@@ -123,5 +123,5 @@ def _open(path: str, flags: int) -> int:
     return descriptor
 
 
-def _signature(found: os.stat_result) -> _Signature:
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+def _signature(status: os.stat_result) -> _Signature:
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns

@@ -13,7 +13,7 @@ _STEPS = 10_000
 _SHOWN_WINDOWS = 3
 
 
-def windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[int, int]]:
+def schedule_windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[int, int]]:
     """First and last step of the windows that a schedule opens.
 
     Args:
@@ -23,18 +23,18 @@ def windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> list[tuple[i
     Raises:
         TypeError: the schedule returns something that is no action.
     """
-    found, first = [], None
+    windows, first = [], None
     for step in range(steps):
         action = to_action(schedule(step))
         if action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
             first = step if first is None else first
         if first is not None and action is not ProfilerAction.RECORD:
-            found.append((first, step if action is ProfilerAction.RECORD_AND_SAVE else step - 1))
+            windows.append((first, step if action is ProfilerAction.RECORD_AND_SAVE else step - 1))
             first = None
-    return found
+    return windows
 
 
-def describe(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_step: float | None = None) -> str:
+def describe_schedule(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_step: float | None = None) -> str:
     """One sentence, such as ``records steps 12-14, 1 window, about 40 MB``.
 
     Args:
@@ -45,22 +45,22 @@ def describe(schedule: Callable[[int], Any] | None, offset: int = 0, bytes_per_s
     if schedule is None:
         size = f", about {size_text(bytes_per_step)} per step" if bytes_per_step else ""
         return f"records until it is stopped, 1 window{size}"
-    found = windows(schedule)
-    if not found:
+    windows = schedule_windows(schedule)
+    if not windows:
         return f"records nothing in the first {_STEPS} steps"
-    shown = ", ".join(_steps(first + offset, last + offset) for first, last in found[:_SHOWN_WINDOWS])
-    endless = getattr(schedule, "repeat", None) == 0 or found[-1][1] >= _STEPS // 2
-    noun = "step" if len(found) == 1 and found[0][0] == found[0][1] else "steps"
+    listed = ", ".join(_steps(first + offset, last + offset) for first, last in windows[:_SHOWN_WINDOWS])
+    endless = getattr(schedule, "repeat", None) == 0 or windows[-1][1] >= _STEPS // 2
+    noun = "step" if len(windows) == 1 and windows[0][0] == windows[0][1] else "steps"
     if endless:
-        text = f"records {noun} {shown} and so on, a window each"
+        text = f"records {noun} {listed} and so on, a window each"
     else:
-        rest = f" and {len(found) - _SHOWN_WINDOWS} more" if len(found) > _SHOWN_WINDOWS else ""
-        text = f"records {noun} {shown}{rest}, {len(found)} window{'s' if len(found) > 1 else ''}"
+        rest = f" and {len(windows) - _SHOWN_WINDOWS} more" if len(windows) > _SHOWN_WINDOWS else ""
+        text = f"records {noun} {listed}{rest}, {len(windows)} window{'s' if len(windows) > 1 else ''}"
     if bytes_per_step is None:
         return text
     if endless:
-        return f"{text} of about {size_text(bytes_per_step * (found[0][1] - found[0][0] + 1))}"
-    return f"{text}, about {size_text(bytes_per_step * sum(last - first + 1 for first, last in found))}"
+        return f"{text} of about {size_text(bytes_per_step * (windows[0][1] - windows[0][0] + 1))}"
+    return f"{text}, about {size_text(bytes_per_step * sum(last - first + 1 for first, last in windows))}"
 
 
 def _steps(first: int, last: int) -> str:

@@ -14,14 +14,14 @@ from steplens.collect.common import interrupts
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def harmless(method: _Method) -> _Method:
+def never_raise(method: _Method) -> _Method:
     """Make a public method catch every exception of ours and hand it to ``self._call_failed``, which prints one line."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
-        except Exception as exception:
+        except Exception as exception:  # the boundary to the training
             if interrupts.of_the_program(exception):
                 raise
             self._call_failed(method.__name__, exception)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.dynamic.job import agreement, place
+from steplens.collect.dynamic.job import agreement, job_folder
 from steplens.collect.dynamic.job.agreement import Decision, Seat
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import Plan
@@ -191,11 +191,11 @@ class Board:
 
     def _is_current(self) -> bool:
         try:
-            found = os.stat(self._path, follow_symlinks=False)
+            status = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
             return False
         ours = os.fstat(self._descriptor)
-        return (found.st_ino, found.st_dev) == (ours.st_ino, ours.st_dev)
+        return (status.st_ino, status.st_dev) == (ours.st_ino, ours.st_dev)
 
     def _map(self) -> None:
         size = os.fstat(self._descriptor).st_size
@@ -265,13 +265,13 @@ def board_name(group: str) -> str:
 
 def seats(words: Any) -> list[Seat]:
     """All rows that a process has taken, dead ones too."""
-    found = []
+    taken = []
     for row in range(_ROWS):
         begin = _HEADER_WORDS + row * _ROW_WORDS
         if words[begin + PID]:
             pid, start, rank, step, step_ns, deciding, busy, state = words[begin : begin + _ROW_WORDS]
-            found.append(Seat(Process(pid, start), rank, step, step_ns, deciding, busy, state))
-    return found
+            taken.append(Seat(Process(pid, start), rank, step, step_ns, deciding, busy, state))
+    return taken
 
 
 def read_seats(folder: Path, group: str) -> list[Seat]:
@@ -289,7 +289,7 @@ def read_seats(folder: Path, group: str) -> list[Seat]:
 
 def read_decisions(board: Path) -> list[Decision]:
     """The decisions beside a board; damaged ones count as none."""
-    document = place.read_json(board.with_suffix(DECISIONS_SUFFIX), _LARGEST_DECISIONS) or {}
+    document = job_folder.read_json(board.with_suffix(DECISIONS_SUFFIX), _LARGEST_DECISIONS) or {}
     try:
         return [Decision(**{**item, "supersedes": tuple(item["supersedes"])}) for item in document.get("decisions", [])]
     except (TypeError, KeyError, AttributeError):

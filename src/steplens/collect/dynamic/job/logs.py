@@ -14,7 +14,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from steplens import rundir
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 
 LARGEST_BYTES = 200 * 1024
 BACKUPS = 1
@@ -50,7 +50,7 @@ class Logs:
 
     def __init__(self, directory: Path, rank: int) -> None:
         name = f"dp_{socket.gethostname()}_{os.getpid()}_rank_{rank}.log"
-        self._handlers = [_Handler(directory / place.LOG_DIRECTORY / f"{prefix}{name}") for prefix in ("", "monitor_")]
+        self._handlers = [_Handler(directory / job_folder.LOG_DIRECTORY / f"{prefix}{name}") for prefix in ("", "monitor_")]
         self.actions, self.file = (logging.Logger("steplens.dynamic", logging.INFO) for _ in self._handlers)
         for logger, handler in zip((self.actions, self.file), self._handlers, strict=True):
             logger.addHandler(handler)

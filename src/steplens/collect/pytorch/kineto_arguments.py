@@ -10,9 +10,9 @@ from typing import Any
 
 from steplens.collect.common import log, metadata
 from steplens.collect.common.health import WARNING, Health
-from steplens.collect.pytorch import other_profilers
-from steplens.collect.pytorch.window import Recording, Window
-from steplens.collect.torch_internals import child_threads
+from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.pytorch.window import Window
+from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.options import ProfilerActivity
 
 #: What Kineto does not get of an id: it reads the id as a line of its configuration, where a line break or "=" ends the program,
@@ -20,10 +20,10 @@ from steplens.options import ProfilerActivity
 _NOT_IN_KINETO = re.compile(r"[^A-Za-z0-9 .,:;/@+_-]")
 
 
-class TorchOptions:
+class KinetoArguments:
     """Translates what is to be recorded; a part of a session."""
 
-    _recording: Recording
+    settings: RecordingSettings
     _health: Health
     #: what Kineto's trace gets when a window opens, by key
     preset: dict[str, Any]
@@ -38,16 +38,16 @@ class TorchOptions:
         other_profilers.refuse_a_second()
         profiler: Any = importlib.import_module("torch.autograd.profiler")
         config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
-        known = str(config_type.__init__.__doc__)
+        signature = str(config_type.__init__.__doc__)
         config: dict[str, Any] = {}
         # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
-        if "trace_only" in known and not self._recording.with_stack and not self._recording.categorises_memory:
+        if "trace_only" in signature and not self.settings.with_stack and not self.settings.categorises_memory:
             config["trace_only"] = True
-        all_threads = child_threads.needs_all_threads(self._recording.with_stack)
+        all_threads = child_threads.needs_all_threads(self.settings.with_stack)
         if all_threads:
-            if "profile_all_threads" in known:
+            if "profile_all_threads" in signature:
                 config["profile_all_threads"] = True
-                if self._recording.profile_memory:
+                if self.settings.profile_memory:
                     message = "Kineto cannot record memory while it records all threads."
                     log.warning(message)
                     self._health.add("not_collected", WARNING, message, unsafe="memory")
@@ -68,26 +68,20 @@ class TorchOptions:
     def _arguments(self) -> dict[str, Any]:
         """What is recorded, in the words of PyTorch's object."""
         return {
-            "use_cpu": ProfilerActivity.CPU in self._recording.activities,
-            "use_device": "cuda" if ProfilerActivity.CUDA in self._recording.activities else None,
+            "use_cpu": ProfilerActivity.CPU in self.settings.activities,
+            "use_device": "cuda" if ProfilerActivity.CUDA in self.settings.activities else None,
             "use_kineto": True,
-            "record_shapes": self._recording.record_shapes,
-            "profile_memory": self._recording.profile_memory,
-            "with_stack": self._recording.with_stack,
-            "with_flops": self._recording.with_flops,
-            "with_modules": self._recording.with_modules,
+            **self.settings.switches,
         }
 
     def _thread_options(self) -> dict[str, bool]:
-        options = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-        chosen = {name: bool(getattr(self._recording, name)) for name in options}
-        return {**chosen, "cpu": ProfilerActivity.CPU in self._recording.activities}
+        return {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
 
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
         autograd: Any = importlib.import_module("torch.autograd")
-        for name in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
-            if getattr(self._recording, name):
+        for name, is_on in self.settings.switches.items():
+            if is_on:
                 autograd._add_metadata_json(name, "1")
         for key, value in self.preset.items():
             autograd._add_metadata_json(key, json.dumps(value))
@@ -112,8 +106,8 @@ class TorchOptions:
         if window is None or not window.recording or window.kineto is None:
             log.warning("toggle_collection_dynamic has no effect, no window is recording.")
             return
-        known: Any = importlib.import_module("torch.profiler").ProfilerActivity
-        window.kineto.toggle_collection_dynamic(enable, [getattr(known, name) for name in names])
+        activity_type: Any = importlib.import_module("torch.profiler").ProfilerActivity
+        window.kineto.toggle_collection_dynamic(enable, [getattr(activity_type, name) for name in names])
         state = "on" if enable else "off"
         message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
         self._health.add("not_collected", WARNING, message, unsafe="averages over steps")

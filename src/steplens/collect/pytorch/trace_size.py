@@ -7,9 +7,10 @@ end of the step before; what the heap has grown by since the window opened is Ki
 from __future__ import annotations
 
 import ctypes
+import importlib
 from typing import Any
 
-from steplens.collect.pytorch.window import Recording
+from steplens.collect.common.recording_settings import RecordingSettings
 
 #: bytes of the trace per byte of the heap, measured with PyTorch 2.13 on the CPU (docs/blackbox.md); the size of the first window
 #: of a process is told with them, that of later ones with what the ones before came to
@@ -39,24 +40,24 @@ def heap_bytes() -> int | None:
     """Bytes that the C library has handed out and not got back; None where it does not say. Takes 3 us."""
     if _heap is None:
         return None
-    found = _heap()
-    return int(found.uordblks) + int(found.hblkhd)
+    heap = _heap()
+    return int(heap.uordblks) + int(heap.hblkhd)
 
 
 class TraceSize:
     """Estimates the size of the trace of the window that is open.
 
     Args:
-        recording: what is recorded.
+        settings: what is recorded.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        if recording.record_shapes or recording.with_flops:
-            self._ratio = _WITH_INPUTS + (0.3 if recording.profile_memory or recording.with_stack else 0.0)
-        elif recording.profile_memory:
+    def __init__(self, settings: RecordingSettings) -> None:
+        if settings.record_shapes or settings.with_flops:
+            self._ratio = _WITH_INPUTS + (0.3 if settings.profile_memory or settings.with_stack else 0.0)
+        elif settings.profile_memory:
             self._ratio = _WITH_MEMORY
         else:
-            self._ratio = _WITH_STACK if recording.with_stack else _PLAIN
+            self._ratio = _WITH_STACK if settings.with_stack else _PLAIN
         self._at_start: int | None = None
         self._growth: int | None = None
         #: bytes of a recorded step, once one is known
@@ -102,3 +103,36 @@ class TraceSize:
             self.bytes_per_step = size / steps
             self.measured = True
         self._at_start = None
+
+
+class SizeProbe:
+    """A recording that is thrown away, from now until :meth:`end`: it tells how large a step becomes before the window opens.
+
+    Args:
+        kineto: PyTorch's object of a session, unused so far.
+        size: gets what is found.
+        step: the step that runs.
+    """
+
+    def __init__(self, kineto: Any, size: TraceSize, step: int) -> None:
+        self._kineto = kineto
+        self._size = size
+        self._first_step = step
+        kineto._prepare_trace()
+        kineto._start_trace()
+        size.window_opens()
+        torch: Any = importlib.import_module("torch")
+        with torch.autograd.profiler.record_function("steplens probe"):
+            torch.empty(0)
+        size.first_events()
+
+    def end(self, step: int) -> None:
+        """End it.
+
+        Args:
+            step: the step that runs; those before it are complete.
+        """
+        kineto, self._kineto = self._kineto, None
+        if step > self._first_step:
+            self._size.estimate(step - self._first_step)
+        kineto.__exit__(None, None, None)

@@ -42,10 +42,10 @@ _FORGET_AFTER_S = 24 * 3600.0
 
 def configuration_directory(path: str | os.PathLike[str]) -> Path:
     """The folder that ``path`` means: itself, or the one around it if it is a configuration file."""
-    given = Path(path).expanduser()
-    if given.name in (CONFIGURATION_FILE, REQUEST_FILE) or given.is_file():
-        given = given.parent
-    return Path(os.path.realpath(given))
+    directory = Path(path).expanduser()
+    if directory.name in (CONFIGURATION_FILE, REQUEST_FILE) or directory.is_file():
+        directory = directory.parent
+    return Path(os.path.realpath(directory))
 
 
 def key(directory: Path) -> str:
@@ -53,23 +53,23 @@ def key(directory: Path) -> str:
     return hashlib.sha256(os.fsencode(directory)).hexdigest()[:20]
 
 
-def root(uid: int | None = None) -> Path:
+def state_root(uid: int | None = None) -> Path:
     """The folder of all meeting places of a user; the same for a job and for a command in another shell."""
     name = f"steplens-{os.geteuid() if uid is None else uid}"
-    chosen = os.environ.get(DIRECTORY_VARIABLE)
-    if chosen:
-        return Path(chosen) / name
+    state_folder = os.environ.get(DIRECTORY_VARIABLE)
+    if state_folder:
+        return Path(state_folder) / name
     shared = Path("/dev/shm")
     return (shared if os.access(shared, os.W_OK | os.X_OK) else Path("/tmp")) / name
 
 
-def create(directory: Path) -> Path:
+def create_folder(directory: Path) -> Path:
     """Make the meeting place for a configuration folder.
 
     Raises:
         OSError: it cannot be made, or somebody else could change what is in it.
     """
-    top = root()
+    top = state_root()
     _refuse_chosen(os.geteuid())
     # whatever the umask, nobody else gets to write into it
     rundir.make_directory(top.parent, _MODE)
@@ -80,7 +80,7 @@ def create(directory: Path) -> Path:
     return top / key(directory)
 
 
-def find(directory: Path) -> list[Path]:
+def find_folders(directory: Path) -> list[Path]:
     """The existing meeting places for a configuration folder: ours, and that of the folder's owner where we may look.
 
     Raises:
@@ -89,22 +89,22 @@ def find(directory: Path) -> list[Path]:
     owners = [os.geteuid()]
     with contextlib.suppress(OSError):
         owners.append(directory.stat().st_uid)
-    found = []
+    folders = []
     for uid in dict.fromkeys(owners):
-        place = root(uid) / key(directory)
+        folder = state_root(uid) / key(directory)
         try:
             _refuse_chosen(uid)
-            if place.parent.is_symlink() or _is_directory(place.parent):
-                _refuse_foreign(place.parent, uid)
-            if place.is_symlink() or _is_directory(place):
-                _refuse_foreign(place, uid)
-                found.append(place)
+            if folder.parent.is_symlink() or _is_directory(folder.parent):
+                _refuse_foreign(folder.parent, uid)
+            if folder.is_symlink() or _is_directory(folder):
+                _refuse_foreign(folder, uid)
+                folders.append(folder)
         except _Refused as error:
             raise InputError(error.folder, error.reason, error.remedy) from None
         except OSError:
             # not for this user to look into
             continue
-    return found
+    return folders
 
 
 class _Refused(PermissionError):
@@ -117,36 +117,36 @@ class _Refused(PermissionError):
 
 def _refuse_chosen(uid: int) -> None:
     """Refuse the folder that the environment chose, if there is one yet, unless only ``uid``, we and root can change it."""
-    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    state_folder = os.environ.get(DIRECTORY_VARIABLE)
     # a slash at the end would look at what a link leads to
-    folder = Path(chosen) if chosen else None
+    folder = Path(state_folder) if state_folder else None
     if folder is None or not (folder.is_symlink() or folder.exists()):
         return
-    found = folder.lstat()
-    reason = _unfit(found, {uid, os.geteuid(), 0})
+    status = folder.lstat()
+    reason = _unfit(status, {uid, os.geteuid(), 0})
     # where the sticky bit is set, as in /tmp, nobody can replace what another user made
-    if not reason and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        reason = f"can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if not reason and status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        reason = f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
     if reason:
         raise _Refused(folder, reason, f"Set {DIRECTORY_VARIABLE} to a folder of your own that only you can write (chmod 700)")
 
 
 def _refuse_foreign(folder: Path, uid: int) -> None:
     """Refuse one of our own folders unless it is the user's and closed to all others."""
-    found = folder.lstat()
-    reason = _unfit(found, {uid})
-    if not reason and found.st_mode & 0o077:
-        reason = f"is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
+    status = folder.lstat()
+    reason = _unfit(status, {uid})
+    if not reason and status.st_mode & 0o077:
+        reason = f"is open to other users (mode {stat.S_IMODE(status.st_mode):o})"
     if reason:
         raise _Refused(folder, reason, f"Remove it, or set {DIRECTORY_VARIABLE} to a folder of your own")
 
 
-def _unfit(found: os.stat_result, owners: set[int]) -> str:
-    if stat.S_ISLNK(found.st_mode):
+def _unfit(status: os.stat_result, owners: set[int]) -> str:
+    if stat.S_ISLNK(status.st_mode):
         return "is a symbolic link"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "is no folder"
-    return "" if found.st_uid in owners else f"belongs to another user (uid {found.st_uid})"
+    return "" if status.st_uid in owners else f"belongs to another user (uid {status.st_uid})"
 
 
 def _is_directory(path: Path) -> bool:
@@ -159,21 +159,21 @@ def _is_directory(path: Path) -> bool:
 # --- records
 
 
-def write_record(place: Path, owner: Process, record: Mapping[str, Any]) -> None:
+def write_record(job_folder: Path, owner: Process, record: Mapping[str, Any]) -> None:
     """Write what a process says about itself."""
-    target = place / f"{owner.name}{RECORD_SUFFIX}"
-    temporary = place / f".{owner.name}.partial"
+    target = job_folder / f"{owner.name}{RECORD_SUFFIX}"
+    temporary = job_folder / f".{owner.name}.partial"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as handle:
         handle.write(json.dumps(record, default=str).encode())
     os.replace(temporary, target)
 
 
-def records(place: Path) -> Iterator[tuple[Process, dict[str, Any]]]:
+def read_records(job_folder: Path) -> Iterator[tuple[Process, dict[str, Any]]]:
     """Every process with a readable record, dead ones too, ordered by process id."""
-    found = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _entries(place, RECORD_SUFFIX)]
-    for owner in sorted((owner for owner in found if owner is not None), key=lambda owner: (owner.pid, owner.start)):
-        record = read_json(place / f"{owner.name}{RECORD_SUFFIX}")
+    owners = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _entries(job_folder, RECORD_SUFFIX)]
+    for owner in sorted((owner for owner in owners if owner is not None), key=lambda owner: (owner.pid, owner.start)):
+        record = read_json(job_folder / f"{owner.name}{RECORD_SUFFIX}")
         if record is not None:
             yield owner, record
 
@@ -190,50 +190,51 @@ def read_json(path: Path, limit: int = _LARGEST_RECORD) -> dict[str, Any] | None
     return value if isinstance(value, dict) else None
 
 
-def _entries(place: Path, suffix: str) -> list[Path]:
+def _entries(job_folder: Path, suffix: str) -> list[Path]:
     try:
-        return [path for path in place.iterdir() if path.name.endswith(suffix) and not path.name.startswith(".")]
+        return [path for path in job_folder.iterdir() if path.name.endswith(suffix) and not path.name.startswith(".")]
     except OSError:
         return []
 
 
-def forget(place: Path, owner: Process, *, record: bool) -> None:
+def remove_process_files(job_folder: Path, owner: Process, *, record: bool) -> None:
     """Remove the socket of a process, and its record if ``record``."""
     suffixes = (SOCKET_SUFFIX, RECORD_SUFFIX) if record else (SOCKET_SUFFIX,)
     for suffix in suffixes:
         with contextlib.suppress(OSError):
-            (place / f"{owner.name}{suffix}").unlink()
+            (job_folder / f"{owner.name}{suffix}").unlink()
 
 
-def sweep(place: Path) -> None:
+def remove_dead_processes(job_folder: Path) -> None:
     """Remove what processes have left that no longer live, where none of their job does."""
-    known = list(records(place))
-    living = {str(record.get("group")) for owner, record in known if owner.alive()}
-    for owner, record in known:
+    records = list(read_records(job_folder))
+    living = {str(record.get("group")) for owner, record in records if owner.alive()}
+    for owner, record in records:
         if not owner.alive():
-            forget(place, owner, record=str(record.get("group")) not in living)
-    names = {f"{owner.name}" for owner, _ in known}
-    for path in _entries(place, SOCKET_SUFFIX):
+            remove_process_files(job_folder, owner, record=str(record.get("group")) not in living)
+    names = {f"{owner.name}" for owner, _ in records}
+    for path in _entries(job_folder, SOCKET_SUFFIX):
         left = process.from_name(path.name.removesuffix(SOCKET_SUFFIX))
         if left is not None and left.name not in names and not left.alive():
-            forget(place, left, record=True)
+            remove_process_files(job_folder, left, record=True)
 
 
-def sweep_old(keep: Path) -> None:
+def remove_old_folders(keep: Path) -> None:
     """Remove the meeting places of jobs that ended a day ago; ``keep`` is ours."""
     limit = time.time() - _FORGET_AFTER_S
     try:
-        places = [path for path in root().iterdir() if path != keep and _is_directory(path)]
+        places = [path for path in state_root().iterdir() if path != keep and _is_directory(path)]
     except OSError:
         return
-    for place in places:
+    for job_folder in places:
         with contextlib.suppress(OSError):
-            files = list(place.iterdir())
-            if any(path.lstat().st_mtime > limit for path in files) or any(owner.alive() for owner, _ in records(place)):
+            files = list(job_folder.iterdir())
+            is_recent = any(path.lstat().st_mtime > limit for path in files)
+            if is_recent or any(owner.alive() for owner, _ in read_records(job_folder)):
                 continue
             for path in files:
                 path.unlink()
-            place.rmdir()
+            job_folder.rmdir()
 
 
 # --- sockets

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text, rundir
-from steplens.collect.common import interrupts, log, reasons
+from steplens import json_text, options, rundir
+from steplens.collect.common import exception_text, interrupts, log
+from steplens.collect.dynamic.launchers import is_worker
 
 #: holds the order, as JSON
 VARIABLE = "STEPLENS_RUN"
@@ -27,8 +28,6 @@ VARIABLE = "STEPLENS_RUN"
 OPERATORS, NUMBERS = "operators", "numbers"
 #: what ends a step
 OPTIMIZER, FORWARD = "optimizer", "forward"
-
-_RECORDED = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 #: set in a process that ``steplens run`` records itself, because its script runs in it
 recorded_by_command = False
@@ -99,8 +98,8 @@ class StepRecording:
 
     def prepare(self) -> None:
         """A training is about to begin: watch its data loaders, since what the first steps use is made before the first step."""
-        wanted = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
-        if self._observes_loaders or not wanted:
+        records_loaders = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
+        if self._observes_loaders or not records_loaders:
             return
         try:
             from steplens.collect.loaders import loader
@@ -108,7 +107,7 @@ class StepRecording:
             self._observes_loaders = True
             loader.profiler_starts()
         except Exception as error:  # the boundary to somebody's training
-            self._complain(f"data loaders are not recorded: {reasons.named(error)}")
+            self._complain(f"data loaders are not recorded: {exception_text.named(error)}")
 
     def on_step(self) -> None:
         """Start with the first step; go on with every later one."""
@@ -123,37 +122,37 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"recording failed, the training goes on: {reasons.named(error)}")
+            self._complain(f"recording failed, the training goes on: {exception_text.named(error)}")
 
     def _start(self) -> None:
         if self._order.black_box is not None:
             self._start_black_box(self._order.black_box)
             return
+        from steplens.collect.common.experimental_config import _ExperimentalConfig
         from steplens.collect.handoff.handler import tensorboard_trace_handler
         from steplens.collect.pytorch.actions import ProfilerAction
         from steplens.collect.pytorch.profiler import profile
         from steplens.collect.pytorch.schedule import schedule
-        from steplens.collect.torch_internals.experimental import _ExperimentalConfig
 
         order = self._order
-        chosen = schedule(**order.schedule)
+        step_schedule = schedule(**order.schedule)
         self._profiler = profile(
             **order.profile,
-            schedule=chosen,
+            schedule=step_schedule,
             on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False),
             experimental_config=_ExperimentalConfig(**order.experimental),
         )
         self._profiler.start()
         self.failed = self._profiler.off
-        if chosen(0) is ProfilerAction.NONE:
+        if step_schedule(0) is ProfilerAction.NONE:
             self._profiler.step()
 
     def _start_black_box(self, kind: str) -> None:
         from steplens.collect.black_box.black_box import BlackBox
 
-        recorded = (*_RECORDED, "activities")
-        options = {name: value for name, value in self._order.profile.items() if name in recorded}
-        self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **options)
+        names = ("activities", *options.SWITCHES)
+        arguments = {name: value for name, value in self._order.profile.items() if name in names}
+        self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **arguments)
         self._profiler.start()
         self.failed = self._profiler.off
 
@@ -174,7 +173,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"the recording could not be closed: {reasons.named(error)}")
+            self._complain(f"the recording could not be closed: {exception_text.named(error)}")
 
     def _leave_loaders(self) -> None:
         if not self._observes_loaders:
@@ -185,7 +184,7 @@ class StepRecording:
         try:
             loader.profiler_stops()
         except Exception as error:  # as above
-            self._complain(f"data loaders are still watched: {reasons.named(error)}")
+            self._complain(f"data loaders are still watched: {exception_text.named(error)}")
 
 
 def on_torch_import() -> None:
@@ -194,8 +193,6 @@ def on_torch_import() -> None:
     text = os.environ.get(VARIABLE)
     if not text or recorded_by_command or _watcher is not None:
         return
-    from steplens.collect.dynamic.environment import is_worker
-
     if is_worker(sys.orig_argv, os.environ):
         _watcher = Watcher(Order.parse(text))
         _watcher.install()
@@ -267,14 +264,14 @@ class Watcher:
         self._recording = StepRecording(self._order, log.error)
 
 
-def answers(folder: Path) -> list[dict[str, Any]]:
+def read_answers(folder: Path) -> list[dict[str, Any]]:
     """What processes have said about themselves; one that cannot be read is left out."""
-    found = []
+    answers = []
     for path in sorted(folder.glob("*.json")):
         try:
             answer = json_text.loads(path.read_bytes())
         except (OSError, ValueError):
             continue
         if isinstance(answer, dict) and isinstance(answer.get("pid"), int) and isinstance(answer.get("steps"), int):
-            found.append(answer)
-    return found
+            answers.append(answer)
+    return answers

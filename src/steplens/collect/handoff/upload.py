@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from steplens import json_text, partial, rundir
-from steplens.collect.common import log, reasons
+from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:]+)*://")
@@ -30,7 +30,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:]+)*://")
 _MARKERS = (rundir.STATE_FILE, rundir.COMPLETION_MARKER)
 
 
-def split(dir_name: str | None, local_dir: str | None) -> tuple[str | None, str | None]:
+def split_target(dir_name: str | None, local_dir: str | None) -> tuple[str | None, str | None]:
     """Where to write, and where to move what was written.
 
     Args:
@@ -69,12 +69,12 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
-def shown(target: str) -> str:
+def without_credentials(target: str) -> str:
     """A target as it may be printed: without user and password."""
     return re.sub(r"//[^/@]*@", "//***@", target)
 
 
-def move(run: Path, target: str) -> str:
+def move_run(run: Path, target: str) -> str:
     """Move a run directory to a target.
 
     Args:
@@ -121,7 +121,7 @@ def _upload(run: Path, url: str) -> str:
     filesystem, root = fsspec.core.url_to_fs(url)
     destination = f"{root.rstrip('/')}/{run.name}"
     if filesystem.exists(destination):
-        raise FileExistsError(f"{shown(destination)} exists")
+        raise FileExistsError(f"{without_credentials(destination)} exists")
     # the cache is told by the times of the files it is of, which a URL does not keep
     there = [path for path in run.rglob("*") if path.is_file() and rundir.CACHE_DIRECTORY not in path.relative_to(run).parts]
     files = sorted(there, key=lambda path: (path.name in _MARKERS, path))
@@ -146,8 +146,8 @@ def note_failure(run: Path, target: str, error: BaseException) -> str:
     Returns:
         the sentence.
     """
-    reason = " ".join(reasons.named(error).split())[:500]
-    message = f"{run} could not be moved to {shown(target)} and stays where it is: {shown(reason)}"
+    reason = " ".join(exception_text.named(error).split())[:500]
+    message = f"{run} could not be moved to {without_credentials(target)} and stays where it is: {without_credentials(reason)}"
     path = run / rundir.RAW_DIRECTORY / rundir.STATE_FILE
     with contextlib.suppress(OSError, ValueError, KeyError):
         state = json_text.loads(path.read_bytes())
@@ -156,7 +156,7 @@ def note_failure(run: Path, target: str, error: BaseException) -> str:
     return message
 
 
-class _Landings:
+class _Uploads:
     """Moves run directories one after the other, in a thread that lives while there are any."""
 
     def __init__(self) -> None:
@@ -168,11 +168,11 @@ class _Landings:
     def add(self, run: Path, target: str, moved: Callable[[str], None]) -> None:
         if os.getpid() != self._process:
             # a forked child has the queue of its parent, but not the thread
-            _Landings.__init__(self)
+            _Uploads.__init__(self)
         with self._lock:
             self._waiting.put((run, target, moved))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="steplens landing", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="steplens upload", daemon=True)
                 self._thread.start()
 
     def _work(self) -> None:
@@ -183,9 +183,9 @@ class _Landings:
                     return
                 run, target, moved = self._waiting.get()
             try:
-                destination = move(run, target)
+                destination = move_run(run, target)
                 moved(destination)
-                log.info(f"{run.name} is in {shown(target)}.")
+                log.info(f"{run.name} is in {without_credentials(target)}.")
             except Exception as error:  # whatever a foreign file system raises, the training goes on
                 log.error(note_failure(run, target, error))
 
@@ -196,10 +196,10 @@ class _Landings:
             thread.join()
 
 
-_landings = _Landings()
+_uploads = _Uploads()
 
 
-def add(run: Path, target: str, moved: Callable[[str], None] = lambda destination: None) -> None:
+def move_later(run: Path, target: str, moved: Callable[[str], None] = lambda destination: None) -> None:
     """Move a run directory to a target, beside the training.
 
     Args:
@@ -207,9 +207,9 @@ def add(run: Path, target: str, moved: Callable[[str], None] = lambda destinatio
         target: a folder, or a URL.
         moved: called with the new path or URL, in another thread.
     """
-    _landings.add(run, target, moved)
+    _uploads.add(run, target, moved)
 
 
-def wait() -> None:
+def wait_for_moves() -> None:
     """Wait until everything is moved; for the end of the program."""
-    _landings.wait()
+    _uploads.wait()

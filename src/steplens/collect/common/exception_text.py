@@ -16,7 +16,7 @@ def named(exception: BaseException) -> str:
 def _words(exception: BaseException) -> str:
     try:
         return plain_text(str(exception)) or ""
-    except Exception as error:
+    except Exception as error:  # the boundary to an exception of the program
         return f"it has no text, making it raises {type(error).__name__}"
 
 

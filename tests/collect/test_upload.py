@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect.handoff import landing
+from steplens.collect.handoff import upload
 
 torch = pytest.importorskip("torch")
 fsspec = pytest.importorskip("fsspec")
@@ -51,7 +51,7 @@ def record(on_trace_ready, windows=1):
         for _ in range(windows + 1):
             torch.ones(2)
             prof.step()
-    landing.wait()
+    upload.wait_for_moves()
     return prof
 
 
@@ -142,7 +142,7 @@ def test_markers_arrive_last(tmp_path):
             super().put_file(lpath, rpath, *args, **kwargs)
 
     fsspec.register_implementation("watched", Watched, clobber=True)
-    landing.move(run, "watched://there")
+    upload.move_run(run, "watched://there")
     assert set(order[-2:]) == {"state.json", "analyse.done"}
     # what knows its sources by their times is of no use where times are not kept
     assert sorted(order) == ["a", "analyse.done", "state.json", "trace.json", "z.csv"]
@@ -186,7 +186,7 @@ def test_an_existing_run_directory_is_not_replaced(tmp_path):
     run.mkdir(parents=True)
     (tmp_path / "target" / run.name).mkdir(parents=True)
     with pytest.raises(FileExistsError):
-        landing.move(run, str(tmp_path / "target"))
+        upload.move_run(run, str(tmp_path / "target"))
     assert run.is_dir()
 
 
@@ -207,7 +207,7 @@ def test_an_existing_run_directory_is_not_replaced(tmp_path):
 def test_split(monkeypatch, dir_name, local_dir, expected):
     monkeypatch.chdir("/")
     expected = tuple("/C:dir" if isinstance(item, str) and item.endswith("C:dir") else item for item in expected)
-    assert landing.split(dir_name, local_dir) == expected
+    assert upload.split_target(dir_name, local_dir) == expected
 
 
 def test_without_fsspec_it_says_what_is_missing(look, tmp_path):
@@ -244,5 +244,5 @@ def test_the_training_does_not_wait(tmp_path):
         assert begun.wait(120)
         assert not go.is_set()
         go.set()
-    landing.wait()
+    upload.wait_for_moves()
     assert list(tmp_path.iterdir()) == []

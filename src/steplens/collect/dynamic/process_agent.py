@@ -9,7 +9,7 @@ from typing import Any
 
 from steplens.collect.common import log, paths
 from steplens.collect.dynamic.agent import Agent
-from steplens.collect.dynamic.job import place
+from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.plan import Form
 
 #: the agent of this process; read at every step
@@ -34,7 +34,7 @@ def begin(directory: str | os.PathLike[str], form: Form, how: str, stepper: str)
     """
     global agent, _arguments, _hooked
     if agent is not None:
-        same = agent.directory == place.configuration_directory(directory)
+        same = agent.directory == job_folder.configuration_directory(directory)
         if not same or agent.how == how:
             log.warning(f"dynamic_profile is initialised already{'' if same else f' with {agent.directory}, which stays'}.")
         agent.how, agent.stepper = how, stepper
@@ -49,12 +49,12 @@ def begin(directory: str | os.PathLike[str], form: Form, how: str, stepper: str)
     return agent
 
 
-def again() -> Agent | None:
+def begin_in_fork() -> Agent | None:
     """Start the agent of a forked child whose parent had one; None if it had none."""
     return begin(*_arguments) if agent is None and _arguments is not None else agent
 
 
-def start(document: Mapping[str, Any]) -> None:
+def start_capture(document: Mapping[str, Any]) -> None:
     """Capture from here on, and close the window at the end of the program if that comes first."""
     if agent is not None:
         agent.start(document)
@@ -74,5 +74,5 @@ def _forked() -> None:
         inherited, agent = agent, None
         try:
             inherited.abandon()
-        except Exception as error:
+        except Exception as error:  # the boundary to the program that forked
             log.failed("dynamic_profile in a forked process", error)

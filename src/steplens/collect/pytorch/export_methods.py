@@ -9,16 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steplens import rundir
-from steplens.collect.common import log, paths, reasons
-from steplens.collect.common.harmless import harmless
+from steplens.collect.common import exception_text, log, paths
+from steplens.collect.common.never_raise import never_raise
 from steplens.collect.handoff import handler
+from steplens.collect.pytorch.kineto import KEPT_TRACE_BYTES, KinetoSession
 from steplens.collect.torch_internals import memory_categories, torch_events
-
-if TYPE_CHECKING:
-    from steplens.collect.pytorch.kineto import KinetoSession
 
 SELF_CPU = "self_cpu_time_total"
 STACK_METRICS = (SELF_CPU, "self_npu_time_total", "self_cuda_time_total")
@@ -32,10 +30,10 @@ class ProfilerInterface:
         profiler: the profiler object.
     """
 
-    def __init__(self, profiler: Exporting) -> None:
+    def __init__(self, profiler: ExportMethods) -> None:
         self._profiler = profiler
 
-    @harmless
+    @never_raise
     def analyse(self, *_: Any, async_mode: bool = False, **__: Any) -> None:
         """Analyse the last window, in another process.
 
@@ -51,7 +49,7 @@ class ProfilerInterface:
             handler.analyse_and_wait(run_directory)
 
 
-class Exporting:
+class ExportMethods:
     """Methods that write the last window in formats of other tools; a part of the profiler object."""
 
     _enabled: bool
@@ -61,7 +59,7 @@ class Exporting:
     def _collected_run(self) -> Path | None:
         raise NotImplementedError
 
-    @harmless
+    @never_raise
     def export_chrome_trace(self, output_path: str | os.PathLike[str]) -> None:
         """Write the last window as a Chrome trace, readable by Perfetto, MindStudio Insight and others.
 
@@ -86,7 +84,7 @@ class Exporting:
             else:
                 shutil.copyfile(raw, temporary)
 
-    @harmless
+    @never_raise
     def export_stacks(self, output_path: str | os.PathLike[str], metric: str = SELF_CPU) -> None:
         """Write the call stacks of the last window and the time spent in each, for FlameGraph and speedscope.
 
@@ -101,7 +99,7 @@ class Exporting:
         run_directory = self._last_window("export_stacks", output_path)
         if run_directory is None:
             return
-        if not self._session.recording.with_stack:
+        if not self._session.settings.with_stack:
             log.warning("export_stacks needs with_stack=True, nothing is written.")
             return
         if metric not in STACK_METRICS:
@@ -115,7 +113,7 @@ class Exporting:
         if problem:
             log.error(f"export_stacks: {problem}")
 
-    @harmless
+    @never_raise
     def export_memory_timeline(self, output_path: str | os.PathLike[str], device: str | None = None) -> None:
         """Write the memory of one device over the last window, by what it is used for.
 
@@ -131,11 +129,11 @@ class Exporting:
         run_directory = self._last_window("export_memory_timeline", output_path)
         if run_directory is None:
             return
-        recording = self._session.recording
-        if not recording.profile_memory:
+        settings = self._session.settings
+        if not settings.profile_memory:
             log.warning("export_memory_timeline needs profile_memory=True, nothing is written.")
             return
-        if not recording.categorises_memory:
+        if not settings.categorises_memory:
             log.warning(
                 "export_memory_timeline needs record_shapes=True and with_stack=True or with_modules=True: without them the "
                 "categories of memory are unknown."
@@ -143,11 +141,11 @@ class Exporting:
         else:
             self._categorise(run_directory)
         target = rundir.absolute(output_path)
-        given = ["--device", device] if device is not None else []
-        if not given and (current := _current_accelerator(run_directory)):
-            given = ["--device", current]
-        problem = _export("memory", run_directory, target, *given)
-        if problem and device is None and given:
+        device_arguments = ["--device", device] if device is not None else []
+        if not device_arguments and (current := _current_accelerator(run_directory)):
+            device_arguments = ["--device", current]
+        problem = _export("memory", run_directory, target, *device_arguments)
+        if problem and device is None and device_arguments:
             # nothing was allocated there
             problem = _export("memory", run_directory, target)
         if problem:
@@ -169,7 +167,7 @@ class Exporting:
                 window.events = torch_events.function_events(
                     run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, self._session.torch_options()
                 )
-            except Exception as exception:
+            except Exception as exception:  # the boundary to PyTorch, which makes the events
                 log.failed("events", exception)
                 return torch_events.no_events()
         return window.events
@@ -211,8 +209,6 @@ class Exporting:
             return
         window = self._session.closed
         if window is None or window.results is None:
-            from steplens.collect.pytorch.kineto import KEPT_TRACE_BYTES
-
             large = window is not None and window.counters.get("trace_bytes", 0) > KEPT_TRACE_BYTES
             why = "because the window is too large for them: record fewer steps" if large else "and the window's events are gone"
             log.warning(f"export_memory_timeline: the categories of memory are unknown, {why}.")
@@ -221,8 +217,8 @@ class Exporting:
         results, window.results = window.results, None
         try:
             memory_categories.write(results, run_directory)
-        except Exception as exception:
-            reason = " ".join(reasons.named(exception).split())[:300]
+        except Exception as exception:  # the boundary to PyTorch, which finds the categories
+            reason = " ".join(exception_text.named(exception).split())[:300]
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 
 
