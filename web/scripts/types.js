@@ -8,7 +8,7 @@ import openapiTS, { astToString } from "openapi-typescript";
 
 const options = { rootTypes: true, rootTypesNoSchemaPrefix: true, rootTypesKeepCasing: true, alphabetize: true };
 const types = astToString(await openapiTS(await text(process.stdin), options));
-writeFileSync(
-  process.argv[2] ?? process.stdout.fd,
-  `// "make web-types" makes this from the server's OpenAPI document; do not edit it.\n\n${types}`,
-);
+const made = `// "make web-types" makes this from the server's OpenAPI document; do not edit it.\n\n${types}`;
+const [, , file] = process.argv;
+if (file) writeFileSync(file, made);
+else process.stdout.write(made);
