@@ -1,7 +1,7 @@
 """Looks for figures that cannot be: in tables, in answers of the server and in texts, whatever they are about.
 
 A share is 0 to 1, a percentage 0 to 100, a duration is not negative, and no figure is infinite or not a number. What a column
-is, its unit says (``server.tables.columns``) and its name; those that may be more are named below, each with its reason.
+is, its unit says (``trace.columns``) and its name; those that may be more are named below, each with its reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import polars as pl
 
 from steplens.server.tables import columns
-from steplens.server.tables.tables import TABLES
+from steplens.server.tables.tables import every_table
+from steplens.trace.columns import MOMENT, unit_of
 
 #: parts are divided by wholes, in floating point
 _ROUNDING = 1e-9
@@ -22,18 +23,18 @@ _ROUNDING = 1e-9
 BEYOND = {
     ("bound", "device_percent"): "time on the device in relation to time on the host, which an accelerator may exceed",
     ("ranks", "slower_percent"): "how much longer a step takes than that of the usual rank",
-    ("launches", "delay_ns"): "a task may begin while its call still runs",
-    ("launches", "wait_ns"): "a task may begin before its call by two clocks that do not quite agree, which health says",
+    ("task_launches", "delay_ns"): "a task may begin while its call still runs",
+    ("task_launches", "wait_ns"): "a task may begin before its call by two clocks that do not quite agree, which health says",
 }
 #: percentages in texts that are growth
 _GROWTH = re.compile(r"% too high")
-_MOMENTS = frozenset(moment for table in TABLES.values() for moment in table.moments)
+_MOMENTS = frozenset(column for table in every_table().values() for column, unit in table.units.items() if unit == MOMENT)
 _MOMENT = re.compile(r"(^|_)(time|start|end|from|to|at|begin|origin|moment|launch|release|allocation)_ns$")
 
 
 def of_frame(frame: pl.DataFrame, table: str = "") -> Iterator[str]:
     """What cannot be in a table of some name: column, value and bound."""
-    for column in columns.describe(frame.schema, (), {}):
+    for column in columns.describe(frame.schema, {}):
         values = frame[column.name]
         if not values.dtype.is_numeric():
             continue
@@ -58,7 +59,7 @@ def of_answer(answer: Any, path: str = "") -> Iterator[str]:
     """What cannot be in an answer of the server: every number of it, by the names that lead to it."""
     if isinstance(answer, dict):
         for name, value in answer.items():
-            unit = columns.describe({name: pl.Float64()}, (), {})[0].unit
+            unit = unit_of(name)
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, (dict, list)):
                     yield from of_answer(one, f"{path}.{name}")

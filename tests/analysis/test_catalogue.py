@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from steplens.analysis.catalogue import ANALYSES, find
+from steplens.analysis import verdict as verdicts
+from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find
+from steplens.cli.main import main
+from steplens.cli.table import rows
+from steplens.extensions import load_extensions
+from steplens.server.tables import tables
+from steplens.server.tables.tables import STORED_PREFIX, every_table
 from steplens.trace.run import Run, Source, open_run
 from steplens.trace.trace import Trace
 
@@ -18,7 +28,9 @@ from ..writers.builder import build, training_step
 
 PAGE = Path(__file__).parents[2] / "docs" / "analyses.md"
 #: answer with a table, and are no analyses
-_OTHERS = {"sql", "unsafe"}
+_OTHERS = {"sql", "table", "unsafe"}
+#: have rows without data
+_WITH_ROWS = {"health", "step_trace_averages"}
 
 
 def run_of(*traces: Trace) -> Run:
@@ -41,6 +53,34 @@ def test_every_method_of_a_run_that_gives_a_table_is_listed() -> None:
         assert (by.default if by else None) == (one.groups[0] if one.groups else None), one.name
 
 
+def test_a_name_is_one_table_everywhere() -> None:
+    """Of ``Run``, of ``steplens table`` and of the server, whichever of its names is asked for."""
+    run = run_of(training_step())
+    served = {name: table for name, table in every_table().items() if not name.startswith(("recorded_", STORED_PREFIX))}
+    assert list(served) == [name for one in ANALYSES for name, _ in one.tables()]
+    for one in ANALYSES:
+        name_of = {by: name for name, by in one.tables()}
+        for name, by in one.names().items():
+            table = tables.table(name)
+            assert table.name == name_of[by]
+            expected = getattr(run, one.name)(*([by] if by else []))
+            page = table.of_run(run) if table.of_run else table.of_trace(run.trace()) if table.of_trace else None
+            for answer in (run.table(name), rows(run, name), page):
+                assert answer is not None and answer.columns == expected.columns and answer.height == expected.height, name
+    names = [name for one in ANALYSES for name in one.names()]
+    assert len(set(names)) == len(names)
+
+
+def test_the_list_imports_no_analysis() -> None:
+    code = "import sys; from steplens.analysis.catalogue import analyses; analyses(); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in modules if name.startswith("steplens.analysis.")] == ["steplens.analysis.catalogue"]
+
+
+def test_the_verdict_names_tables() -> None:
+    assert set(verdicts._TABLES.values()) <= {one.name for one in ANALYSES}
+
+
 def test_every_table_is_on_the_page_with_its_columns() -> None:
     sections = dict(re.findall(r"(?ms)^## (\w+)\n(.*?)(?=^## |\Z)", PAGE.read_text()))
     assert list(sections) == [one.name for one in ANALYSES]
@@ -56,13 +96,12 @@ def test_every_table_is_on_the_page_with_its_columns() -> None:
 
 @pytest.mark.parametrize(("name", "by"), every())
 def test_no_data_has_the_columns_of_data(name: str, by: str | None) -> None:
-    analysis = find(name)
-    empty = analysis(run_of(build()), by)
-    assert empty.is_empty() or name == "health"
-    full = analysis(run_of(training_step()), by)
+    empty = run_of(build()).table(name, by)
+    assert empty.is_empty() or name in _WITH_ROWS
+    full = run_of(training_step()).table(name, by)
     assert full.schema == empty.schema
     # of several traces
-    both = analysis(run_of(build(meta={"rank": 0}), training_step()), by)
+    both = run_of(build(meta={"rank": 0}), training_step()).table(name, by)
     assert set(empty.columns) <= set(both.columns)
 
 
@@ -70,8 +109,8 @@ def test_no_data_has_the_columns_of_data(name: str, by: str | None) -> None:
 def test_every_table_of_recorded_samples(sample: str) -> None:
     run = open_run(shared(sample))
     for name, by in every():
-        found = find(name)(run, by)
-        expected = find(name)(run_of(build()), by).schema
+        found = run.table(name, by)
+        expected = run_of(build()).table(name, by).schema
         assert {column: found.schema[column] for column in expected} == dict(expected), name
         for column, dtype in found.schema.items():
             # slower_percent is a difference
@@ -88,6 +127,71 @@ def test_wrong_names_are_answered_with_right_ones() -> None:
     with pytest.raises(ValueError, match="there is memory_peak"):
         find("memory_peek")
     with pytest.raises(ValueError, match="one of name, shape"):
-        find("flops")(run_of(build()), "colour")
+        run_of(build()).table("flops", "colour")
+    with pytest.raises(ValueError, match="there is operators"):
+        run_of(build()).table("operatos_by_shape")
     with pytest.raises(ValueError, match="left out"):
-        find("waits")(run_of(build()), "name")
+        run_of(build()).table("waits", "name")
+
+
+@pytest.mark.parametrize("name", ["Long", "long tasks", "", "1st", "_long", "löng", "recorded_ops"])
+def test_a_name_is_one_that_addresses_and_commands_can_have(name: str) -> None:
+    with pytest.raises(ValueError, match="no name of a table"):
+        Analysis(name, "which tasks are long", ".device.kernels:kernel_statistics")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with two analyses of its own, one with a name that is taken, and one that is none."""
+    (tmp_path / "steplens_tasks.py").write_text(PACKAGE)
+    information = tmp_path / "steplens_tasks-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: steplens-tasks\nVersion: 1.0\n")
+    lines = [f"{name} = steplens_tasks:{name}" for name in ("LONG", "COUNT", "TAKEN", "wrong")]
+    (information / "entry_points.txt").write_text("\n".join(["[steplens.analyses]", *lines, ""]))
+    monkeypatch.syspath_prepend(tmp_path)
+    for cache in (load_extensions, analyses, every_table):
+        cache.cache_clear()
+    yield
+    for cache in (load_extensions, analyses, every_table):
+        cache.cache_clear()
+
+
+PACKAGE = """
+import polars as pl
+from steplens.analysis.catalogue import Analysis
+
+def long_tasks(trace, by):
+    tasks = trace.required("kernels").group_by(by).agg(longest_ns=(pl.col("end_ns") - pl.col("start_ns")).max(), at=pl.len())
+    return tasks.sort("longest_ns", descending=True).collect()
+
+def ranks(traces):
+    return pl.DataFrame({"traces": [len(traces)], "at": [10**18]})
+
+LONG = Analysis("long_tasks", "which device tasks took longest", long_tasks, groups=("name", "kind"))
+COUNT = Analysis("trace_count", "how many traces there are", ranks, "traces", units={"at": "moment"})
+TAKEN = Analysis("modules", "what an earlier name means", ranks, "traces")
+wrong = 1
+"""
+
+
+@pytest.mark.usefixtures("installed")
+def test_analyses_of_installed_packages_are_tables_everywhere(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.WARNING, "steplens"):
+        assert [one.name for one in analyses()][len(ANALYSES) :] == ["trace_count", "long_tasks"]
+    messages = "\n".join(record.getMessage() for record in caplog.records)
+    assert "'modules' is left out: there is a table modules already" in messages
+    assert "'wrong' of steplens-tasks is left out" in messages
+    run = run_of(build(meta={"rank": 0}), training_step())
+    longest = run.table("long_tasks")
+    assert longest.columns == ["name", "longest_ns", "at", "rank", "window"] and longest.height
+    assert run.table("long_tasks_by_kind").equals(run.table("long_tasks", "kind"))
+    assert rows(run, "long_tasks", sort="at").height == longest.height
+    assert rows(run, "trace_count")["traces"].to_list() == [2]
+    main(["table"])
+    assert "long_tasks  " in capsys.readouterr().out
+    served = every_table()
+    assert served["long_tasks_by_kind"].title == "Which device tasks took longest, by kind"
+    assert served["trace_count"].units == {"at": "moment"}

@@ -209,7 +209,7 @@ def test_every_table_is_answered_sorted_by_every_column_and_exported(client: Cli
 @pytest.mark.parametrize("run", [CPU, CUDA, ASCEND])
 @pytest.mark.parametrize(
     ("table", "by"),
-    [("operators", "name"), ("operators_by_shape", "shape"), ("operators_by_stack", "stack"), ("modules", "module")],
+    [("operators", "name"), ("operators_by_shape", "shape"), ("operators_by_stack", "stack"), ("operators_by_module", "module")],
 )
 def test_operators_by_everything(client: Client, runs: list[Run], run: int, table: str, by: Any) -> None:
     expected = runs[run].operators(by)

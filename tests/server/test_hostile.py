@@ -220,7 +220,7 @@ def test_a_defect_is_told_in_one_sentence(hostile: Client, monkeypatch: pytest.M
     def fails(_: Any) -> Any:
         raise RuntimeError("cannot be")
 
-    monkeypatch.setitem(tables.TABLES, "broken", Table("broken", "Broken", fails))
+    monkeypatch.setitem(tables.every_table(), "broken", Table("broken", "Broken", fails))
     answer = hostile.ask("/api/runs/0/tables/broken", method="POST", body=b"{}")
     assert answer.status == 500
     assert "cannot be" in answer.json["problem"]

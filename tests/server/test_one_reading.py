@@ -29,7 +29,7 @@ def asked(library: Library) -> Any:
     return asyncio.run(requests.as_read(asyncio.run(requests.shown(0, library))))
 
 
-@pytest.mark.parametrize("name", ["recorded_ops", "idle_causes"])
+@pytest.mark.parametrize("name", ["recorded_ops", "idle"])
 def test_a_table_of_all_ranks_is_of_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for number in (1, 2):
         rank(tmp_path / "run", number)

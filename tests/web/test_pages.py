@@ -14,13 +14,14 @@ import pytest
 
 import steplens
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.server.tables.tables import TABLES
+from steplens.server.tables.tables import every_table
 
 from . import scripts
 from .conftest import PAGES, Site
 from .training import HOSTILE, STEPS
 
-WORDS = Path(__file__).resolve().parents[2] / "web" / "src" / "words"
+WEB = Path(__file__).resolve().parents[2] / "web"
+WORDS = WEB / "src" / "words"
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
 
@@ -232,8 +233,14 @@ def test_the_step_chart_has_every_step(site: Site) -> None:
     assert STEPS <= shown <= STEPS + 1
 
 
+def test_the_pages_know_every_earlier_name_of_a_table() -> None:
+    (source,) = (WEB / "src").rglob("route.ts")
+    renamed = dict(re.findall(r'\["(\w+)", "(\w+)"\]', source.read_text(encoding="utf-8")))
+    assert renamed == {alias: table.name for table in every_table().values() for alias in table.aliases}
+
+
 def test_every_table_of_the_server_has_a_title_in_both_languages() -> None:
     for language in ("en", "zh"):
         words = json.loads((WORDS / f"{language}.json").read_text(encoding="utf-8"))
-        untold = [name for name in TABLES if f"table.{name}" not in words]
+        untold = [name for name in every_table() if f"table.{name}" not in words]
         assert untold == [], f"add the titles as table.NAME to {WORDS / language}.json"

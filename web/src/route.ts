@@ -9,13 +9,23 @@ export interface Route {
 
 export const HOME = "overview";
 
+/** Earlier names of tables, which an address that somebody kept may hold, and what they are called now. */
+const RENAMED = new Map([
+  ["communication_overlap", "overlap"], ["device_idle", "stream_idle"], ["idle_causes", "idle"], ["launch_queues", "queues"],
+  ["launch_statistics", "launches"], ["modules", "operators_by_module"], ["runtime_calls", "api_calls"],
+]);
+
 /** A route of a hash such as `#/0/operators?rank=1`; whatever is missing or wrong takes its default. */
 export function parseRoute(hash: string): Route {
   const text = hash.replace(/^#?\/?/, "");
   const cut = text.indexOf("?");
   const [run = "", page = ""] = (cut < 0 ? text : text.slice(0, cut)).split("/");
   const params: Record<string, string> = {};
-  for (const [name, value] of new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1))) params[name] = value;
+  for (const [name, value] of new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1))) {
+    const [table = "", ...rest] = name.split(".");
+    if (rest.length) params[[RENAMED.get(table) ?? table, ...rest].join(".")] = value;
+    else params[name] = name === "table" || name === "more" ? (RENAMED.get(value) ?? value) : value;
+  }
   return { run: /^\d{1,9}$/.test(run) ? Number(run) : 0, page: /^[a-z]{1,32}$/.test(page) ? page : HOME, params };
 }
 

@@ -26,8 +26,9 @@ import strategy_files
 from readers.test_mindspore_memory import random_graph, run_of
 
 NAMES = (
-    "operators", "operators_by_shape", "kernels", "kernels_by_category", "runtime_calls", "memory", "allocations", "steps",
-    "recorded_ops", "recorded_python", "recorded_kernels", "recorded_api", "recorded_memory", "recorded_meta", "modules",
+    "operators", "operators_by_shape", "kernels", "kernels_by_category", "api_calls", "memory", "allocations",
+    "steps", "recorded_ops", "recorded_python", "recorded_kernels", "recorded_api", "recorded_memory", "recorded_meta",
+    "operators_by_module",
 )  # fmt: skip
 
 

@@ -17,6 +17,12 @@ describe("the address", () => {
     expect(parseRoute(hash)).toMatchObject({ run: 0, page: "overview" });
   });
 
+  test("knows the earlier names of tables", () => {
+    const kept = "#/0/operators?by=module&modules.where=%5B%5D&more=idle_causes&find=modules";
+    expect(parseRoute(kept).params).toEqual({ by: "module", "operators_by_module.where": "[]", more: "idle", find: "modules" });
+    expect(parseRoute("#/0/tables?table=runtime_calls").params).toEqual({ table: "api_calls" });
+  });
+
   test("numbers are whole and not below 0", () => {
     expect(numberOf({ a: "12" }, "a")).toBe(12);
     for (const wrong of ["-1", "1e3", "", "x", "1.5"]) expect(numberOf({ a: wrong }, "a")).toBeNull();

@@ -1,13 +1,31 @@
-"""Every question that a run answers with a table: one visible list, for the command line, documentation, tests and benchmarks."""
+"""The catalogue of questions: every question that a run answers with a table, once.
+
+The methods of ``Run``, ``steplens table``, the tables of the web UI and docs/analyses.md follow from it, so that a name means one
+table everywhere. Installed packages add to it with entry points of the group ``steplens.analyses``.
+"""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+import functools
+import importlib
+import logging
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-import polars as pl
+from steplens import extensions
+from steplens.trace.columns import MOMENT
 
-from steplens.trace.run import Run
+if TYPE_CHECKING:
+    import polars as pl
+
+    from steplens.trace.run import Run
+    from steplens.trace.trace import Trace
+
+_LOG = logging.getLogger("steplens.analysis")
 
 
 @dataclass(frozen=True)
@@ -15,14 +33,39 @@ class Analysis:
     """One question.
 
     Attributes:
-        name: of the method of ``Run`` that answers it.
+        name: of the table, and of the method of ``Run`` that gives it.
         question: in a few words.
-        groups: what ``by`` may be, the default first; empty where the method has no such argument.
+        function: what answers it, or ``module:name``, which is imported when it is first asked; its first argument follows from
+            ``scope``, and ``by`` follows where there are ``groups``.
+        scope: "trace": one trace, and the rows of several one after the other; "traces": all traces together, or one alone;
+            "run": the ``Run``, which is never asked about one of its traces alone.
+        groups: what ``by`` may be, the default first; empty where the function has no such argument.
+        title: for people, of pages; the question by default. By group, where there are ``groups``.
+        units: of columns whose names do not tell their unit by the rules of ``trace.columns``.
+        options: further arguments of the function.
+        windows: whether pages, too, tell the rows of several traces apart by ``rank`` and ``window`` behind them, not by
+            ``trace`` and ``rank`` in front.
+        aliases: earlier names of its tables, each with its group.
+
+    Raises:
+        ValueError: the name is none that an address and a command can have.
     """
 
     name: str
     question: str
+    function: str | Callable[..., pl.DataFrame]
+    scope: Literal["trace", "traces", "run"] = "trace"
     groups: tuple[str, ...] = ()
+    title: str | Mapping[str, str] = ""
+    units: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    windows: bool = False
+    aliases: Mapping[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in (self.name, *self.groups):
+            if not re.fullmatch("(?!recorded_|stored_)[a-z]+(_[a-z]+)*", name):
+                raise ValueError(f"{name!r} is no name of a table or group: small letters with _ between words")
 
     def __call__(self, run: Run, by: str | None = None) -> pl.DataFrame:
         """The answer for one run.
@@ -37,68 +80,190 @@ class Analysis:
         if by is not None and by not in self.groups:
             allowed = f"one of {', '.join(self.groups)}" if self.groups else "left out"
             raise ValueError(f"{self.name} by {by!r}: it must be {allowed}")
-        method = getattr(run, self.name)
-        found: pl.DataFrame = method(by) if by is not None else method()
-        return found
+        return self.answer(run, by)
+
+    def answer(self, run: Run, by: str | None = None, **options: Any) -> pl.DataFrame:
+        """The answer for one run; the function itself looks at ``by``.
+
+        Args:
+            run: the run.
+            by: one of ``groups``; None is the first.
+            options: further arguments of the function.
+        """
+        function = _load(self.function) if isinstance(self.function, str) else self.function
+        groups = (by if by is not None else self.groups[0],) if self.groups else ()
+        options = {**self.options, **options}
+        if self.scope == "trace":
+            return _each(run, lambda trace: function(trace, *groups, **options))
+        return function(run if self.scope == "run" else run.traces, *groups, **options)
+
+    def tables(self) -> Iterator[tuple[str, str | None]]:
+        """The names of its tables, each with its group: ``operators``, ``operators_by_shape`` ..."""
+        for by in self.groups or (None,):
+            yield (self.name if by in (None, *self.groups[:1]) else f"{self.name}_by_{by}"), by
+
+    def names(self) -> dict[str, str | None]:
+        """What its tables are called, earlier names included, each with its group."""
+        return {**dict(self.tables()), **self.aliases}
+
+    def title_of(self, by: str | None) -> str:
+        """The title of one of its tables."""
+        title = self.title if isinstance(self.title, str) else self.title.get(by or "", "")
+        return title or self.question[0].upper() + self.question[1:] + (f", by {by}" if by is not None else "")
+
+
+def _load(path: str) -> Callable[..., pl.DataFrame]:
+    module, _, name = path.partition(":")
+    function: Callable[..., pl.DataFrame] = operator.attrgetter(name)(importlib.import_module(module, __package__))
+    return function
+
+
+def _each(run: Run, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
+    import polars as pl
+
+    if len(run.traces) == 1:
+        return function(run.traces[0])
+    return pl.concat(
+        function(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(source.path.name))
+        for source, trace in zip(run.sources, run.traces, strict=True)
+    )
 
 
 #: in the order of the documentation
 ANALYSES: tuple[Analysis, ...] = (
-    Analysis("steps", "where the time of each step went, on the device and on the host"),
-    Analysis("step_trace", "interval, forward and backward, and tail of each step"),
-    Analysis("bound", "whether the host or the device limits each step or operator", ("step", "operator")),
-    Analysis("idle", "why the device was idle inside each step"),
-    Analysis("operators", "which operators took the time", ("name", "category", "shape", "stack", "line", "module")),
-    Analysis("shapes", "which operators see new input shapes, and what that costs", ("operator", "step")),
-    Analysis(
-        "flops", "how much arithmetic, how fast, how close to the device's peak", ("name", "shape", "module", "line", "step")
-    ),
-    Analysis("kernels", "which device tasks took the time", ("name", "type", "category", "kind")),
-    Analysis("storms", "where tasks run shorter than issuing them takes"),
-    Analysis("launches", "what launching costs the host, by runtime call"),
-    Analysis("queues", "how many launched tasks wait on each stream"),
-    Analysis("api_calls", "which runtime calls took the time"),
-    Analysis("device_time", "how long each device computed, did something else, and idled"),
-    Analysis("device_timeline", "the whole time line of the devices, what of it was exposed, and idle time"),
-    Analysis("device_kinds", "which kinds of task ran at once"),
-    Analysis("stream_idle", "why each stream idled between two tasks"),
-    Analysis("memory", "the peak of each device"),
-    Analysis("memory_peak", "what the memory at its peak was used for", ("operator", "module", "line", "phase", "block")),
-    Analysis("memory_categories", "what tensors were used for at the peak, as the profiler saw them"),
-    Analysis("memory_growth", "whether memory grows from step to step"),
-    Analysis("memory_churn", "what is allocated and soon given back", ("step", "operator", "module", "line")),
-    Analysis("fragmentation", "what the allocator reserves beyond use"),
-    Analysis("communication", "waiting, moving data and overlap", ("operation", "group", "size", "step", "rank")),
-    Analysis("communication_operations", "every communication operation of every rank"),
-    Analysis("arrivals", "when each rank came to each collective"),
-    Analysis("waits", "which rank waited for which"),
-    Analysis("pairs", "what each rank sent to each other one"),
-    Analysis("links", "what moved over each link, as the communication library measured it"),
-    Analysis("overlap", "how much of the communication computing hides"),
-    Analysis("ranks", "the steps of all ranks beside each other"),
-    Analysis("cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism"),
-    Analysis("work", "how much arithmetic every rank does in a step"),
-    Analysis("communication_costs", "how long every rank moved data and waited in each step"),
-    Analysis("core_types", "which types of operators took the time of AI Cores"),
-    Analysis("core_operators", "which operators ran on AI Cores, and their arithmetic as the device counted it"),
-    Analysis("ai_cpu_types", "which types of kernels took the time of AI CPUs"),
-    Analysis("dynamic_shapes", "how long operators take from step to step, and with how many shapes", ("operator", "kernel")),
-    Analysis("pipeline", "the operations of the data pipeline and their queues"),
-    Analysis("processors", "how busy the processors were while the data pipeline worked"),
-    Analysis("health", "what is wrong with the data itself"),
-)
+    Analysis("steps", "where the time of each step went, on the device and on the host", ".steps.times:step_times",
+        title="Where each step went"),
+    Analysis("step_trace", "interval, forward and backward, and tail of each step", ".step_trace.step_trace:step_trace",
+        title="Step trace: interval, forward and backward, tail", units={"forward_ns": MOMENT, "backward_ns": MOMENT}),
+    Analysis("step_trace_averages", "averages of the parts of the step trace", ".step_trace.step_trace:part_averages",
+        title="Step trace: averages"),
+    Analysis("step_collectives", "when each collective of a step began and ended", ".step_trace.step_trace:step_collectives",
+        title="Collectives of the steps"),
+    Analysis("bound", "whether the host or the device limits each step or operator", ".device.bound:bound",
+        groups=("step", "operator"), windows=True),
+    Analysis("idle", "why the device was idle inside each step", ".device.idle:idle_causes", title="Why the device was idle",
+        aliases={"idle_causes": None}),
+    Analysis("operators", "which operators took the time", ".operators.operators:operators_of_traces", "traces",
+        groups=("name", "category", "shape", "stack", "line", "module"), aliases={"modules": "module"}, title={
+            "name": "Operators by name", "shape": "Operators by input shape", "stack": "Operators by call stack",
+            "module": "Modules"}),
+    Analysis("shapes", "which operators see new input shapes, and what that costs", ".operators.shapes:shapes",
+        groups=("operator", "step"), windows=True),
+    Analysis("flops", "how much arithmetic, how fast, how close to the device's peak", ".operators.flops:flops",
+        groups=("name", "shape", "module", "line", "step"), windows=True),
+    Analysis("kernels", "which device tasks took the time", ".device.kernels:kernel_statistics",
+        title={by: f"Device tasks by {by}" for by in ("name", "type", "category", "kind")},
+        groups=("name", "type", "category", "kind")),
+    Analysis("op_statistic", "which types of device tasks took the time of which cores", ".device.kernels:op_statistic",
+        title="Device tasks by type and core"),
+    Analysis("storms", "where tasks run shorter than issuing them takes", ".device.storms:storms", windows=True),
+    Analysis("launches", "what launching costs the host, by runtime call", ".device.queue:launch_statistics",
+        title="Launches by runtime call", aliases={"launch_statistics": None}),
+    Analysis("task_launches", "which runtime call launched each device task, and how long it took to start",
+        ".device.queue:launches", title="Launches and their tasks"),
+    Analysis("queues", "how many launched tasks wait on each stream", ".device.queue:queue_summary",
+        title="Tasks waiting on each stream", aliases={"launch_queues": None}),
+    Analysis("api_calls", "which runtime calls took the time", ".device.api:api_statistic", title="Runtime calls",
+        aliases={"runtime_calls": None}),
+    Analysis("device_time", "how long each device computed, did something else, and idled",
+        ".device.breakdown:temporal_breakdown", title="Time of the devices", options={"per_device": True}),
+    Analysis("device_timeline", "the whole time line of the devices, what of it was exposed, and idle time",
+        ".device.device_timeline:device_timeline", windows=True),
+    Analysis("device_kinds", "which kinds of task ran at once", ".device.breakdown:kind_breakdown",
+        title="What the devices do at once"),
+    Analysis("stream_idle", "why each stream idled between two tasks", ".device.breakdown:idle_breakdown",
+        title="Idle time by stream and cause", aliases={"device_idle": None}),
+    Analysis("memory", "the peak of each device", ".memory.memory:memory_summary", title="Memory peaks"),
+    Analysis("memory_peak", "what the memory at its peak was used for", ".memory.memory_peak:memory_peak",
+        groups=("operator", "module", "line", "phase", "block"), windows=True),
+    Analysis("memory_categories", "what tensors were used for at the peak, as the profiler saw them",
+        "steplens.trace.run:peak_by_category", windows=True),
+    Analysis("memory_growth", "whether memory grows from step to step", ".memory.memory_growth:memory_growth", "traces"),
+    Analysis("memory_churn", "what is allocated and soon given back", ".memory.memory_churn:memory_churn",
+        groups=("step", "operator", "module", "line"), windows=True),
+    Analysis("fragmentation", "what the allocator reserves beyond use", ".memory.fragmentation:fragmentation", windows=True),
+    Analysis("allocations", "every allocation, with what ended it and who wanted it", ".memory.memory:operator_memory",
+        title="Allocations"),
+    Analysis("communication", "waiting, moving data and overlap", ".cluster.communication_operations:communication", "traces",
+        groups=("operation", "group", "size", "step", "rank")),
+    Analysis("communication_operations", "every communication operation of every rank",
+        ".cluster.communication_operations:communication_operations", "traces"),
+    Analysis("arrivals", "when each rank came to each collective", "steplens.trace.run:Run.arrivals", "run",
+        title="Arrival of the ranks at their collectives"),
+    Analysis("hold_ups", "how long each rank held up the others in each step", "steplens.trace.run:Run.hold_ups", "run",
+        title="How long each rank held up the others"),
+    Analysis("waits", "which rank waited for which", ".cluster.communication_pairs:waits", "traces"),
+    Analysis("pairs", "what each rank sent to each other one", ".cluster.communication_pairs:pairs", "traces"),
+    Analysis("links", "what moved over each link, as the communication library measured it", ".cluster.links:links", "traces"),
+    Analysis("overlap", "how much of the communication computing hides", ".device.breakdown:communication_overlap",
+        title="Communication hidden by computing", options={"per_device": True}, aliases={"communication_overlap": None}),
+    Analysis("communication_times", "how long each communication operation moved data, waited and synchronized",
+        ".cluster.communication:communication_times", title="Communication operations"),
+    Analysis("communication_bandwidth", "how fast each communication operation was, by transport and size of its packets",
+        ".cluster.communication:communication_bandwidth", title="Bandwidth by packet size"),
+    Analysis("communication_matrix", "which operations of each link tell most, from the fastest to the slowest",
+        ".cluster.communication:communication_matrix", title="Links between ranks"),
+    Analysis("ranks", "the steps of all ranks beside each other", ".cluster.ranks:ranks", "traces"),
+    Analysis("cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism",
+        ".cluster.cluster_steps:cluster_steps", "traces"),
+    Analysis("work", "how much arithmetic every rank does in a step", ".operators.work:work", "traces"),
+    Analysis("communication_costs", "how long every rank moved data and waited in each step",
+        ".cluster.links:communication_costs", "traces"),
+    Analysis("core_types", "which types of operators took the time of AI Cores", ".operators.operator_tables:core_types",
+        windows=True),
+    Analysis("core_operators", "which operators ran on AI Cores, and their arithmetic as the device counted it",
+        ".operators.operator_tables:core_operators", windows=True),
+    Analysis("ai_cpu_types", "which types of kernels took the time of AI CPUs", ".operators.operator_tables:ai_cpu_types",
+        windows=True),
+    Analysis("dynamic_shapes", "how long operators take from step to step, and with how many shapes",
+        ".operators.dynamic_shape:sums", groups=("operator", "kernel"), windows=True),
+    Analysis("pipeline", "the operations of the data pipeline and their queues", ".data_loading.data_pipeline:operations",
+        title="Operations of the data pipeline"),
+    Analysis("processors", "how busy the processors were while the data pipeline worked",
+        ".data_loading.pipeline_cpu:cpu_samples", windows=True),
+    Analysis("loader_stages", "how long each stage of a DataLoader's batches took", ".data_loading.loaders:stages",
+        title="Stages of the data loaders"),
+    Analysis("loader_workers", "how busy each worker of a DataLoader was", ".data_loading.loaders:workers",
+        title="Workers of the data loaders"),
+    Analysis("loader_queues", "how many batches were ready whenever the loop asked for one", ".data_loading.loaders:queue_depths",
+        title="Batches that were ready when the loop asked", units={"time_ns": MOMENT}),
+    Analysis("loader_first_batches", "how long each epoch took to its first batch", ".data_loading.loaders:first_batches",
+        title="First batch of every epoch"),
+    Analysis("loader_step_waits", "how long each step waited for batches", ".data_loading.loaders:step_waits",
+        title="How long each step waited for batches"),
+    Analysis("health", "what is wrong with the data itself", "steplens.trace.run:Run.health", "run",
+        title="What is doubtful about the data"),
+)  # fmt: skip
 
-_BY_NAME = {analysis.name: analysis for analysis in ANALYSES}
+
+def _by_name(every: Iterable[Analysis]) -> dict[str, tuple[Analysis, str | None]]:
+    return {name: (analysis, by) for analysis in every for name, by in analysis.names().items()}
 
 
-def find(name: str) -> Analysis:
-    """An analysis by its name.
+_BY_NAME = _by_name(ANALYSES)
+
+
+@functools.cache
+def analyses() -> tuple[Analysis, ...]:
+    """The questions of steplens, and behind them those of installed packages that have names of their own."""
+    accepted = list(ANALYSES)
+    for added in extensions.load_extensions(extensions.ANALYSES, Analysis):
+        if taken := added.names().keys() & _by_name(accepted).keys():
+            _LOG.warning("%s %r is left out: there is a table %s already; rename it", extensions.ANALYSES, added.name, min(taken))
+        else:
+            accepted.append(added)
+    return tuple(accepted)
+
+
+def find(name: str) -> tuple[Analysis, str | None]:
+    """The analysis of a table's name, earlier ones included, and the group of that table.
 
     Raises:
         ValueError: there is none; the message names similar ones.
     """
-    found = _BY_NAME.get(name)
-    if found is None:
-        near = difflib.get_close_matches(name, _BY_NAME, n=3, cutoff=0.5) or sorted(_BY_NAME)
+    by_name = _BY_NAME if name in _BY_NAME else _by_name(analyses())
+    if name not in by_name:
+        names = [analysis.name for analysis in analyses()]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or sorted(names)
         raise ValueError(f"there is no table {name!r}; there is {', '.join(near)}")
-    return found
+    return by_name[name]

@@ -80,7 +80,6 @@ def rows(
     """
     import polars as pl
 
-    from steplens.analysis.catalogue import find
     from steplens.trace.run import Run
 
     if rank is not None:
@@ -88,7 +87,7 @@ def rows(
         own = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
         run = Run(run.path, own, run.unreadable)
     try:
-        found = find(name)(run, by)
+        found = run.table(name, by)
     except ValueError as error:
         raise InputError(run.path, f"cannot be shown like that: {error}", "`steplens table` lists the tables") from error
     found = found.with_columns(pl.col(pl.Categorical).cast(pl.String))
@@ -102,14 +101,14 @@ def rows(
 
 
 def _list(*, json: bool) -> None:
-    from steplens.analysis.catalogue import ANALYSES
+    from steplens.analysis.catalogue import analyses
 
     if json:
-        print_json({"tables": [{"name": one.name, "question": one.question, "by": list(one.groups)} for one in ANALYSES]})
+        print_json({"tables": [{"name": one.name, "question": one.question, "by": list(one.groups)} for one in analyses()]})
         return
     out = console()
-    width = max(len(one.name) for one in ANALYSES)
-    for one in ANALYSES:
+    width = max(len(one.name) for one in analyses())
+    for one in analyses():
         groups = f" (--by {', '.join(one.groups)})" if one.groups else ""
         out.print(plain(f"{one.name.ljust(width)}  {one.question}{groups}"), soft_wrap=True)
     out.print(plain("next: steplens table PATH NAME"), soft_wrap=True)

@@ -22,9 +22,9 @@ router = APIRouter(prefix="/api/runs/{run}", tags=["search"], responses=PROBLEMS
 #: table -> its column of counts, and that of the time by which hits are ordered
 _SEARCHED = {
     "operators": ("calls", "total_ns"),
-    "modules": ("calls", "total_ns"),
+    "operators_by_module": ("calls", "total_ns"),
     "kernels": ("count", "total_ns"),
-    "runtime_calls": ("count", "total_ns"),
+    "api_calls": ("count", "total_ns"),
 }
 #: hits of one kind that are listed
 PER_KIND = 20
@@ -36,7 +36,7 @@ class Hit(BaseModel):
     """Something whose name holds the text.
 
     Attributes:
-        kind: "operators", "modules", "kernels", "runtime_calls" (names of tables), "finding" or "table".
+        kind: "operators", "operators_by_module", "kernels", "api_calls" (names of tables), "finding" or "table".
         name: of it; of a finding its id, of a table its address.
         title: what to show.
         count: how often it occurs; 0 for findings and tables.
@@ -97,8 +97,8 @@ def entries(chosen: Shown, runs: Library) -> dict[str, list[Entry]]:
         for one in map(advice.finding_shown, advice.judged(runs, chosen).findings)
     ]
     found[TABLE] = [
-        Entry(kind=TABLE, name=one.name, title=one.title, words=f"{one.name} {one.title}".lower())
-        for one in tables.TABLES.values()
+        Entry(kind=TABLE, name=one.name, title=one.title, words=" ".join((one.name, *one.aliases, one.title)).lower())
+        for one in tables.every_table().values()
     ]
     return found
 
@@ -111,7 +111,7 @@ def _once(chosen: Shown, runs: Library, kind: str) -> pl.LazyFrame:
         nothing = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
         return pl.concat([nothing, *(tables.rows(runs, chosen, table, number) for number in own)], how="diagonal_relaxed")
     rows = tables.rows(runs, chosen, table, None)
-    return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "runtime_calls" else rows
+    return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "api_calls" else rows
 
 
 def _size(found: dict[str, list[Entry]]) -> int:

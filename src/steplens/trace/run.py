@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -83,15 +83,34 @@ class Run:
                 return trace
         raise InputError(self.path, f"holds no rank {rank}; its ranks are {sorted({trace.rank for trace in self.traces})}")
 
+    def table(self, name: str, by: str | None = None) -> pl.DataFrame:
+        """The table of any name that ``steplens table`` lists, those of installed packages among them.
+
+        Args:
+            name: of an analysis, which is the name of the method here that gives it, or of one of its groups, such as
+                ``operators_by_shape``.
+            by: one of its groups; None is the first.
+
+        Raises:
+            ValueError: there is no such table or group; the message names similar ones.
+        """
+        from steplens.analysis.catalogue import find
+
+        analysis, group = find(name)
+        return analysis(self, by if by is not None else group)
+
+    def _answer(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
+        from steplens.analysis.catalogue import find
+
+        return find(name)[0].answer(self, by, **options)
+
     def steps(self, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
         """Times of every step; see ``analysis.steps.times.step_times``. Several traces add the columns ``rank`` and ``window``.
 
         Args:
             whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
         """
-        from steplens.analysis.steps.times import step_times
-
-        return self._each(lambda trace: step_times(trace, whole_trace_without_steps=whole_trace_without_steps))
+        return self._answer("steps", whole_trace_without_steps=whole_trace_without_steps)
 
     def step_summary(self) -> StepSummary:
         """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
@@ -115,111 +134,79 @@ class Run:
 
     def idle(self) -> pl.DataFrame:
         """Idle time of the device per step and cause; see ``analysis.device.idle.idle_causes``."""
-        from steplens.analysis.device.idle import idle_causes
-
-        return self._each(idle_causes)
+        return self._answer("idle")
 
     def operators(self, by: str = "name") -> pl.DataFrame:
         """Operator calls in groups; see ``analysis.operators.operators.operators``. Several traces are added up."""
-        from steplens.analysis.operators.operators import operators, with_percentages
-
-        if len(self.traces) == 1:
-            return operators(self.traces[0], by)
-        frame = pl.concat([operators(trace, by) for trace in self.traces])
-        sums = ["calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns"]
-        keys = [name for name in frame.columns if name not in sums and not name.endswith("_percent")]
-        added = frame.group_by(keys).agg(pl.col(*sums).sum())
-        return with_percentages(added.sort(["self_ns", *keys], descending=[True, *([False] * len(keys))]))
+        return self._answer("operators", by)
 
     def kernels(self, by: str = "name") -> pl.DataFrame:
         """Device tasks by name, type, category or kind; see ``analysis.device.kernels.kernel_statistics``."""
-        from steplens.analysis.device.kernels import kernel_statistics
+        return self._answer("kernels", by)
 
-        return self._each(lambda trace: kernel_statistics(trace, by))
+    def op_statistic(self) -> pl.DataFrame:
+        """Device tasks by type and core; see ``analysis.device.kernels.op_statistic``."""
+        return self._answer("op_statistic")
 
     def flops(self, by: str = "name") -> pl.DataFrame:
         """Arithmetic of the operators, how fast, and how close to the device's peak; see ``analysis.operators.flops.flops``."""
-        from steplens.analysis.operators.flops import flops
-
-        return self._each(lambda trace: flops(trace, by))
+        return self._answer("flops", by)
 
     def bound(self, by: str = "step") -> pl.DataFrame:
         """Whether the host or the device limits each step or operator; see ``analysis.device.bound.bound``."""
-        from steplens.analysis.device.bound import bound
-
-        return self._each(lambda trace: bound(trace, by))
+        return self._answer("bound", by)
 
     def storms(self) -> pl.DataFrame:
         """Stretches of tasks that run shorter than issuing them takes; see ``analysis.device.storms.storms``."""
-        from steplens.analysis.device.storms import storms
-
-        return self._each(storms)
+        return self._answer("storms")
 
     def shapes(self, by: str = "operator") -> pl.DataFrame:
         """How input shapes change from step to step; see ``analysis.operators.shapes.shapes``."""
-        from steplens.analysis.operators.shapes import shapes
-
-        return self._each(lambda trace: shapes(trace, by))
+        return self._answer("shapes", by)
 
     def launches(self) -> pl.DataFrame:
         """What launching costs the host, by runtime call; see ``analysis.device.queue.launch_statistics``."""
-        from steplens.analysis.device.queue import launch_statistics
+        return self._answer("launches")
 
-        return self._each(launch_statistics)
+    def task_launches(self) -> pl.DataFrame:
+        """Every device task with the runtime call that launched it; see ``analysis.device.queue.launches``."""
+        return self._answer("task_launches")
 
     def queues(self) -> pl.DataFrame:
         """How full the queue of each stream was; see ``analysis.device.queue.queue_summary``."""
-        from steplens.analysis.device.queue import queue_summary
-
-        return self._each(queue_summary)
+        return self._answer("queues")
 
     def api_calls(self) -> pl.DataFrame:
         """Runtime and driver calls by layer and name; see ``analysis.device.api.api_statistic``."""
-        from steplens.analysis.device.api import api_statistic
-
-        return self._each(api_statistic)
+        return self._answer("api_calls")
 
     def device_time(self) -> pl.DataFrame:
         """Idle, computing and other time of each device; see ``analysis.device.breakdown.temporal_breakdown``."""
-        from steplens.analysis.device.breakdown import temporal_breakdown
-
-        return self._each(lambda trace: temporal_breakdown(trace, per_device=True))
+        return self._answer("device_time")
 
     def device_timeline(self) -> pl.DataFrame:
         """The whole time line of the devices in parts; see ``analysis.device.device_timeline.device_timeline``."""
-        from steplens.analysis.device.device_timeline import device_timeline
-
-        return self._each(device_timeline)
+        return self._answer("device_timeline")
 
     def device_kinds(self) -> pl.DataFrame:
         """How long which kinds of task ran at once; see ``analysis.device.breakdown.kind_breakdown``."""
-        from steplens.analysis.device.breakdown import kind_breakdown
-
-        return self._each(kind_breakdown)
+        return self._answer("device_kinds")
 
     def stream_idle(self) -> pl.DataFrame:
         """Why each stream was idle between two tasks; see ``analysis.device.breakdown.idle_breakdown``."""
-        from steplens.analysis.device.breakdown import idle_breakdown
-
-        return self._each(idle_breakdown)
+        return self._answer("stream_idle")
 
     def overlap(self) -> pl.DataFrame:
         """How much of the communication happens beside computing; see ``analysis.device.breakdown.communication_overlap``."""
-        from steplens.analysis.device.breakdown import communication_overlap
-
-        return self._each(lambda trace: communication_overlap(trace, per_device=True))
+        return self._answer("overlap")
 
     def communication(self, by: str = "operation") -> pl.DataFrame:
         """Waiting, moving data and overlap by operation, group, size, step or rank; see ``communication_operations``."""
-        from steplens.analysis.cluster.communication_operations import communication
-
-        return communication(self.traces, by)
+        return self._answer("communication", by)
 
     def communication_operations(self) -> pl.DataFrame:
         """Every communication operation of every rank; see ``analysis.cluster.communication_operations``."""
-        from steplens.analysis.cluster.communication_operations import communication_operations
-
-        return communication_operations(self.traces)
+        return self._answer("communication_operations")
 
     def arrivals(self) -> pl.DataFrame:
         """When each rank came to each collective; see ``analysis.cluster.arrivals.arrivals``."""
@@ -227,101 +214,115 @@ class Run:
 
         return arrivals(self.traces)
 
+    def hold_ups(self) -> pl.DataFrame:
+        """How long each rank held up the others in each step; see ``analysis.cluster.arrivals.hold_ups``."""
+        from steplens.analysis.cluster.arrivals import hold_ups
+
+        return hold_ups(self.arrivals())
+
     def waits(self) -> pl.DataFrame:
         """Which rank waited for which, a matrix; see ``analysis.cluster.communication_pairs.waits``."""
-        from steplens.analysis.cluster.communication_pairs import waits
-
-        return waits(self.traces)
+        return self._answer("waits")
 
     def pairs(self) -> pl.DataFrame:
         """What each rank sent to each other one, a matrix; see ``analysis.cluster.communication_pairs.pairs``."""
-        from steplens.analysis.cluster.communication_pairs import pairs
-
-        return pairs(self.traces)
+        return self._answer("pairs")
 
     def links(self) -> pl.DataFrame:
         """What moved over each link, as the communication library measured it; see ``analysis.cluster.links.links``."""
-        from steplens.analysis.cluster.links import links
+        return self._answer("links")
 
-        return links(self.traces)
+    def communication_times(self) -> pl.DataFrame:
+        """Times of every communication operation; see ``analysis.cluster.communication.communication_times``."""
+        return self._answer("communication_times")
+
+    def communication_bandwidth(self) -> pl.DataFrame:
+        """Bandwidth by transport and packet size; see ``analysis.cluster.communication.communication_bandwidth``."""
+        return self._answer("communication_bandwidth")
+
+    def communication_matrix(self) -> pl.DataFrame:
+        """Operations of each link that tell most; see ``analysis.cluster.communication.communication_matrix``."""
+        return self._answer("communication_matrix")
 
     def ranks(self) -> pl.DataFrame:
         """The parts of a step of every rank beside each other; see ``analysis.cluster.ranks.ranks``."""
-        from steplens.analysis.cluster.ranks import ranks
-
-        return ranks(self.traces)
+        return self._answer("ranks")
 
     def step_trace(self) -> pl.DataFrame:
         """Interval, forward and backward, and tail of each step; see ``analysis.step_trace.step_trace.step_trace``."""
-        from steplens.analysis.step_trace.step_trace import step_trace
+        return self._answer("step_trace")
 
-        return self._each(step_trace)
+    def step_trace_averages(self) -> pl.DataFrame:
+        """Averages of the parts of the step trace; see ``analysis.step_trace.step_trace.averages``."""
+        return self._answer("step_trace_averages")
+
+    def step_collectives(self) -> pl.DataFrame:
+        """When the collectives of each step began and ended; see ``analysis.step_trace.step_trace.step_collectives``."""
+        return self._answer("step_collectives")
 
     def cluster_steps(self) -> pl.DataFrame:
         """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster.cluster_steps.cluster_steps``."""
-        from steplens.analysis.cluster.cluster_steps import cluster_steps
-
-        return cluster_steps(self.traces)
+        return self._answer("cluster_steps")
 
     def work(self) -> pl.DataFrame:
         """Arithmetic of every rank in a step; see ``analysis.operators.work.work``."""
-        from steplens.analysis.operators.work import work
-
-        return work(self.traces)
+        return self._answer("work")
 
     def communication_costs(self) -> pl.DataFrame:
         """How long every rank moved data and waited in each step; see ``analysis.cluster.links.communication_costs``."""
-        from steplens.analysis.cluster.links import communication_costs
-
-        return communication_costs(self.traces)
+        return self._answer("communication_costs")
 
     def core_types(self) -> pl.DataFrame:
         """Types of operators of AI Cores; see ``analysis.operators.operator_tables.core_types``."""
-        from steplens.analysis.operators.operator_tables import core_types
-
-        return self._each(core_types)
+        return self._answer("core_types")
 
     def core_operators(self) -> pl.DataFrame:
         """Operators of AI Cores with their work; see ``analysis.operators.operator_tables.core_operators``."""
-        from steplens.analysis.operators.operator_tables import core_operators
-
-        return self._each(core_operators)
+        return self._answer("core_operators")
 
     def ai_cpu_types(self) -> pl.DataFrame:
         """Kernels of AI CPUs by type; see ``analysis.operators.operator_tables.ai_cpu_types``."""
-        from steplens.analysis.operators.operator_tables import ai_cpu_types
-
-        return self._each(ai_cpu_types)
+        return self._answer("ai_cpu_types")
 
     def dynamic_shapes(self, by: str = "operator") -> pl.DataFrame:
         """Times of operators or kernels from step to step; see ``analysis.operators.dynamic_shape.sums``."""
-        from steplens.analysis.operators.dynamic_shape import sums
-
-        return self._each(lambda trace: sums(trace, by))
+        return self._answer("dynamic_shapes", by)
 
     def processors(self) -> pl.DataFrame:
         """How busy processors were while the data pipeline worked; see ``analysis.data_loading.pipeline_cpu.cpu_samples``."""
-        from steplens.analysis.data_loading.pipeline_cpu import cpu_samples
-
-        return self._each(cpu_samples)
+        return self._answer("processors")
 
     def pipeline(self) -> pl.DataFrame:
         """Operations of the data pipeline and their queues; see ``analysis.data_loading.data_pipeline.operations``."""
-        from steplens.analysis.data_loading.data_pipeline import operations
+        return self._answer("pipeline")
 
-        return self._each(operations)
+    def loader_stages(self) -> pl.DataFrame:
+        """How long each stage of a DataLoader's batches took; see ``analysis.data_loading.loaders.stages``."""
+        return self._answer("loader_stages")
+
+    def loader_workers(self) -> pl.DataFrame:
+        """How busy each worker of a DataLoader was; see ``analysis.data_loading.loaders.workers``."""
+        return self._answer("loader_workers")
+
+    def loader_queues(self) -> pl.DataFrame:
+        """Batches that were ready when the loop asked for one; see ``analysis.data_loading.loaders.queue_depths``."""
+        return self._answer("loader_queues")
+
+    def loader_first_batches(self) -> pl.DataFrame:
+        """How long each epoch took to its first batch; see ``analysis.data_loading.loaders.first_batches``."""
+        return self._answer("loader_first_batches")
+
+    def loader_step_waits(self) -> pl.DataFrame:
+        """How long each step waited for batches; see ``analysis.data_loading.loaders.step_waits``."""
+        return self._answer("loader_step_waits")
 
     def memory(self) -> pl.DataFrame:
         """Peak memory per device; see ``analysis.memory.memory.memory_summary``."""
-        from steplens.analysis.memory.memory import memory_summary
-
-        return self._each(memory_summary)
+        return self._answer("memory")
 
     def memory_peak(self, by: str = "operator") -> pl.DataFrame:
         """What the memory at its peak was used for; see ``analysis.memory.memory_peak.memory_peak``."""
-        from steplens.analysis.memory.memory_peak import memory_peak
-
-        return self._each(lambda trace: memory_peak(trace, by))
+        return self._answer("memory_peak", by)
 
     def memory_categories(self) -> pl.DataFrame:
         """What tensors were used for at the peak; see ``analysis.memory.category_peak.category_peak``.
@@ -331,33 +332,23 @@ class Run:
         Raises:
             InputError: the file with the categories is damaged.
         """
-        from steplens.analysis.memory.category_peak import category_peak
-        from steplens.analysis.memory.memory_categories import EVENTS
-        from steplens.readers.steplens_run import memory_categories
-
-        def of_trace(trace: Trace) -> pl.DataFrame:
-            events = trace.once(memory_categories.of_trace)
-            return category_peak(pl.DataFrame(schema=EVENTS) if events is None else events)
-
-        return self._each(of_trace)
+        return self._answer("memory_categories")
 
     def memory_growth(self) -> pl.DataFrame:
         """Whether memory grows from step to step, over all windows; see ``analysis.memory.memory_growth.memory_growth``."""
-        from steplens.analysis.memory.memory_growth import memory_growth
-
-        return memory_growth(self.traces)
+        return self._answer("memory_growth")
 
     def memory_churn(self, by: str = "step") -> pl.DataFrame:
         """What is allocated and soon given back; see ``analysis.memory.memory_churn.memory_churn``."""
-        from steplens.analysis.memory.memory_churn import memory_churn
-
-        return self._each(lambda trace: memory_churn(trace, by))
+        return self._answer("memory_churn", by)
 
     def fragmentation(self) -> pl.DataFrame:
         """What the allocator reserves beyond use; see ``analysis.memory.fragmentation.fragmentation``."""
-        from steplens.analysis.memory.fragmentation import fragmentation
+        return self._answer("fragmentation")
 
-        return self._each(fragmentation)
+    def allocations(self) -> pl.DataFrame:
+        """Every allocation, with what ended it and who wanted it; see ``analysis.memory.memory.operator_memory``."""
+        return self._answer("allocations")
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
@@ -410,14 +401,15 @@ class Run:
         except pl.exceptions.PolarsError as error:
             raise InputError(self.path, f"cannot answer the query: {error}") from error
 
-    def _each(self, analysis: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
-        if len(self.traces) == 1:
-            return analysis(self.traces[0])
-        frames = [
-            analysis(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(source.path.name))
-            for source, trace in zip(self.sources, self.traces, strict=True)
-        ]
-        return pl.concat(frames)
+
+def peak_by_category(trace: Trace) -> pl.DataFrame:
+    """What tensors were used for at the peak, where the profiler that recorded wrote it; see ``Run.memory_categories``."""
+    from steplens.analysis.memory.category_peak import category_peak
+    from steplens.analysis.memory.memory_categories import EVENTS
+    from steplens.readers.steplens_run import memory_categories
+
+    events = trace.once(memory_categories.of_trace)
+    return category_peak(pl.DataFrame(schema=EVENTS) if events is None else events)
 
 
 def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], None] | None = None) -> Run:

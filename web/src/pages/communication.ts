@@ -13,7 +13,7 @@ import { card, grid, has, nothing, rankChoice, smallTable } from "../ui";
 
 const MORE = [
   "communication_by_rank", "communication_by_step", "communication", "communication_by_group", "communication_by_size", "waits", "hold_ups",
-  "arrivals", "communication_operations", "pairs", "links", "communication_overlap", "communication_times", "communication_bandwidth",
+  "arrivals", "communication_operations", "pairs", "links", "overlap", "communication_times", "communication_bandwidth",
   "communication_matrix", "step_collectives",
 ];
 

@@ -20,7 +20,7 @@ const VIEWS = {
 } as const;
 /** of Ascend devices alone */
 const OF_CORES = ["core_types", "core_operators", "ai_cpu_types"];
-const MORE = ["stored_gpu_activity_data", "device_timeline", "device_kinds", "idle_causes", "launches", "storms"];
+const MORE = ["stored_gpu_activity_data", "device_timeline", "device_kinds", "idle", "task_launches", "storms"];
 type View = keyof typeof VIEWS;
 
 export const kernels: Page = {
@@ -77,10 +77,10 @@ export const kernels: Page = {
         ),
         topicTables(context, t("kernels.more"), listed, ranks.some((one) => one.device_kind === "NPU") ? [...OF_CORES, ...MORE] : [...MORE.slice(1), MORE[0]!], trace),
         card(named("table", "device_time"), table(context, { name: "device_time", trace, height: 300, optional: true })),
-        card(named("table", "device_idle"), table(context, { name: "device_idle", trace, height: 300, optional: true })),
-        recorded ? card(named("table", "runtime_calls"), table(context, { name: "runtime_calls", trace, height: 360, optional: true, sort: [{ column: "total_ns", descending: true }] }), { wide: true }) : null,
-        recorded ? card(named("table", "launch_statistics"), table(context, { name: "launch_statistics", trace, height: 300, optional: true })) : null,
-        recorded ? card(named("table", "launch_queues"), table(context, { name: "launch_queues", trace, height: 300, optional: true })) : null,
+        card(named("table", "stream_idle"), table(context, { name: "stream_idle", trace, height: 300, optional: true })),
+        recorded ? card(named("table", "api_calls"), table(context, { name: "api_calls", trace, height: 360, optional: true, sort: [{ column: "total_ns", descending: true }] }), { wide: true }) : null,
+        recorded ? card(named("table", "launches"), table(context, { name: "launches", trace, height: 300, optional: true })) : null,
+        recorded ? card(named("table", "queues"), table(context, { name: "queues", trace, height: 300, optional: true })) : null,
       ),
     ];
   },

@@ -17,7 +17,7 @@ const VIEWS = {
   name: { table: "operators", column: "name", extra: [] },
   shape: { table: "operators_by_shape", column: "name", extra: ["input_shapes"] },
   stack: { table: "operators_by_stack", column: "name", extra: ["stack"] },
-  module: { table: "modules", column: "name", extra: [] },
+  module: { table: "operators_by_module", column: "name", extra: [] },
   category: { table: "operators_by_category", column: "category", extra: [] },
   line: { table: "operators_by_line", column: "line", extra: [] },
 } as const;

@@ -32,7 +32,7 @@ export const steps: Page = {
         card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, ...DEVICE_PARTS], 280, t("steps.curves")), { wide: true }),
         outliersCard(context, found.spread),
         card(t("steps.table"), table(context, { name: "steps", trace, links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) } }), { wide: true }),
-        card(named("table", "idle_causes"), table(context, { name: "idle_causes", trace, height: 300, optional: true })),
+        card(named("table", "idle"), table(context, { name: "idle", trace, height: 300, optional: true })),
         card(named("table", "step_collectives"), table(context, { name: "step_collectives", trace, height: 300, optional: true })),
       ),
     ];

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
@@ -55,18 +55,29 @@ def operators(trace: Trace, by: str = "name", steps: Collection[int] | None = No
         return trace.once(operators_by_name)
     counted = pl.lit(True) if steps is None else pl.col("step").is_in(list(steps))
     if by == "module":
-        return with_percentages(_modules(trace, counted))
+        return _with_percentages(_modules(trace, counted))
     if by in ("category", "line"):
         return _regrouped(_grouped(trace, _KEYS[by], counted), by)
-    return with_percentages(_grouped(trace, _KEYS[by], counted))
+    return _with_percentages(_grouped(trace, _KEYS[by], counted))
 
 
 def operators_by_name(trace: Trace) -> pl.DataFrame:
     """``operators`` by name, of all calls."""
-    return with_percentages(_grouped(trace, _KEYS["name"], pl.lit(True)))
+    return _with_percentages(_grouped(trace, _KEYS["name"], pl.lit(True)))
 
 
-def with_percentages(groups: pl.DataFrame) -> pl.DataFrame:
+def operators_of_traces(traces: Sequence[Trace], by: str = "name") -> pl.DataFrame:
+    """``operators`` of several traces, added up; percentages are shares of all of them."""
+    if len(traces) == 1:
+        return operators(traces[0], by)
+    frame = pl.concat([operators(trace, by) for trace in traces])
+    sums = ("calls", *_SUMS)
+    keys = [name for name in frame.columns if name not in sums and name not in _PERCENT]
+    added = frame.group_by(keys).agg(pl.col(*sums).sum())
+    return _with_percentages(added.sort(["self_ns", *keys], descending=[True, *([False] * len(keys))]))
+
+
+def _with_percentages(groups: pl.DataFrame) -> pl.DataFrame:
     """Groups of ``operators``, or sums of them over ranks, with their shares of all rows."""
     return groups.with_columns(
         **{name: pl.when(pl.col(part).sum() > 0).then(pl.col(part) * 100 / pl.col(part).sum()) for name, part in _PERCENT.items()}
@@ -80,7 +91,7 @@ def _regrouped(groups: pl.DataFrame, by: str) -> pl.DataFrame:
     else:
         key = source_line(groups["stack"])
     sums = groups.with_columns(key).group_by(by).agg(pl.col("calls", *_SUMS).sum())
-    return with_percentages(sums.sort("self_ns", by, descending=[True, False]))
+    return _with_percentages(sums.sort("self_ns", by, descending=[True, False]))
 
 
 def _grouped(trace: Trace, keys: list[str], counted: pl.Expr) -> pl.DataFrame:

@@ -321,6 +321,11 @@ def averages(
     return StepAverages(pl.DataFrame(rows, schema=schema), means, ids, others)
 
 
+def part_averages(trace: Trace) -> pl.DataFrame:
+    """The averages of the parts alone; see ``StepAverages``."""
+    return averages(trace).parts
+
+
 def _share(part: object, total: object) -> float | None:
     if not isinstance(part, float) or not isinstance(total, float) or total <= 0:
         return None

@@ -32,7 +32,7 @@ class Communication(BaseModel):
     """What the ranks of a run cost each other.
 
     Attributes:
-        overlap: rows of the table ``communication_overlap``: how much of it computing hides.
+        overlap: rows of the table ``overlap``: how much of it computing hides.
         waits: per rank: rank, collectives, wait_ns (for the last rank to arrive) and transfer_ns (the rest), sums over the
             collectives of which all ranks are here; empty with fewer than two ranks.
         recorded_ranks: how many ranks of the job are here.
@@ -63,7 +63,7 @@ def communication(chosen: Chosen, runs: Runs) -> Communication:
     slow = slow_rank(counted, float(length)) if isinstance(length, (int, float)) else None
     ranks, job = recorded_ranks(chosen.run.traces)
     return Communication(
-        overlap=columns.records(frame("communication_overlap")),
+        overlap=columns.records(frame("overlap")),
         waits=columns.records(waits.sort("rank")),
         recorded_ranks=len(ranks),
         job_ranks=job,

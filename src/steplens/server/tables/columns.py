@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import polars as pl
 from pydantic import BaseModel
 
+from steplens.trace.columns import unit_of
+
 #: the largest integer that a number of JavaScript holds exactly
 _EXACT = (1 << 53) - 1
 
 Kind = Literal["text", "integer", "number", "boolean", "list"]
-
-_UNITS_BY_ENDING = (
-    ("_ns2", "ns2"),
-    ("_ns", "ns"),
-    ("_us", "us"),
-    ("_ms", "ms"),
-    ("_bytes", "bytes"),
-    ("_mb", "MB"),
-    ("_gbps", "GB/s"),
-    ("_percent", "percent"),
-    ("_ratio", "ratio"),
-    ("_share", "ratio"),
-    ("bytes_per_second", "B/s"),
-    ("flops_per_second", "FLOP/s"),
-    # as MindSpore names them
-    ("(us)", "us"),
-    ("(ms)", "ms"),
-)
-_UNITS = {
-    **dict.fromkeys(("bytes", "allocated", "reserved", "active", "peak_allocated", "peak_reserved", "peak_active"), "bytes"),
-    **dict.fromkeys(("share", "usage"), "ratio"),
-    "percent": "percent",
-    "flops": "FLOP",
-}
-_ALLOCATOR_TOTALS = ("_allocated", "_reserved", "_active")
 
 
 class Column(BaseModel):
@@ -55,15 +32,17 @@ class Column(BaseModel):
     unit: str
 
 
-def describe(schema: Mapping[str, pl.DataType], moments: Collection[str], units: Mapping[str, str]) -> list[Column]:
+def describe(schema: Mapping[str, pl.DataType], units: Mapping[str, str]) -> list[Column]:
     """The columns of a table.
 
     Args:
         schema: of its frame.
-        moments: columns that hold Unix times.
         units: of columns whose name does not tell.
     """
-    return [Column(name=name, type=kind_of(dtype), unit=_unit(name, dtype, moments, units)) for name, dtype in schema.items()]
+    return [
+        Column(name=name, type=kind_of(dtype), unit=unit_of(name, units) if dtype.is_numeric() else "")
+        for name, dtype in schema.items()
+    ]
 
 
 def kind_of(dtype: pl.DataType) -> Kind:
@@ -75,18 +54,6 @@ def kind_of(dtype: pl.DataType) -> Kind:
     if dtype == pl.Boolean:
         return "boolean"
     return "list" if isinstance(dtype, pl.List) else "text"
-
-
-def _unit(name: str, dtype: pl.DataType, moments: Collection[str], units: Mapping[str, str]) -> str:
-    if name in moments:
-        return "moment"
-    if name in units:
-        return units[name]
-    if not dtype.is_numeric():
-        return ""
-    if name in _UNITS or name.endswith(_ALLOCATOR_TOTALS):
-        return _UNITS.get(name, "bytes")
-    return next((unit for ending, unit in _UNITS_BY_ENDING if name.endswith(ending)), "")
 
 
 def texts(frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -154,7 +154,7 @@ def csv(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes]:
 
 def _described(rows: pl.LazyFrame, table: Table) -> list[Column]:
     schema = {name: dtype for name, dtype in rows.collect_schema().items() if name != ORIGIN}
-    return columns.describe(schema, table.moments, table.units)
+    return columns.describe(schema, table.units)
 
 
 def _json(value: Any) -> str | None:

@@ -44,7 +44,7 @@ def list_tables(chosen: Chosen) -> list[TableShown]:
     present |= {tables.STORED_PREFIX + name for name in kept.unique().collect()["table"]}
     return [
         TableShown(name=one.name, title=one.title, recorded=one.recorded, per_trace=one.of_trace is not None)
-        for one in tables.TABLES.values()
+        for one in tables.every_table().values()
         if not (one.recorded or one.name.startswith(tables.STORED_PREFIX)) or one.name in present
     ]
 
