@@ -96,7 +96,6 @@ def measure(folders: list[Path], name: str, by: str | None) -> dict[str, Any]:
     """Load the traces, then answer once."""
     import polars as pl
 
-    from steplens.analysis.catalogue import find
     from steplens.trace.run import Run, Source
     from steplens.trace.trace import Trace
 
@@ -115,10 +114,9 @@ def measure(folders: list[Path], name: str, by: str | None) -> dict[str, Any]:
         def ask() -> int:
             return len(advise(run, rules).findings)
     else:
-        analysis = find(name)
 
         def ask() -> int:
-            return analysis(run, by).height
+            return run.table(name, by).height
 
     before = _memory_kb("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")

@@ -15,7 +15,7 @@ import polars as pl
 
 from steplens.server.tables import columns
 from steplens.server.tables.tables import every_table
-from steplens.trace.columns import MOMENT
+from steplens.trace.columns import MOMENT, unit_of
 
 #: parts are divided by wholes, in floating point
 _ROUNDING = 1e-9
@@ -59,7 +59,7 @@ def of_answer(answer: Any, path: str = "") -> Iterator[str]:
     """What cannot be in an answer of the server: every number of it, by the names that lead to it."""
     if isinstance(answer, dict):
         for name, value in answer.items():
-            unit = columns.describe({name: pl.Float64()}, (), {})[0].unit
+            unit = unit_of(name)
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, (dict, list)):
                     yield from of_answer(one, f"{path}.{name}")

@@ -145,7 +145,7 @@ def test_what_cannot_be_is_found() -> None:
     assert len(list(crawler.of_answer({"parts": [{"share": 1.2, "mean_ns": -3.5, "time_ns": -3.5}], "share": [1, 2]}))) == 3
     page = {"columns": [{"name": "idle", "unit": "percent"}, {"name": "wait_ns", "unit": "ns"}], "rows": [[101.0, -1], [7, None]]}
     assert len(list(crawler.of_page(page, "idle"))) == 2
-    assert len(list(crawler.of_page(page, "launches"))) == 1
+    assert len(list(crawler.of_page(page, "task_launches"))) == 1
     text = "computing 118.8 %, tail -97.7 %, in 5.0 ms or -3 ms, nan flops; 100 % of 7-9 ms and a nanosecond"
     assert len(list(crawler.of_text(text))) == 4
 

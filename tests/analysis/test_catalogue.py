@@ -96,13 +96,12 @@ def test_every_table_is_on_the_page_with_its_columns() -> None:
 
 @pytest.mark.parametrize(("name", "by"), every())
 def test_no_data_has_the_columns_of_data(name: str, by: str | None) -> None:
-    analysis = find(name)
-    empty = analysis(run_of(build()), by)
+    empty = run_of(build()).table(name, by)
     assert empty.is_empty() or name in _WITH_ROWS
-    full = analysis(run_of(training_step()), by)
+    full = run_of(training_step()).table(name, by)
     assert full.schema == empty.schema
     # of several traces
-    both = analysis(run_of(build(meta={"rank": 0}), training_step()), by)
+    both = run_of(build(meta={"rank": 0}), training_step()).table(name, by)
     assert set(empty.columns) <= set(both.columns)
 
 
@@ -110,8 +109,8 @@ def test_no_data_has_the_columns_of_data(name: str, by: str | None) -> None:
 def test_every_table_of_recorded_samples(sample: str) -> None:
     run = open_run(shared(sample))
     for name, by in every():
-        found = find(name)(run, by)
-        expected = find(name)(run_of(build()), by).schema
+        found = run.table(name, by)
+        expected = run_of(build()).table(name, by).schema
         assert {column: found.schema[column] for column in expected} == dict(expected), name
         for column, dtype in found.schema.items():
             # slower_percent is a difference
@@ -128,11 +127,11 @@ def test_wrong_names_are_answered_with_right_ones() -> None:
     with pytest.raises(ValueError, match="there is memory_peak"):
         find("memory_peek")
     with pytest.raises(ValueError, match="one of name, shape"):
-        find("flops")(run_of(build()), "colour")
+        run_of(build()).table("flops", "colour")
     with pytest.raises(ValueError, match="there is operators"):
         run_of(build()).table("operatos_by_shape")
     with pytest.raises(ValueError, match="left out"):
-        find("waits")(run_of(build()), "name")
+        run_of(build()).table("waits", "name")
 
 
 @pytest.mark.parametrize("name", ["Long", "long tasks", "", "1st", "_long", "löng", "recorded_ops"])

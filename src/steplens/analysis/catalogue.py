@@ -43,8 +43,8 @@ class Analysis:
         title: for people, of pages; the question by default. By group, where there are ``groups``.
         units: of columns whose names do not tell their unit by the rules of ``trace.columns``.
         options: further arguments of the function.
-        numbered: whether pages tell the rows of several traces apart by ``trace`` and ``rank`` in front of them; else they have
-            ``rank`` and ``window`` behind them, as everywhere.
+        windows: whether pages, too, tell the rows of several traces apart by ``rank`` and ``window`` behind them, not by
+            ``trace`` and ``rank`` in front.
         aliases: earlier names of its tables, each with its group.
 
     Raises:
@@ -59,7 +59,7 @@ class Analysis:
     title: str | Mapping[str, str] = ""
     units: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    numbered: bool = False
+    windows: bool = False
     aliases: Mapping[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -131,200 +131,116 @@ def _each(run: Run, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
 
 #: in the order of the documentation
 ANALYSES: tuple[Analysis, ...] = (
-    Analysis(
-        "steps", "where the time of each step went, on the device and on the host", ".steps.times:step_times",
-        title="Where each step went", numbered=True,
-    ),
-    Analysis(
-        "step_trace", "interval, forward and backward, and tail of each step", ".step_trace.step_trace:step_trace",
-        title="Step trace: interval, forward and backward, tail", numbered=True,
-        units={"forward_ns": MOMENT, "backward_ns": MOMENT},
-    ),
-    Analysis(
-        "step_trace_averages", "averages of the parts of the step trace", ".step_trace.step_trace:part_averages",
-        title="Step trace: averages", numbered=True,
-    ),
-    Analysis(
-        "step_collectives", "when each collective of a step began and ended", ".step_trace.step_trace:step_collectives",
-        title="Collectives of the steps", numbered=True,
-    ),
-    Analysis(
-        "bound", "whether the host or the device limits each step or operator", ".device.bound:bound", groups=("step", "operator")
-    ),
-    Analysis(
-        "idle", "why the device was idle inside each step", ".device.idle:idle_causes",
-        title="Why the device was idle", numbered=True, aliases={"idle_causes": None},
-    ),
-    Analysis(
-        "operators", "which operators took the time", ".operators.operators:operators_of_traces", "traces",
-        groups=("name", "category", "shape", "stack", "line", "module"),
-        title={
+    Analysis("steps", "where the time of each step went, on the device and on the host", ".steps.times:step_times",
+        title="Where each step went"),
+    Analysis("step_trace", "interval, forward and backward, and tail of each step", ".step_trace.step_trace:step_trace",
+        title="Step trace: interval, forward and backward, tail", units={"forward_ns": MOMENT, "backward_ns": MOMENT}),
+    Analysis("step_trace_averages", "averages of the parts of the step trace", ".step_trace.step_trace:part_averages",
+        title="Step trace: averages"),
+    Analysis("step_collectives", "when each collective of a step began and ended", ".step_trace.step_trace:step_collectives",
+        title="Collectives of the steps"),
+    Analysis("bound", "whether the host or the device limits each step or operator", ".device.bound:bound",
+        groups=("step", "operator"), windows=True),
+    Analysis("idle", "why the device was idle inside each step", ".device.idle:idle_causes", title="Why the device was idle",
+        aliases={"idle_causes": None}),
+    Analysis("operators", "which operators took the time", ".operators.operators:operators_of_traces", "traces",
+        groups=("name", "category", "shape", "stack", "line", "module"), aliases={"modules": "module"}, title={
             "name": "Operators by name", "shape": "Operators by input shape", "stack": "Operators by call stack",
-            "module": "Modules",
-        },
-        aliases={"modules": "module"},
-    ),
-    Analysis(
-        "shapes", "which operators see new input shapes, and what that costs", ".operators.shapes:shapes",
-        groups=("operator", "step"),
-    ),
-    Analysis(
-        "flops", "how much arithmetic, how fast, how close to the device's peak", ".operators.flops:flops",
-        groups=("name", "shape", "module", "line", "step"),
-    ),
-    Analysis(
-        "kernels", "which device tasks took the time", ".device.kernels:kernel_statistics",
-        groups=("name", "type", "category", "kind"), numbered=True,
+            "module": "Modules"}),
+    Analysis("shapes", "which operators see new input shapes, and what that costs", ".operators.shapes:shapes",
+        groups=("operator", "step"), windows=True),
+    Analysis("flops", "how much arithmetic, how fast, how close to the device's peak", ".operators.flops:flops",
+        groups=("name", "shape", "module", "line", "step"), windows=True),
+    Analysis("kernels", "which device tasks took the time", ".device.kernels:kernel_statistics",
         title={by: f"Device tasks by {by}" for by in ("name", "type", "category", "kind")},
-    ),
-    Analysis(
-        "op_statistic", "which types of device tasks took the time of which cores", ".device.kernels:op_statistic",
-        title="Device tasks by type and core", numbered=True,
-    ),
-    Analysis("storms", "where tasks run shorter than issuing them takes", ".device.storms:storms"),
-    Analysis(
-        "launches", "what launching costs the host, by runtime call", ".device.queue:launch_statistics",
-        title="Launches by runtime call", numbered=True, aliases={"launch_statistics": None},
-    ),
-    Analysis(
-        "task_launches", "which runtime call launched each device task, and how long it took to start", ".device.queue:launches",
-        title="Launches and their tasks", numbered=True,
-    ),
-    Analysis(
-        "queues", "how many launched tasks wait on each stream", ".device.queue:queue_summary",
-        title="Tasks waiting on each stream", numbered=True, aliases={"launch_queues": None},
-    ),
-    Analysis(
-        "api_calls", "which runtime calls took the time", ".device.api:api_statistic",
-        title="Runtime calls", numbered=True, aliases={"runtime_calls": None},
-    ),
-    Analysis(
-        "device_time", "how long each device computed, did something else, and idled", ".device.breakdown:temporal_breakdown",
-        options={"per_device": True}, title="Time of the devices", numbered=True,
-    ),
-    Analysis(
-        "device_timeline", "the whole time line of the devices, what of it was exposed, and idle time",
-        ".device.device_timeline:device_timeline",
-    ),
-    Analysis(
-        "device_kinds", "which kinds of task ran at once", ".device.breakdown:kind_breakdown",
-        title="What the devices do at once", numbered=True,
-    ),
-    Analysis(
-        "stream_idle", "why each stream idled between two tasks", ".device.breakdown:idle_breakdown",
-        title="Idle time by stream and cause", numbered=True, aliases={"device_idle": None},
-    ),
-    Analysis("memory", "the peak of each device", ".memory.memory:memory_summary", title="Memory peaks", numbered=True),
-    Analysis(
-        "memory_peak", "what the memory at its peak was used for", ".memory.memory_peak:memory_peak",
-        groups=("operator", "module", "line", "phase", "block"),
-    ),
-    Analysis(
-        "memory_categories", "what tensors were used for at the peak, as the profiler saw them",
-        "steplens.trace.run:peak_by_category",
-    ),
+        groups=("name", "type", "category", "kind")),
+    Analysis("op_statistic", "which types of device tasks took the time of which cores", ".device.kernels:op_statistic",
+        title="Device tasks by type and core"),
+    Analysis("storms", "where tasks run shorter than issuing them takes", ".device.storms:storms", windows=True),
+    Analysis("launches", "what launching costs the host, by runtime call", ".device.queue:launch_statistics",
+        title="Launches by runtime call", aliases={"launch_statistics": None}),
+    Analysis("task_launches", "which runtime call launched each device task, and how long it took to start",
+        ".device.queue:launches", title="Launches and their tasks"),
+    Analysis("queues", "how many launched tasks wait on each stream", ".device.queue:queue_summary",
+        title="Tasks waiting on each stream", aliases={"launch_queues": None}),
+    Analysis("api_calls", "which runtime calls took the time", ".device.api:api_statistic", title="Runtime calls",
+        aliases={"runtime_calls": None}),
+    Analysis("device_time", "how long each device computed, did something else, and idled",
+        ".device.breakdown:temporal_breakdown", title="Time of the devices", options={"per_device": True}),
+    Analysis("device_timeline", "the whole time line of the devices, what of it was exposed, and idle time",
+        ".device.device_timeline:device_timeline", windows=True),
+    Analysis("device_kinds", "which kinds of task ran at once", ".device.breakdown:kind_breakdown",
+        title="What the devices do at once"),
+    Analysis("stream_idle", "why each stream idled between two tasks", ".device.breakdown:idle_breakdown",
+        title="Idle time by stream and cause", aliases={"device_idle": None}),
+    Analysis("memory", "the peak of each device", ".memory.memory:memory_summary", title="Memory peaks"),
+    Analysis("memory_peak", "what the memory at its peak was used for", ".memory.memory_peak:memory_peak",
+        groups=("operator", "module", "line", "phase", "block"), windows=True),
+    Analysis("memory_categories", "what tensors were used for at the peak, as the profiler saw them",
+        "steplens.trace.run:peak_by_category", windows=True),
     Analysis("memory_growth", "whether memory grows from step to step", ".memory.memory_growth:memory_growth", "traces"),
-    Analysis(
-        "memory_churn", "what is allocated and soon given back", ".memory.memory_churn:memory_churn",
-        groups=("step", "operator", "module", "line"),
-    ),
-    Analysis("fragmentation", "what the allocator reserves beyond use", ".memory.fragmentation:fragmentation"),
-    Analysis(
-        "allocations", "every allocation, with what ended it and who wanted it", ".memory.memory:operator_memory",
-        title="Allocations", numbered=True,
-    ),
-    Analysis(
-        "communication", "waiting, moving data and overlap", ".cluster.communication_operations:communication", "traces",
-        groups=("operation", "group", "size", "step", "rank"),
-    ),
-    Analysis(
-        "communication_operations", "every communication operation of every rank",
-        ".cluster.communication_operations:communication_operations", "traces",
-    ),
-    Analysis(
-        "arrivals", "when each rank came to each collective", "steplens.trace.run:Run.arrivals", "run",
-        title="Arrival of the ranks at their collectives",
-    ),
-    Analysis(
-        "hold_ups", "how long each rank held up the others in each step", "steplens.trace.run:Run.hold_ups", "run",
-        title="How long each rank held up the others",
-    ),
+    Analysis("memory_churn", "what is allocated and soon given back", ".memory.memory_churn:memory_churn",
+        groups=("step", "operator", "module", "line"), windows=True),
+    Analysis("fragmentation", "what the allocator reserves beyond use", ".memory.fragmentation:fragmentation", windows=True),
+    Analysis("allocations", "every allocation, with what ended it and who wanted it", ".memory.memory:operator_memory",
+        title="Allocations"),
+    Analysis("communication", "waiting, moving data and overlap", ".cluster.communication_operations:communication", "traces",
+        groups=("operation", "group", "size", "step", "rank")),
+    Analysis("communication_operations", "every communication operation of every rank",
+        ".cluster.communication_operations:communication_operations", "traces"),
+    Analysis("arrivals", "when each rank came to each collective", "steplens.trace.run:Run.arrivals", "run",
+        title="Arrival of the ranks at their collectives"),
+    Analysis("hold_ups", "how long each rank held up the others in each step", "steplens.trace.run:Run.hold_ups", "run",
+        title="How long each rank held up the others"),
     Analysis("waits", "which rank waited for which", ".cluster.communication_pairs:waits", "traces"),
     Analysis("pairs", "what each rank sent to each other one", ".cluster.communication_pairs:pairs", "traces"),
-    Analysis(
-        "links", "what moved over each link, as the communication library measured it", ".cluster.links:links", "traces"
-    ),
-    Analysis(
-        "overlap", "how much of the communication computing hides", ".device.breakdown:communication_overlap",
-        options={"per_device": True}, title="Communication hidden by computing", numbered=True,
-        aliases={"communication_overlap": None},
-    ),
-    Analysis(
-        "communication_times", "how long each communication operation moved data, waited and synchronized",
-        ".cluster.communication:communication_times", title="Communication operations", numbered=True,
-    ),
-    Analysis(
-        "communication_bandwidth", "how fast each communication operation was, by transport and size of its packets",
-        ".cluster.communication:communication_bandwidth", title="Bandwidth by packet size", numbered=True,
-    ),
-    Analysis(
-        "communication_matrix", "which operations of each link tell most, from the fastest to the slowest",
-        ".cluster.communication:communication_matrix", title="Links between ranks", numbered=True,
-    ),
+    Analysis("links", "what moved over each link, as the communication library measured it", ".cluster.links:links", "traces"),
+    Analysis("overlap", "how much of the communication computing hides", ".device.breakdown:communication_overlap",
+        title="Communication hidden by computing", options={"per_device": True}, aliases={"communication_overlap": None}),
+    Analysis("communication_times", "how long each communication operation moved data, waited and synchronized",
+        ".cluster.communication:communication_times", title="Communication operations"),
+    Analysis("communication_bandwidth", "how fast each communication operation was, by transport and size of its packets",
+        ".cluster.communication:communication_bandwidth", title="Bandwidth by packet size"),
+    Analysis("communication_matrix", "which operations of each link tell most, from the fastest to the slowest",
+        ".cluster.communication:communication_matrix", title="Links between ranks"),
     Analysis("ranks", "the steps of all ranks beside each other", ".cluster.ranks:ranks", "traces"),
-    Analysis(
-        "cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism",
-        ".cluster.cluster_steps:cluster_steps", "traces",
-    ),
+    Analysis("cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism",
+        ".cluster.cluster_steps:cluster_steps", "traces"),
     Analysis("work", "how much arithmetic every rank does in a step", ".operators.work:work", "traces"),
-    Analysis(
-        "communication_costs", "how long every rank moved data and waited in each step", ".cluster.links:communication_costs",
-        "traces",
-    ),
-    Analysis(
-        "core_types", "which types of operators took the time of AI Cores", ".operators.operator_tables:core_types"
-    ),
-    Analysis(
-        "core_operators", "which operators ran on AI Cores, and their arithmetic as the device counted it",
-        ".operators.operator_tables:core_operators",
-    ),
-    Analysis("ai_cpu_types", "which types of kernels took the time of AI CPUs", ".operators.operator_tables:ai_cpu_types"),
-    Analysis(
-        "dynamic_shapes", "how long operators take from step to step, and with how many shapes",
-        ".operators.dynamic_shape:sums", groups=("operator", "kernel"),
-    ),
-    Analysis(
-        "pipeline", "the operations of the data pipeline and their queues", ".data_loading.data_pipeline:operations",
-        title="Operations of the data pipeline", numbered=True,
-    ),
-    Analysis(
-        "processors", "how busy the processors were while the data pipeline worked", ".data_loading.pipeline_cpu:cpu_samples"
-    ),
-    Analysis(
-        "loader_stages", "how long each stage of a DataLoader's batches took", ".data_loading.loaders:stages",
-        title="Stages of the data loaders", numbered=True,
-    ),
-    Analysis(
-        "loader_workers", "how busy each worker of a DataLoader was", ".data_loading.loaders:workers",
-        title="Workers of the data loaders", numbered=True,
-    ),
-    Analysis(
-        "loader_queues", "how many batches were ready whenever the loop asked for one", ".data_loading.loaders:queue_depths",
-        title="Batches that were ready when the loop asked", numbered=True, units={"time_ns": MOMENT},
-    ),
-    Analysis(
-        "loader_first_batches", "how long each epoch took to its first batch", ".data_loading.loaders:first_batches",
-        title="First batch of every epoch", numbered=True,
-    ),
-    Analysis(
-        "loader_step_waits", "how long each step waited for batches", ".data_loading.loaders:step_waits",
-        title="How long each step waited for batches", numbered=True,
-    ),
-    Analysis(
-        "health", "what is wrong with the data itself", "steplens.trace.run:Run.health", "run",
-        title="What is doubtful about the data",
-    ),
+    Analysis("communication_costs", "how long every rank moved data and waited in each step",
+        ".cluster.links:communication_costs", "traces"),
+    Analysis("core_types", "which types of operators took the time of AI Cores", ".operators.operator_tables:core_types",
+        windows=True),
+    Analysis("core_operators", "which operators ran on AI Cores, and their arithmetic as the device counted it",
+        ".operators.operator_tables:core_operators", windows=True),
+    Analysis("ai_cpu_types", "which types of kernels took the time of AI CPUs", ".operators.operator_tables:ai_cpu_types",
+        windows=True),
+    Analysis("dynamic_shapes", "how long operators take from step to step, and with how many shapes",
+        ".operators.dynamic_shape:sums", groups=("operator", "kernel"), windows=True),
+    Analysis("pipeline", "the operations of the data pipeline and their queues", ".data_loading.data_pipeline:operations",
+        title="Operations of the data pipeline"),
+    Analysis("processors", "how busy the processors were while the data pipeline worked",
+        ".data_loading.pipeline_cpu:cpu_samples", windows=True),
+    Analysis("loader_stages", "how long each stage of a DataLoader's batches took", ".data_loading.loaders:stages",
+        title="Stages of the data loaders"),
+    Analysis("loader_workers", "how busy each worker of a DataLoader was", ".data_loading.loaders:workers",
+        title="Workers of the data loaders"),
+    Analysis("loader_queues", "how many batches were ready whenever the loop asked for one", ".data_loading.loaders:queue_depths",
+        title="Batches that were ready when the loop asked", units={"time_ns": MOMENT}),
+    Analysis("loader_first_batches", "how long each epoch took to its first batch", ".data_loading.loaders:first_batches",
+        title="First batch of every epoch"),
+    Analysis("loader_step_waits", "how long each step waited for batches", ".data_loading.loaders:step_waits",
+        title="How long each step waited for batches"),
+    Analysis("health", "what is wrong with the data itself", "steplens.trace.run:Run.health", "run",
+        title="What is doubtful about the data"),
 )  # fmt: skip
+
+
+def _by_name(every: Iterable[Analysis]) -> dict[str, tuple[Analysis, str | None]]:
+    return {name: (analysis, by) for analysis in every for name, by in analysis.names().items()}
+
+
+_BY_NAME = _by_name(ANALYSES)
 
 
 @functools.cache
@@ -332,44 +248,22 @@ def analyses() -> tuple[Analysis, ...]:
     """The questions of steplens, and behind them those of installed packages that have names of their own."""
     accepted = list(ANALYSES)
     for added in extensions.load_extensions(extensions.ANALYSES, Analysis):
-        if taken := added.names().keys() & {name for analysis in accepted for name in analysis.names()}:
+        if taken := added.names().keys() & _by_name(accepted).keys():
             _LOG.warning("%s %r is left out: there is a table %s already; rename it", extensions.ANALYSES, added.name, min(taken))
         else:
             accepted.append(added)
     return tuple(accepted)
 
 
-_BY_NAME = {analysis.name: analysis for analysis in ANALYSES}
-
-
-def find(name: str) -> Analysis:
-    """An analysis of steplens by its name.
+def find(name: str) -> tuple[Analysis, str | None]:
+    """The analysis of a table's name, earlier ones included, and the group of that table.
 
     Raises:
         ValueError: there is none; the message names similar ones.
     """
-    if name not in _BY_NAME:
-        raise _unknown(name, _BY_NAME)
-    return _BY_NAME[name]
-
-
-def answer(run: Run, name: str, by: str | None = None) -> pl.DataFrame:
-    """The table of a name: of an analysis, of one of its groups (``operators_by_shape``), or an earlier name of these.
-
-    Args:
-        run: the run.
-        name: of a table, those of installed packages among them.
-        by: one of the groups of the analysis; None is that of the name.
-
-    Raises:
-        ValueError: there is no such table or group; the message names similar ones.
-    """
-    for analysis in analyses():
-        if name in (names := analysis.names()):
-            return analysis(run, by if by is not None else names[name])
-    raise _unknown(name, [analysis.name for analysis in analyses()])
-
-
-def _unknown(name: str, names: Iterable[str]) -> ValueError:
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or sorted(names)
-    return ValueError(f"there is no table {name!r}; there is {', '.join(near)}")
+    by_name = _BY_NAME if name in _BY_NAME else _by_name(analyses())
+    if name not in by_name:
+        names = [analysis.name for analysis in analyses()]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or sorted(names)
+        raise ValueError(f"there is no table {name!r}; there is {', '.join(near)}")
+    return by_name[name]

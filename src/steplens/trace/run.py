@@ -94,14 +94,15 @@ class Run:
         Raises:
             ValueError: there is no such table or group; the message names similar ones.
         """
-        from steplens.analysis.catalogue import answer
+        from steplens.analysis.catalogue import find
 
-        return answer(self, name, by)
+        analysis, group = find(name)
+        return analysis(self, by if by is not None else group)
 
     def _answer(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
         from steplens.analysis.catalogue import find
 
-        return find(name).answer(self, by, **options)
+        return find(name)[0].answer(self, by, **options)
 
     def steps(self, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
         """Times of every step; see ``analysis.steps.times.step_times``. Several traces add the columns ``rank`` and ``window``.

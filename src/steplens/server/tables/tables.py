@@ -57,7 +57,7 @@ def _catalogued(analysis: Analysis, name: str, by: str | None) -> Table:
         name,
         analysis.title_of(by),
         of_trace if analysis.scope != "run" else None,
-        of_run if not analysis.numbered else None,
+        of_run if analysis.scope != "trace" or analysis.windows else None,
         analysis.units,
         aliases=tuple(alias for alias, group in analysis.aliases.items() if group == by),
     )
