@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.formats.ascend_database import DATA_TYPES, ENUMS, INNER_ENUMS, INNER_TASKS, NO_NOTIFY, NO_TYPE
-from steplens.formats.ascend_terms import NO_NUMBER, NOT_AVAILABLE
+from steplens.formats.ascend_terms import NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.writers.common.communication_names import named_communication
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
@@ -73,7 +73,7 @@ def _types_of(output: Output, calls: pl.DataFrame) -> pl.Series:
     joined = calls.with_columns(name_text=name).join(
         known.collect(), on=["start_ns", "device", "name_text"], how="left", maintain_order="left", nulls_equal=True
     )
-    types = joined.select(pl.coalesce("_type", name.str.extract("(?i)^(hcom_[a-z]+_)"), pl.col("operation").cast(pl.String)))
+    types = joined.select(pl.coalesce("_type", name.str.extract(OPERATION_TYPE), pl.col("operation").cast(pl.String)))
     return types.to_series()
 
 
