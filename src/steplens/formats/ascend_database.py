@@ -89,6 +89,22 @@ FRAMEWORK_TABLES = {
     "STEP_TIME": "id startNs endNs",
     "GC_RECORD": "startNs endNs globalTid",
 }
+#: column of OP_MEMORY -> total of the allocator at an end of an allocation
+ALLOCATION_TOTALS = {
+    f"{end}Total{total.capitalize()}": f"{end}_{total}"
+    for end in ("allocation", "release")
+    for total in ("allocated", "reserved", "active")
+}
+#: column of COMPUTE_TASK_INFO that holds ids of texts -> what it tells of a task
+COMPUTE_TEXTS = {
+    "inputFormats": "input_formats",
+    "inputDataTypes": "input_types",
+    "outputFormats": "output_formats",
+    "outputDataTypes": "output_types",
+    "hf32Eligible": "hf32",
+}
+#: the same of lists of dimensions, which are quoted
+COMPUTE_SHAPES = {"inputShapes": "input_shapes", "outputShapes": "output_shapes"}
 #: a result of other programs' computations, and samples of which nobody compares the columns
 _OTHER_TABLES = {
     "OVERLAP_ANALYSIS": "id! deviceId startNs endNs type",
@@ -110,6 +126,21 @@ ANALYSIS_TABLES = {
     "large_packet_ratio# package_size# count# total_duration# step* type*",
     MATRIX_TABLE: "hccl_op_name* group_name* src_rank* dst_rank* transport_type* transit_size# transit_time# bandwidth# "
     "step* type* op_name*",
+}
+
+#: column of CommAnalyzerMatrix, and of CommAnalyzerBandwidth -> what it tells of a link, or a transport
+MATRIX_COLUMNS = {
+    "transport_type": "transport",
+    "transit_size": "size_mb",
+    "transit_time": "transit_ms",
+    "bandwidth": "bandwidth_gbps",
+}
+BANDWIDTH_COLUMNS = {
+    **MATRIX_COLUMNS,
+    "large_packet_ratio": "large_packet_ratio",
+    "package_size": "package_mb",
+    "count": "count",
+    "total_duration": "duration_ms",
 }
 
 #: the tables that every database with data of a device has, and those that every one of a framework has

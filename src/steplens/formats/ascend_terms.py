@@ -56,6 +56,14 @@ MEMCPY = "MEMCPY_ASYNC"
 #: a kind of mark that is a plain one under another name
 MARKER_EX = "marker_ex"
 
+#: the type of a collective in front of its name: ``hcom_allReduce_`` of ``hcom_allReduce__586_0_1``
+OPERATION_TYPE = r"(?i)^(hcom_[a-z]+_)"
+#: begin the names of operations between two ranks, in lower case
+SEND_OPERATION, RECEIVE_OPERATION = "hcom_send", "hcom_receive"
+POINT_TO_POINT_OPERATIONS = (SEND_OPERATION, RECEIVE_OPERATION, "hcom_batchsendrecv")
+#: how the analysis of communication tells the operations of a link apart that it lists: ``allreduce-top1``
+SELECTION = r"-(top\d*|middle|bottom\d*|total)$"
+
 #: bytes of one element, by the name of its type
 ELEMENT_BYTES = {
     **dict.fromkeys(("INT8", "UINT8", "HIF8", "FP8E4M3", "FP8E5M2", "FP8E8M0"), 1),

@@ -10,17 +10,7 @@ import polars as pl
 
 from steplens.exports.json_events import chunks, head, text_member
 from steplens.exports.kineto.kineto_links import Twin
-from steplens.formats.kineto import (
-    COLLECTIVE_MEMBERS,
-    COLLECTIVE_PREFIX,
-    COPY,
-    COPY_PREFIX,
-    DEVICE_ANNOTATION,
-    EXTERNAL_ID,
-    KERNEL,
-    OPERATOR_MEMBERS,
-    SET,
-)
+from steplens.formats import kineto
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
 from steplens.writers.common.text import number_member, quoted, render_distinct
 
@@ -47,7 +37,7 @@ def _tasks(twin: Twin) -> None:
             pl.col("measured").fill_null(""),
             "" if own else text_member("core", part["core"]),
             "" if own else text_member("type", part["type"]),
-            text_member(OPERATOR_MEMBERS["input_shapes"], part["input_shapes"]) if not own else "",
+            text_member(kineto.OPERATOR_MEMBERS["input_shapes"], part["input_shapes"]) if not own else "",
         )
 
 
@@ -68,14 +58,14 @@ def _collectives(twin: Twin) -> None:
             render_distinct(part["name"], lambda name: _head(f"{KIND_COMMUNICATION}\0{name}"), _head(f"{KIND_COMMUNICATION}\0")),
             # in Kineto's own order: readers may take what follows the launch as one piece
             pl.col("measured").fill_null(""),
-            text_member(COLLECTIVE_MEMBERS["collective"], part["operation"]),
-            number_member(COLLECTIVE_MEMBERS["elements_in"], "elements", part),
-            number_member(COLLECTIVE_MEMBERS["group_size"], "ranks", part),
+            text_member(kineto.COLLECTIVE_MEMBERS["collective"], part["operation"]),
+            number_member(kineto.COLLECTIVE_MEMBERS["elements_in"], "elements", part),
+            number_member(kineto.COLLECTIVE_MEMBERS["group_size"], "ranks", part),
             text_member("dtype", part["dtype"]),
-            text_member(COLLECTIVE_MEMBERS["group"], part["group"]),
+            text_member(kineto.COLLECTIVE_MEMBERS["group"], part["group"]),
             render_distinct(part["group"], lambda group: groups.get(group, ""), ""),
-            number_member(COLLECTIVE_MEMBERS["source"], "source", part),
-            number_member(COLLECTIVE_MEMBERS["destination"], "destination", part),
+            number_member(kineto.COLLECTIVE_MEMBERS["source"], "source", part),
+            number_member(kineto.COLLECTIVE_MEMBERS["destination"], "destination", part),
         )
 
 
@@ -89,7 +79,7 @@ def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: st
         pl.col("device"),
         pl.col("stream"),
         ',"args":{"queued":0',
-        number_member(EXTERNAL_ID, "external_id", part),
+        number_member(kineto.EXTERNAL_ID, "external_id", part),
         ',"device":',
         pl.col("device"),
         number_member("context", "context_id", part),
@@ -104,12 +94,12 @@ def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: st
 def _head(kind_and_name: str) -> str:
     """Start of an event up to its pid."""
     kind, _, name = kind_and_name.partition("\0")
-    category = KERNEL
+    category = kineto.KERNEL
     if kind == KIND_COMMUNICATION and not _COLLECTIVE_NAME.match(name):
-        name = COLLECTIVE_PREFIX + name
+        name = kineto.COLLECTIVE_PREFIX + name
     elif kind == KIND_COPY:
-        category = SET if name.startswith("Memset") else COPY
-        name = name if _COPY_NAME.match(name) else COPY_PREFIX + name
+        category = kineto.SET if name.startswith("Memset") else kineto.COPY
+        name = name if _COPY_NAME.match(name) else kineto.COPY_PREFIX + name
     return f',\n{{"ph":"X","cat":"{category}","name":{quoted(name)},"pid":'
 
 
@@ -150,22 +140,22 @@ def _groups(twin: Twin) -> dict[str, str]:
         if isinstance(group, dict):
             members: dict[str, Any] = {}
             if isinstance(group.get("pg_desc"), str):
-                members[COLLECTIVE_MEMBERS["group_description"]] = group["pg_desc"]
+                members[kineto.COLLECTIVE_MEMBERS["group_description"]] = group["pg_desc"]
             if isinstance(group.get("ranks"), list):
-                members[COLLECTIVE_MEMBERS["group_ranks"]] = str(group["ranks"])
+                members[kineto.COLLECTIVE_MEMBERS["group_ranks"]] = str(group["ranks"])
             found[str(group.get("pg_name"))] = "".join(f",{quoted(key)}:{quoted(value)}" for key, value in members.items())
     return found
 
 
 def _annotations(twin: Twin) -> None:
-    marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == DEVICE_ANNOTATION).collect()
+    marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == kineto.DEVICE_ANNOTATION).collect()
     for part in chunks(marks):
         twin.calls(
             part,
-            head(part["message"], DEVICE_ANNOTATION),
+            head(part["message"], kineto.DEVICE_ANNOTATION),
             pl.col("pid").fill_null(0),
             pl.col("stream").fill_null(0),
-            f',"args":{{"{EXTERNAL_ID}":',
+            f',"args":{{"{kineto.EXTERNAL_ID}":',
             pl.col("correlation").fill_null(0),
             "}}",
         )

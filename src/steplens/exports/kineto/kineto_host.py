@@ -9,20 +9,8 @@ import polars as pl
 from steplens.exports.json_events import chunks, head, members, text_member, write
 from steplens.exports.kineto.kineto_links import Twin
 from steplens.exports.kineto.kineto_text import shapes_json, types_json
+from steplens.formats import kineto
 from steplens.formats.ascend_terms import CALL_PREFIXES, NODE
-from steplens.formats.kineto import (
-    ANNOTATION,
-    DEVICE_TYPES,
-    EXTERNAL_ID,
-    FORWARD_BACKWARD,
-    LAUNCH,
-    MEMORY_MEMBERS,
-    OPERATOR,
-    OPERATOR_MEMBERS,
-    PYTHON,
-    PYTHON_MEMBERS,
-    RUNTIME,
-)
 from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import NPU
@@ -32,7 +20,7 @@ from steplens.writers.common.text import number_member, quoted, render_distinct
 _LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
 
 #: other accelerators count as CUDA's
-_DEVICE_TYPES = {name: number for number, name in DEVICE_TYPES.items() if name in ("CPU", "CUDA", "HIP", "XPU", "NPU")}
+_DEVICE_TYPES = {name: number for number, name in kineto.DEVICE_TYPES.items() if name in ("CPU", "CUDA", "HIP", "XPU", "NPU")}
 
 
 def _operators(twin: Twin) -> None:
@@ -47,20 +35,20 @@ def _operators(twin: Twin) -> None:
     annotates = pl.col("scope").is_in([SCOPE_USER, SCOPE_MODULE])
     annotates |= name.str.starts_with(STEP_PREFIX) | name.str.starts_with(OPTIMIZER_STEP_PREFIX)
     for part in chunks(ops):
-        operator, annotation = (head(part["name"], category) for category in (OPERATOR, ANNOTATION))
+        operator, annotation = (head(part["name"], category) for category in (kineto.OPERATOR, kineto.ANNOTATION))
         twin.calls(
             part,
             pl.when(annotates.fill_null(False)).then(annotation).otherwise(operator),
             pl.col("pid"),
             pl.col("tid"),
-            f',"args":{{"{EXTERNAL_ID}":',
+            f',"args":{{"{kineto.EXTERNAL_ID}":',
             pl.col("external_id"),
-            number_member(OPERATOR_MEMBERS["sequence"], "sequence", part),
-            number_member(OPERATOR_MEMBERS["forward_tid"], "forward_tid", part),
-            text_member(OPERATOR_MEMBERS["input_shapes"], part["input_shapes"], shapes_json),
-            text_member(OPERATOR_MEMBERS["input_types"], part["input_types"], types_json),
-            "" if frames else text_member(OPERATOR_MEMBERS["stack"], part["stack"]),
-            "" if modules else text_member(OPERATOR_MEMBERS["module"], part["module"]),
+            number_member(kineto.OPERATOR_MEMBERS["sequence"], "sequence", part),
+            number_member(kineto.OPERATOR_MEMBERS["forward_tid"], "forward_tid", part),
+            text_member(kineto.OPERATOR_MEMBERS["input_shapes"], part["input_shapes"], shapes_json),
+            text_member(kineto.OPERATOR_MEMBERS["input_types"], part["input_types"], types_json),
+            "" if frames else text_member(kineto.OPERATOR_MEMBERS["stack"], part["stack"]),
+            "" if modules else text_member(kineto.OPERATOR_MEMBERS["module"], part["module"]),
             number_member("flops", "flops", part),
             number_member("correlation", "launch", part),
             ',"Ev Idx":',
@@ -77,7 +65,7 @@ def _steps(twin: Twin) -> None:
         return
     twin.calls(
         steps,
-        pl.concat_str(pl.lit(f',\n{{"ph":"X","cat":"{ANNOTATION}","name":"{STEP_PREFIX}'), pl.col("id"), pl.lit('","pid":')),
+        pl.format(f',\n{{{{"ph":"X","cat":"{kineto.ANNOTATION}","name":"{STEP_PREFIX}{{}}","pid":', "id"),
         pl.col("pid").fill_null(twin.pid),
         pl.col("tid").fill_null(twin.pid),
         ',"args":{}}',
@@ -91,14 +79,14 @@ def _python(twin: Twin) -> None:
     for part in chunks(frames):
         twin.calls(
             part,
-            head(part["name"], PYTHON),
+            head(part["name"], kineto.PYTHON),
             pl.col("pid").fill_null(twin.pid),
             pl.col("tid"),
-            f',"args":{{"{PYTHON_MEMBERS["id"]}":',
+            f',"args":{{"{kineto.PYTHON_MEMBERS["id"]}":',
             pl.col("id"),
-            f',"{PYTHON_MEMBERS["parent"]}":',
+            f',"{kineto.PYTHON_MEMBERS["parent"]}":',
             pl.when(pl.col("parent") >= 0).then("parent"),
-            number_member(PYTHON_MEMBERS["module_id"], "module_id", part),
+            number_member(kineto.PYTHON_MEMBERS["module_id"], "module_id", part),
             "}}",
         )
 
@@ -110,10 +98,12 @@ def _runtime_calls(twin: Twin) -> None:
     layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String).fill_null("")
     if twin.device_kind == NPU:
         prefix = layer.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
-        calls = calls.with_columns(category=pl.lit(RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls))
+        calls = calls.with_columns(
+            category=pl.lit(kineto.RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
+        )
     else:
         nothing = pl.lit(None, dtype=pl.String)
-        calls = calls.with_columns(category=layer.fill_null(RUNTIME), called=name, launches=nothing)
+        calls = calls.with_columns(category=layer.fill_null(kineto.RUNTIME), called=name, launches=nothing)
     calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
     for part in chunks(calls):
         renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
@@ -124,7 +114,7 @@ def _runtime_calls(twin: Twin) -> None:
             pl.col("tid").fill_null(0),
             ',"args":{',
             members(
-                number_member(EXTERNAL_ID, "external_id", part),
+                number_member(kineto.EXTERNAL_ID, "external_id", part),
                 number_member("correlation", "correlation", part),
                 text_member("name", renamed),
             ),
@@ -173,11 +163,11 @@ def _memory(twin: Twin) -> None:
             ',"args":{"Bytes":',
             pl.col("bytes"),
             number_member("Addr", "address", part),
-            number_member(MEMORY_MEMBERS["allocated"], "allocated", part),
-            number_member(MEMORY_MEMBERS["reserved"], "reserved", part),
-            f',"{MEMORY_MEMBERS["device_type"]}":',
+            number_member(kineto.MEMORY_MEMBERS["allocated"], "allocated", part),
+            number_member(kineto.MEMORY_MEMBERS["reserved"], "reserved", part),
+            f',"{kineto.MEMORY_MEMBERS["device_type"]}":',
             number,
-            f',"{MEMORY_MEMBERS["device"]}":',
+            f',"{kineto.MEMORY_MEMBERS["device"]}":',
             pl.when(number == 0).then(-1).otherwise(pl.col("device").fill_null(0)),
             "}}",
         )
@@ -185,11 +175,11 @@ def _memory(twin: Twin) -> None:
 
 def _forward_backward(twin: Twin) -> None:
     """An arrow from a forward call to its backward call: the source's own, or those that its sequence numbers give."""
-    recorded = twin.trace.required("flows").filter(pl.col("kind").cast(pl.String) == FORWARD_BACKWARD).collect()
+    recorded = twin.trace.required("flows").filter(pl.col("kind").cast(pl.String) == kineto.FORWARD_BACKWARD).collect()
     if recorded.is_empty():
         pairs = forward_backward(twin.trace)
         recorded = pairs.select("from_ns", from_pid="pid", from_tid="from_tid", to_ns="start_ns", to_pid="pid", to_tid="tid")
-    _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), FORWARD_BACKWARD)
+    _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), kineto.FORWARD_BACKWARD)
 
 
 def _launches(twin: Twin) -> None:
@@ -205,7 +195,7 @@ def _launches(twin: Twin) -> None:
     first = tasks.drop_nulls("link").sort("start_ns", maintain_order=True).unique("link", keep="first", maintain_order=True)
     ends = first.select(id="link", to_ns="start_ns", to_pid=pl.col("device").cast(pl.Int64), to_tid="stream")
     pairs = pl.concat(places).collect().join(ends, on="id", maintain_order="left")
-    _arrows(twin, pairs, LAUNCH)
+    _arrows(twin, pairs, kineto.LAUNCH)
 
 
 def _arrows(twin: Twin, pairs: pl.DataFrame, category: str) -> None:

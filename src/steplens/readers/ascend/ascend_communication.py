@@ -17,18 +17,24 @@ import polars as pl
 
 from steplens import json_decoder
 from steplens.formats import ascend_results as names
+from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, RECEIVE_OPERATION, SELECTION, SEND_OPERATION
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
-from steplens.trace.schema import SCHEMA
+from steplens.trace.schema import COLLECTIVE, RECEIVE, SCHEMA, SEND
 
 _FILE_LIMIT = 1 << 30
 _CLASSES = (names.POINT_TO_POINT, names.COLLECTIVE)
-_POINT_TO_POINT = ("hcom_send", "hcom_receive", "hcom_batchsendrecv")
 _TOTAL = "total"
 _LINK = re.compile(r"^(\d{1,9})-(\d{1,9})$")
 #: ``allreduce-top1`` in a result
-_SELECTED = re.compile(r"^(.+)-(top\d*|middle|bottom\d*|total)$")
+_SELECTED = re.compile(f"^(.+){SELECTION}")
+
+#: words of which the longest stand first
+_OPERATION = (
+    "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
+    "|reducescatter|reduce|scatter|send)"
+)
 
 # a number that has no type comes as its text, so that no digit of a time is lost
 _DECODER = json_decoder.Decoder[Any](float_hook=str)
@@ -134,7 +140,12 @@ def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[in
                     if isinstance(content, dict) and not operation.lower().startswith(_TOTAL):
                         yield step, kind, operation, content
         elif not key.lower().startswith(_TOTAL):
-            yield None, names.POINT_TO_POINT if key.lower().startswith(_POINT_TO_POINT) else names.COLLECTIVE, key, value
+            yield (
+                None,
+                names.POINT_TO_POINT if key.lower().startswith(POINT_TO_POINT_OPERATIONS) else names.COLLECTIVE,
+                key,
+                value,
+            )
     _report_odd(path, odd, health, unsafe)
 
 
@@ -204,3 +215,25 @@ def _whole(number: float | None) -> int | None:
 
 def _text(value: Any) -> str | None:
     return None if value is None or isinstance(value, (dict, list, bool)) else str(value)
+
+
+def operation_kind(name: pl.Expr) -> pl.Expr:
+    """Kind of a communication operation by its name (text)."""
+    lower = name.str.to_lowercase()
+    return (
+        pl.when(lower.str.starts_with(RECEIVE_OPERATION))
+        .then(pl.lit(RECEIVE))
+        .when(lower.str.starts_with(SEND_OPERATION))
+        .then(pl.lit(SEND))
+        .otherwise(pl.lit(COLLECTIVE))
+    )
+
+
+def operation_name(name: pl.Expr) -> pl.Expr:
+    """``hcom_allReduce__586_0_1`` -> ``allreduce``: the leftmost known word, the longest there; null without one."""
+    return (
+        name.str.to_lowercase()
+        .str.extract(r"^(?:hcom_|\w+:|c10d::)?_?([a-z_]+)")
+        .str.replace_all("_", "")
+        .str.extract(_OPERATION)
+    )

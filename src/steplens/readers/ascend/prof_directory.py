@@ -16,17 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steplens.formats.ascend_capture import (
-    ANALYSIS_DIRECTORY,
-    CHIPS,
-    CSV_KINDS,
-    EXPORT_DIRECTORY,
-    FRAMEWORK_DIRECTORY,
-    HOST_DIRECTORY,
-    MSPROF,
-    OLDER_PREFIXES,
-    PROF_NAME,
-)
+from steplens.formats import ascend_capture as capture
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX
 from steplens.readers.steplens_run.run_directory import read_json
@@ -131,9 +121,9 @@ class ProfDirectory:
 
 def find_prof(run_directory: Path) -> list[ProfDirectory]:
     """The ``PROF_*`` directories of a run directory, by name; the run directory itself where it is one."""
-    if PROF_NAME.match(run_directory.resolve().name) and not (run_directory / FRAMEWORK_DIRECTORY).is_dir():
+    if capture.PROF_NAME.match(run_directory.resolve().name) and not (run_directory / capture.FRAMEWORK_DIRECTORY).is_dir():
         return [open_prof(run_directory)]
-    return [open_prof(path) for path in _children(run_directory) if PROF_NAME.match(path.name) and path.is_dir()]
+    return [open_prof(path) for path in _children(run_directory) if capture.PROF_NAME.match(path.name) and path.is_dir()]
 
 
 def open_prof(path: Path) -> ProfDirectory:
@@ -143,19 +133,23 @@ def open_prof(path: Path) -> ProfDirectory:
         number = re.fullmatch(r"device_(\d{1,9})", child.name)
         if number and child.is_dir():
             devices.append(int(number[1]))
-    exported = path / EXPORT_DIRECTORY
+    exported = path / capture.EXPORT_DIRECTORY
     tables = {}
-    for kind in CSV_KINDS:
-        files = _newest_slices(exported, kind, "csv") or _newest_slices(exported, OLDER_PREFIXES.get(kind, "") + kind, "csv")
+    for kind in capture.CSV_KINDS:
+        files = _newest_slices(exported, kind, "csv") or _newest_slices(
+            exported, capture.OLDER_PREFIXES.get(kind, "") + kind, "csv"
+        )
         if files:
             tables[kind] = files
-    databases = [*_newest_slices(path, MSPROF, "db"), *_newest_slices(exported, MSPROF, "db")]
+    databases = [*_newest_slices(path, capture.MSPROF, "db"), *_newest_slices(exported, capture.MSPROF, "db")]
     names = (COMMUNICATION, COMMUNICATION_MATRIX, CANN_ANALYSIS_DATABASE)
-    analysis = {name: path / ANALYSIS_DIRECTORY / name for name in names if _is_file(path / ANALYSIS_DIRECTORY / name)}
+    analysis = {
+        name: path / capture.ANALYSIS_DIRECTORY / name for name in names if _is_file(path / capture.ANALYSIS_DIRECTORY / name)
+    }
     return ProfDirectory(
         path,
         tuple(sorted(devices)),
-        _newest_slices(exported, MSPROF, "json"),
+        _newest_slices(exported, capture.MSPROF, "json"),
         tables,
         databases[0] if databases else None,
         analysis,
@@ -236,7 +230,7 @@ def _unix_offset_at_start(prof: ProfDirectory | None) -> int | None:
     """Unix time minus monotonic clock from the first file that has both; None where there is none."""
     if prof is None:
         return None
-    for path in (prof.path / HOST_DIRECTORY / "start_info", *_device_start_files(prof.path, prof.devices)):
+    for path in (prof.path / capture.HOST_DIRECTORY / "start_info", *_device_start_files(prof.path, prof.devices)):
         value = _side_file(path)
         begin_us = _integer(value.get("collectionTimeBegin"))
         offset = _difference(None if begin_us is None else begin_us * 1000, value.get("clockMonotonicRaw"))
@@ -250,13 +244,13 @@ def _device_start_files(prof: Path, devices: tuple[int, ...]) -> list[Path]:
 
 
 def _clock_files(prof: Path, devices: tuple[int, ...]) -> list[Path]:
-    host = prof / HOST_DIRECTORY
+    host = prof / capture.HOST_DIRECTORY
     return [host / "start_info", host / "info.json", host / "host_start.log", *_device_start_files(prof, devices)]
 
 
 def _host_start(prof: ProfDirectory | None) -> dict[str, str]:
     """The values of the section [Host] of host_start.log."""
-    path = prof.path / HOST_DIRECTORY / "host_start.log" if prof is not None else None
+    path = prof.path / capture.HOST_DIRECTORY / "host_start.log" if prof is not None else None
     if path is None or not _is_file(path) or path.stat().st_size > _SIDE_FILE_BYTES:
         return {}
     values: dict[str, str] = {}
@@ -276,7 +270,7 @@ def _host_start(prof: ProfDirectory | None) -> dict[str, str]:
 
 
 def _host_info(prof: ProfDirectory | None) -> dict[str, Any]:
-    return _side_file(prof.path / HOST_DIRECTORY / "info.json") if prof is not None else {}
+    return _side_file(prof.path / capture.HOST_DIRECTORY / "info.json") if prof is not None else {}
 
 
 def host_values(prof: ProfDirectory | None) -> dict[str, Any]:
@@ -288,14 +282,14 @@ def host_values(prof: ProfDirectory | None) -> dict[str, Any]:
             values[name] = info[key]
     platform = info.get("platform_version")
     if isinstance(platform, str | int):
-        values["chip"] = CHIPS.get(str(platform), str(platform))
+        values["chip"] = capture.CHIPS.get(str(platform), str(platform))
     return values
 
 
 def rank_of(prof: ProfDirectory) -> int | None:
     """The rank that ``info.json`` of the device, else of the host, has; None where neither says one."""
     devices = (path for number in prof.devices for path in (f"device_{number}/info.json.{number}", f"device_{number}/info.json"))
-    for name in (*devices, f"{HOST_DIRECTORY}/info.json"):
+    for name in (*devices, f"{capture.HOST_DIRECTORY}/info.json"):
         rank = _side_file(prof.path / name).get("rank_id")
         if type(rank) is int and 0 <= rank < 1 << 31:
             return rank

@@ -18,14 +18,23 @@ def source_table(trace: Trace, name: str) -> pl.DataFrame | None:
     return None if frame is None or frame.is_empty() or not frame.columns else frame
 
 
+def required_source_table(trace: Trace, name: str) -> pl.DataFrame:
+    """The same.
+
+    Raises:
+        NothingToWriteError: the source has no such table.
+    """
+    frame = source_table(trace, name)
+    if frame is None:
+        raise NothingToWriteError(f"the source has no {name}")
+    return frame
+
+
 def writer(name: str) -> Callable[[Output, Path], None]:
     """The writer of one such file; cells stay as the source has them."""
 
     def write(output: Output, path: Path) -> None:
-        frame = source_table(output.trace, name)
-        if frame is None:
-            raise NothingToWriteError(f"the source has no {name}")
-        write_table(frame, path)
+        write_table(required_source_table(output.trace, name), path)
 
     return write
 

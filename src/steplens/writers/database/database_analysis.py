@@ -7,12 +7,23 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.cluster.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
-from steplens.formats.ascend_database import ANALYSIS_TABLES, BANDWIDTH_TABLE, MATRIX_TABLE, STEP_TABLE, TIME_TABLE
+from steplens.formats.ascend_database import (
+    ANALYSIS_TABLES,
+    BANDWIDTH_COLUMNS,
+    BANDWIDTH_TABLE,
+    MATRIX_COLUMNS,
+    MATRIX_TABLE,
+    STEP_TABLE,
+    TIME_TABLE,
+)
 from steplens.formats.ascend_results import LOCAL, OPERATION_TIMES, STEP_PARTS, STEP_PREFIX
 from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times
 from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind
 from steplens.writers.database.database_file import DatabaseFile
 from steplens.writers.tables.step_trace_time import step_rows
+
+#: of a transport that nothing is known to have moved in packets
+_ZERO = ("package_mb", "count", "duration_ms")
 
 
 def write(output: Output, path: Path) -> None:
@@ -70,14 +81,9 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
         BANDWIDTH_TABLE,
         used.select(
             hccl_op_name="name",
-            transport_type="transport",
-            transit_size="size_mb",
-            transit_time="transit_ms",
-            bandwidth="bandwidth_gbps",
-            large_packet_ratio="large_packet_ratio",
-            package_size=pl.col("package_mb").fill_null(0),
-            count=pl.col("count").fill_null(0),
-            total_duration=pl.col("duration_ms").fill_null(0),
+            **{
+                column: pl.col(ours).fill_null(0) if ours in _ZERO else pl.col(ours) for column, ours in BANDWIDTH_COLUMNS.items()
+            },
             **shared,
         ),
     )
@@ -90,10 +96,7 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
             hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
             src_rank=pl.col("source").cast(pl.String),
             dst_rank=pl.col("destination").cast(pl.String),
-            transport_type="transport",
-            transit_size="size_mb",
-            transit_time="transit_ms",
-            bandwidth="bandwidth_gbps",
+            **MATRIX_COLUMNS,
             op_name=pl.col("op_name").fill_null(""),
             **shared,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.formats.ascend_database import DATA_TYPES, ENUMS, INNER_ENUMS, INNER_TASKS, NO_NOTIFY, NO_TYPE
-from steplens.formats.ascend_terms import NO_NUMBER, NOT_AVAILABLE
+from steplens.formats.ascend_terms import NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.writers.common.communication_names import named_communication
 from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
@@ -73,7 +73,7 @@ def _types_of(output: Output, calls: pl.DataFrame) -> pl.Series:
     joined = calls.with_columns(name_text=name).join(
         known.collect(), on=["start_ns", "device", "name_text"], how="left", maintain_order="left", nulls_equal=True
     )
-    types = joined.select(pl.coalesce("_type", name.str.extract("(?i)^(hcom_[a-z]+_)"), pl.col("operation").cast(pl.String)))
+    types = joined.select(pl.coalesce("_type", name.str.extract(OPERATION_TYPE), pl.col("operation").cast(pl.String)))
     return types.to_series()
 
 
@@ -99,10 +99,10 @@ def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, c
         .sort("start_ns")
         .collect()
     )
-    known = inner_tasks(trace)
-    if known is not None:
+    details = inner_tasks(trace)
+    if details is not None:
         # a collective launches more than what it consists of
-        tasks = tasks.filter(pl.col("id").is_in(known["kernel"].implode()))
+        tasks = tasks.filter(pl.col("id").is_in(details["kernel"].implode()))
     if tasks.is_empty():
         return
     rank = trace.rank
@@ -122,20 +122,20 @@ def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, c
         linkType=pl.lit(NO_TYPE, dtype=pl.Int64),
         opId="opId",
     )
-    file.frame(INNER_TASKS, rows if known is None else _with_details(file, known, rows))
+    file.frame(INNER_TASKS, rows if details is None else _with_details(file, details, rows))
 
 
-def _with_details(file: DatabaseFile, known: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_details(file: DatabaseFile, details: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """``rows`` with what a source has kept of the same tasks."""
-    columns = {"globalTaskId": known["kernel"]}
+    columns = {"globalTaskId": details["kernel"]}
     for column in ("planeId", "notifyId", "srcRank", "dstRank", "size", "isMaster"):
-        if column in known.columns:
-            columns[column] = known[column].cast(pl.Int64, strict=False)
+        if column in details.columns:
+            columns[column] = details[column].cast(pl.Int64, strict=False)
     for column, enum in INNER_ENUMS.items():
-        if column in known.columns:
-            columns[column] = known[column].replace_strict(ENUMS[enum], default=None, return_dtype=pl.Int64)
-    if "taskType" in known.columns:
-        columns["taskType"] = file.text_ids(known["taskType"])
+        if column in details.columns:
+            columns[column] = details[column].replace_strict(ENUMS[enum], default=None, return_dtype=pl.Int64)
+    if "taskType" in details.columns:
+        columns["taskType"] = file.text_ids(details["taskType"])
     better = pl.DataFrame(columns)
     if "isMaster" in better.columns:
         rows = rows.with_columns(isMaster=pl.lit(None, dtype=pl.Int64))

@@ -10,6 +10,8 @@ import polars as pl
 from steplens.analysis.steps.work import computing_tasks
 from steplens.formats.ascend_database import (
     API_TYPES,
+    COMPUTE_SHAPES,
+    COMPUTE_TEXTS,
     MARK_TYPES,
     MEMCPY_OPERATIONS,
     NO_MARK_CONNECTION,
@@ -50,13 +52,8 @@ _COMPUTE_TEXTS = {
     "name": "name",
     "taskType": "core",
     "opType": "type",
-    "inputFormats": "input_formats",
-    "inputDataTypes": "input_types",
-    "outputFormats": "output_formats",
-    "outputDataTypes": "output_types",
-    "hf32Eligible": "hf32",
+    **COMPUTE_TEXTS,
 }
-_SHAPES = {"inputShapes": "input_shapes", "outputShapes": "output_shapes"}
 
 
 def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
@@ -120,7 +117,7 @@ def _task_type(trace: Trace, npu: bool) -> pl.Expr:
 def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None:
     tasks = tasks.unique("id", keep="first", maintain_order=True)
     texts = {column: pl.lit(file.text_ids(tasks[source], missing=NOT_AVAILABLE)) for column, source in _COMPUTE_TEXTS.items()}
-    texts |= {column: pl.lit(_shape_ids(file, tasks[source], npu)) for column, source in _SHAPES.items()}
+    texts |= {column: pl.lit(_shape_ids(file, tasks[source], npu)) for column, source in COMPUTE_SHAPES.items()}
     compiled_before = pl.Series([None], dtype=pl.Int64).new_from_index(0, tasks.height).fill_null(file.text_id("static"))
     state = file.text_ids(tasks["state"], missing=NOT_AVAILABLE) if npu else compiled_before
     attributes = pl.repeat(file.text_id(NOT_AVAILABLE), tasks.height, eager=True)

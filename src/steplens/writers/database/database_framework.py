@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.formats.ascend_database import API_TYPES, THREAD_BITS
+from steplens.formats.ascend_database import ALLOCATION_TOTALS, API_TYPES, THREAD_BITS
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NO_NUMBER, NOT_AVAILABLE
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.common.links import Connections, forward_backward, launched_by, usable_connection
@@ -198,12 +198,7 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
             activeReleaseTime="active_release_ns",
             duration=pl.col("release_ns") - pl.col("allocation_ns"),
             activeDuration=pl.col("active_release_ns") - pl.col("allocation_ns"),
-            allocationTotalAllocated="allocation_allocated",
-            allocationTotalReserved="allocation_reserved",
-            allocationTotalActive="allocation_active",
-            releaseTotalAllocated="release_allocated",
-            releaseTotalReserved="release_reserved",
-            releaseTotalActive="release_active",
+            **ALLOCATION_TOTALS,
             streamPtr="stream",
             deviceId=_device(),
         ),

@@ -47,7 +47,7 @@ def _write(file: DatabaseFile, output: Output, table: str) -> None:
     )
     names = rows.select(pl.col("name").unique(maintain_order=True)).drop_nulls().with_row_index("order")
     groups = {column: pl.col("name").str.extract_groups(samples.pattern(column)) for column in samples.values}
-    matches = [names.with_columns(column=pl.lit(column), parts=found).unnest("parts") for column, found in groups.items()]
+    matches = [names.with_columns(column=pl.lit(column), parts=part).unnest("parts") for column, part in groups.items()]
     parts = pl.concat(matches).drop_nulls("value").sort("order").drop("order", "value")
     if parts.is_empty():
         return
@@ -57,13 +57,13 @@ def _write(file: DatabaseFile, output: Output, table: str) -> None:
         parts = parts.with_columns(number.alias(key))
     moment = ["timestampNs", "deviceId", *samples.keys]
     # the n-th value of a moment belongs to its n-th row
-    known = rows.join(parts, on="name", how="inner", maintain_order="left").with_columns(
+    values = rows.join(parts, on="name", how="inner", maintain_order="left").with_columns(
         nth=pl.int_range(pl.len()).over([*moment, "column"])
     )
-    frame = known.select(*moment, "nth").unique(maintain_order=True)
+    frame = values.select(*moment, "nth").unique(maintain_order=True)
     for column, (_, _, factor) in samples.values.items():
-        own = known.filter(pl.col("column") == column).select(*moment, "nth", (pl.col("sample") * factor).alias(column))
-        frame = frame.join(own, on=[*moment, "nth"], how="left", maintain_order="left", nulls_equal=True)
+        of_column = values.filter(pl.col("column") == column).select(*moment, "nth", (pl.col("sample") * factor).alias(column))
+        frame = frame.join(of_column, on=[*moment, "nth"], how="left", maintain_order="left", nulls_equal=True)
     whole = [column for column, (_, _, factor) in samples.values.items() if factor != 1.0]
     file.frame(table, frame.with_columns(pl.col(whole).round()))
 

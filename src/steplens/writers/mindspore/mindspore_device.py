@@ -16,6 +16,7 @@ from steplens.analysis.step_trace.step_trace import detail_table, points_of, ste
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output
+from steplens.writers.common.source_table import required_source_table
 from steplens.writers.common.text import microseconds, write_plain_csv
 from steplens.writers.mindspore.mindspore_operators import write_guarded
 
@@ -216,17 +217,17 @@ def write_timeline_data(output: Output, path: Path) -> None:
 
 def write_framework(output: Output, path: Path) -> None:
     """Write framework_raw_<rank>.csv: the framework's list of tasks."""
-    write_guarded(_kept(output.trace, "framework_raw"), path)
+    write_guarded(required_source_table(output.trace, "framework_raw"), path)
 
 
 def write_ai_cpu(output: Output, path: Path) -> None:
     """Write aicpu_intermediate_<rank>.csv: every run on the AI CPU, times in ms."""
-    write_guarded(_kept(output.trace, "aicpu_intermediate"), path)
+    write_guarded(required_source_table(output.trace, "aicpu_intermediate"), path)
 
 
 def write_ai_cpu_text(output: Output, path: Path) -> None:
     """Write output_data_preprocess_aicpu_<device>.txt, the older form of the same."""
-    table = _kept(output.trace, "aicpu_intermediate")
+    table = required_source_table(output.trace, "aicpu_intermediate")
     needed = ("serial_num", "kernel_type", "total_time", "dispatch_time", "run_start", "run_end")
     if missing := [name for name in needed if name not in table.columns]:
         raise NothingToWriteError(f"the source's list of runs on the AI CPU lacks {', '.join(missing)}")
@@ -301,10 +302,3 @@ def write_send(output: Output, path: Path) -> None:
         if size is not None:
             lines.append(f"1 {capacity or 0} {batch} {size} {at}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _kept(trace: Trace, name: str) -> pl.DataFrame:
-    table = trace.source_table(name)
-    if table is None or not table.height:
-        raise NothingToWriteError(f"the source has no {name}")
-    return table

@@ -13,22 +13,8 @@ import polars as pl
 
 from steplens.analysis.steps.work import computing_tasks
 from steplens.analysis.tools.overlap import Intervals, merge_intervals, merged, subtract
+from steplens.formats import trace_view
 from steplens.formats.ascend_terms import CALL_PREFIXES, KERNEL_PREFIX, MODULE_MEMORY, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
-from steplens.formats.trace_view import (
-    CANN,
-    COMMUNICATION,
-    COUNTER_PLACES,
-    HARDWARE,
-    HOST,
-    HOST_TO_DEVICE,
-    LAST_PLACE,
-    MEMBERS,
-    OPERATOR_TO_DEVICE,
-    OS_RUNTIME,
-    OVERLAP,
-    OVERLAP_LANES,
-    PLACES,
-)
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.common.links import hardware_tasks
@@ -55,9 +41,9 @@ def _runtime_calls(view: View) -> None:
         return
     calls = calls.with_columns(pl.col("tid").fill_null(0))
     of_system = pl.col("layer").cast(pl.String).eq_missing(OS_LAYER)
-    _write_calls(view, calls.filter(of_system), OS_RUNTIME)
+    _write_calls(view, calls.filter(of_system), trace_view.OS_RUNTIME)
     calls = calls.filter(~of_system)
-    pid = _write_calls(view, calls, CANN)
+    pid = _write_calls(view, calls, trace_view.CANN)
     known = calls.lazy().drop_nulls("correlation")
     # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
     first = (
@@ -66,14 +52,14 @@ def _runtime_calls(view: View) -> None:
         .unique("correlation", keep="first", maintain_order=True)
     )
     pairs = _targets(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
-    _to_device(view, pairs.with_row_index("id", 1).collect(), HOST_TO_DEVICE, HOST_TO_DEVICE)
+    _to_device(view, pairs.with_row_index("id", 1).collect(), trace_view.HOST_TO_DEVICE, trace_view.HOST_TO_DEVICE)
 
 
 def _write_calls(view: View, calls: pl.DataFrame, name: str) -> int:
     """A process of runtime calls; returns its id."""
     if calls.is_empty():
-        return view.device_pid(PLACES[name], HOST)
-    pid = view.layer(name, HOST, "CPU")
+        return view.device_pid(trace_view.PLACES[name], trace_view.HOST)
+    pid = view.layer(name, trace_view.HOST, "CPU")
     for tid in calls["tid"].unique().sort():
         view.metadata(thread(pid, tid, f"Thread {tid}"))
     layer_name = pl.col("layer").cast(pl.String).replace(OLDER_LAYERS)
@@ -101,23 +87,23 @@ def _device_tasks(view: View) -> None:
         return
     lanes = kernels.select(pl.col("device").fill_null(0), _STREAM).unique().sort("device", "stream")
     for device in lanes["device"].unique(maintain_order=True):
-        view.layer(HARDWARE, device, f"{kind} {device}")
+        view.layer(trace_view.HARDWARE, device, f"{kind} {device}")
     for device, stream in lanes.iter_rows():
-        view.metadata(thread(view.device_pid(PLACES[HARDWARE], device), stream, f"Stream {stream}"))
+        view.metadata(thread(view.device_pid(trace_view.PLACES[trace_view.HARDWARE], device), stream, f"Stream {stream}"))
     types = kernels.select(_task_type()).to_series()
-    start = f',"args":{{"{MEMBERS["task_type"]}":'
-    core = shared(types.fill_null(NOT_AVAILABLE), lambda core: f'{start}{quoted(core)},"{MEMBERS["physical_stream"]}":')
+    start, end = f',"args":{{"{trace_view.MEMBERS["task_type"]}":', f',"{trace_view.MEMBERS["physical_stream"]}":'
+    core = shared(types.fill_null(NOT_AVAILABLE), lambda core: start + quoted(core) + end)
     view.calls(
         kernels,
         head(kernels["name"]),
-        view.pids(HARDWARE),
+        view.pids(trace_view.HARDWARE),
         _STREAM,
         core,
         _STREAM,
-        f',"{MEMBERS["task"]}":',
+        f',"{trace_view.MEMBERS["task"]}":',
         pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
-        number_member(MEMBERS["model"], "model_id", kernels),
-        number_member(MEMBERS["subtask"], "context_id", kernels),
+        number_member(trace_view.MEMBERS["model"], "model_id", kernels),
+        number_member(trace_view.MEMBERS["subtask"], "context_id", kernels),
         number_member("connection_id", "correlation", kernels),
         "}}",
     )
@@ -135,13 +121,13 @@ def _targets(view: View) -> pl.DataFrame:
     On an NPU a collective is drawn on the lane of its group, elsewhere among the device tasks.
     """
     tasks = device_tasks(view.trace)
-    ends = [pl.col("correlation", "op", "start_ns"), view.pids(HARDWARE).alias("to_pid"), _STREAM.alias("to_tid")]
+    ends = [pl.col("correlation", "op", "start_ns"), view.pids(trace_view.HARDWARE).alias("to_pid"), _STREAM.alias("to_tid")]
     if device_kind(view.trace) != NPU:
         return tasks.select(ends).collect()
     tasks = tasks.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
     calls = with_lanes(view)
     collectives = calls.select(
-        "correlation", "op", "start_ns", to_pid=view.pids(COMMUNICATION), to_tid=pl.col("lane").cast(pl.Int64)
+        "correlation", "op", "start_ns", to_pid=view.pids(trace_view.COMMUNICATION), to_tid=pl.col("lane").cast(pl.Int64)
     )
     return pl.concat([tasks.select(ends).collect(), collectives])
 
@@ -164,7 +150,7 @@ def _launches(view: View) -> None:
         ops["tid"].gather(launched["op"]).alias("from_tid"),
         ops["pid"].gather(launched["op"]).alias("pid"),
     )
-    _to_device(view, launched, "torch_to_npu", OPERATOR_TO_DEVICE)
+    _to_device(view, launched, "torch_to_npu", trace_view.OPERATOR_TO_DEVICE)
 
 
 def _launches_are_tasks(trace: Trace) -> bool:
@@ -181,8 +167,8 @@ def _overlap(view: View) -> None:
     """Four lanes per device: merged computing, merged communication, its uncovered part, and what neither covers."""
     for device in used_devices(view.trace):
         lanes = overlap_lanes(device, computing_tasks(view.trace), view.trace.required("communication"))
-        pid = view.layer(OVERLAP, device, f"{device_kind(view.trace)} {device}")
-        for tid, (name, intervals) in enumerate(zip(OVERLAP_LANES, lanes, strict=True)):
+        pid = view.layer(trace_view.OVERLAP, device, f"{device_kind(view.trace)} {device}")
+        for tid, (name, intervals) in enumerate(zip(trace_view.OVERLAP_LANES, lanes, strict=True)):
             view.metadata(thread(pid, tid, name))
             spans = pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end})
             view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid), "}")
@@ -211,10 +197,10 @@ def _counters(view: View) -> None:
     groups = samples.select("group", "device").unique(maintain_order=True)
     pids, other = [], _OTHER_COUNTERS_PID + view.part.first_counter
     for group, device in groups.iter_rows():
-        place = COUNTER_PLACES.get(group)
+        place = trace_view.COUNTER_PLACES.get(group)
         other += place is None
         pids.append(other if place is None else view.device_pid(place, device))
-        view.metadata(process(pids[-1], group, f"{kind} {device}", LAST_PLACE if place is None else place))
+        view.metadata(process(pids[-1], group, f"{kind} {device}", trace_view.LAST_PLACE if place is None else place))
         view.metadata(thread(pids[-1], 0, group))
     samples = samples.join(groups.with_columns(counter_pid=pl.Series(pids)), on=["group", "device"], maintain_order="left")
     names = shared(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.formats.ascend_database import ANALYSIS_TABLES, BANDWIDTH_TABLE, MATRIX_TABLE, STEP_TABLE, TIME_TABLE
+from steplens.formats.ascend_database import (
+    ANALYSIS_TABLES,
+    BANDWIDTH_COLUMNS,
+    BANDWIDTH_TABLE,
+    MATRIX_COLUMNS,
+    MATRIX_TABLE,
+    STEP_TABLE,
+    TIME_TABLE,
+)
+from steplens.formats.ascend_results import COLLECTIVE, OPERATION_TIMES, POINT_TO_POINT
+from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, SELECTION
 from steplens.readers.ascend.database.cann_db import source_rows
 from steplens.readers.ascend.database.cann_names import report_unread
 from steplens.readers.common.microseconds import text_ns, with_possible_times
@@ -21,10 +31,9 @@ _UNSAFE = {
     "communication_matrix": COMMUNICATION_VOLUME,
 }
 
-_POINT_TO_POINT = r"(?i)^hcom_(send|receive|batchsendrecv)"
+_POINT_TO_POINT = f"(?i)^({'|'.join(POINT_TO_POINT_OPERATIONS)})"
 #: rows that sum up others
 _TOTAL = r"(?i)^total"
-_SELECTION = r"-(top\d*|middle|bottom\d*|total)$"
 
 _KEYS = {"hccl_op_name": pl.String(), "group_name": pl.String(), "step": pl.String(), "type": pl.String()}
 
@@ -58,7 +67,9 @@ def _read(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tup
         return pl.DataFrame()
     missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in wanted.items() if name not in frame.columns]
     frame = frame.with_columns(missing).filter(~pl.col("hccl_op_name").str.contains(_TOTAL).fill_null(True))
-    by_name = pl.when(pl.col("hccl_op_name").str.contains(_POINT_TO_POINT)).then(pl.lit("p2p")).otherwise(pl.lit("collective"))
+    by_name = (
+        pl.when(pl.col("hccl_op_name").str.contains(_POINT_TO_POINT)).then(pl.lit(POINT_TO_POINT)).otherwise(pl.lit(COLLECTIVE))
+    )
     return frame.with_columns(
         name=pl.col("hccl_op_name").cast(NAME),
         group=pl.col("group_name").cast(NAME),
@@ -68,8 +79,7 @@ def _read(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tup
 
 
 def _times(database: SqliteFile) -> pl.DataFrame:
-    parts = ("elapse", "transit", "wait", "synchronization", "idle")
-    frame = _read(database, TIME_TABLE, tuple(f"{part}_time" for part in parts), ("start_timestamp",))
+    frame = _read(database, TIME_TABLE, tuple(f"{part}_time" for part in OPERATION_TIMES), ("start_timestamp",))
     if not frame.height:
         return frame
     return frame.select(
@@ -78,7 +88,7 @@ def _times(database: SqliteFile) -> pl.DataFrame:
         "kind",
         "step",
         start_ns=text_ns(frame["start_timestamp"].fill_null("")),
-        **{f"{part}_ms": f"{part}_time" for part in parts},
+        **{f"{part}_ms": f"{part}_time" for part in OPERATION_TIMES},
     )
 
 
@@ -96,31 +106,23 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bandwidth(database: SqliteFile) -> pl.DataFrame:
-    numbers = ("transit_size", "transit_time", "bandwidth", "large_packet_ratio", "package_size", "count", "total_duration")
-    frame = _read(database, BANDWIDTH_TABLE, numbers, ("transport_type",))
+    frame = _read(database, BANDWIDTH_TABLE, tuple(BANDWIDTH_COLUMNS)[1:], ("transport_type",))
     if not frame.height:
         return frame
     # a transport without packets has one row of zeros
     used = (pl.col("count").fill_null(0) != 0) | (pl.col("package_size").fill_null(0) != 0)
-    return frame.select(
-        "name",
-        "group",
-        "kind",
-        "step",
-        transport=pl.col("transport_type").cast(NAME),
-        size_mb="transit_size",
-        transit_ms="transit_time",
-        bandwidth_gbps="bandwidth",
-        large_packet_ratio="large_packet_ratio",
-        package_mb=pl.when(used).then("package_size"),
-        count=pl.col("count").cast(pl.Int64, strict=False),
-        duration_ms="total_duration",
-    )
+    columns = {
+        **{ours: pl.col(column) for column, ours in BANDWIDTH_COLUMNS.items()},
+        "transport": pl.col("transport_type").cast(NAME),
+        "package_mb": pl.when(used).then("package_size"),
+        "count": pl.col("count").cast(pl.Int64, strict=False),
+    }
+    return frame.select("name", "group", "kind", "step", **columns)
 
 
 def _matrix(database: SqliteFile) -> pl.DataFrame:
     texts = ("src_rank", "dst_rank", "transport_type", "op_name")
-    frame = _read(database, MATRIX_TABLE, ("transit_size", "transit_time", "bandwidth"), texts)
+    frame = _read(database, MATRIX_TABLE, tuple(MATRIX_COLUMNS)[1:], texts)
     if not frame.height:
         return frame
     name = pl.col("hccl_op_name")
@@ -128,15 +130,13 @@ def _matrix(database: SqliteFile) -> pl.DataFrame:
         "group",
         "kind",
         "step",
-        name=name.str.replace(_SELECTION, "").cast(NAME),
-        selection=name.str.extract(_SELECTION).cast(NAME),
+        name=name.str.replace(SELECTION, "").cast(NAME),
+        selection=name.str.extract(SELECTION).cast(NAME),
         op_name=pl.when(pl.col("op_name") != "").then("op_name").cast(NAME),
         source=pl.col("src_rank").cast(pl.Int32, strict=False),
         destination=pl.col("dst_rank").cast(pl.Int32, strict=False),
+        **{ours: pl.col(column) for column, ours in MATRIX_COLUMNS.items() if ours != "transport"},
         transport=pl.col("transport_type").cast(NAME),
-        size_mb="transit_size",
-        transit_ms="transit_time",
-        bandwidth_gbps="bandwidth",
     )
 
 

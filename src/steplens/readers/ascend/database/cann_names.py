@@ -154,12 +154,12 @@ class Enums:
             rows = self._database.read(table, {"id": pl.Int64(), "name": pl.String()})
             complete = {"id", "name"} <= set(rows.columns)
             self._known[table] = dict(rows.drop_nulls().iter_rows()) if complete else {}
-        known = self._known[table]
+        recorded = self._known[table]
         names = {}
         for number in column.drop_nulls().unique().to_list():
-            if number not in known:
+            if number not in recorded:
                 (self._incomplete if number in _ENUM_NAMES[table] else self._unknown).add(table)
-            names[number] = known.get(number, _ENUM_NAMES[table].get(number, str(number)))
+            names[number] = recorded.get(number, _ENUM_NAMES[table].get(number, str(number)))
         if not names:
             return nothing(column.name, len(column))
         translated: pl.Series = column.replace_strict(names, default=None, return_dtype=pl.String).cast(NAME)

@@ -6,22 +6,21 @@ from typing import Any
 
 import polars as pl
 
-from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE
+from steplens.formats.ascend_database import COMPUTE_SHAPES, COMPUTE_TEXTS
+from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
 from steplens.formats.trace_view import COMMUNICATING
+from steplens.readers.ascend.ascend_communication import operation_kind
 from steplens.readers.ascend.database.cann_names import Enums, Texts, timed, whole_table
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
 from steplens.trace.schema import (
-    COLLECTIVE,
     CORE_CPU,
     KIND_COMMUNICATION,
     KIND_COMPUTE,
     KIND_COPY,
     KIND_OTHER,
     NAME,
-    RECEIVE,
-    SEND,
 )
 
 #: cores of runs without an NPU, whose collectives are tasks like others
@@ -115,13 +114,8 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
         state=texts.of(frame["compute_opState"]),
         blocks=pl.coalesce("compute_blockNum", "compute_blockDim"),
         mix_blocks=pl.coalesce("compute_mixBlockNum", "compute_mixBlockDim"),
-        hf32=texts.of(frame["compute_hf32Eligible"]),
-        input_shapes=texts.shapes(frame["compute_inputShapes"]),
-        input_types=texts.of(frame["compute_inputDataTypes"]),
-        input_formats=texts.of(frame["compute_inputFormats"]),
-        output_shapes=texts.shapes(frame["compute_outputShapes"]),
-        output_types=texts.of(frame["compute_outputDataTypes"]),
-        output_formats=texts.of(frame["compute_outputFormats"]),
+        **{ours: texts.of(frame[f"compute_{column}"]) for column, ours in COMPUTE_TEXTS.items()},
+        **{ours: texts.shapes(frame[f"compute_{column}"]) for column, ours in COMPUTE_SHAPES.items()},
         pid="globalPid",
         globalTaskId="globalTaskId",
     )
@@ -170,18 +164,12 @@ def collectives(
         algType=texts.of(rows["algType"]),
         dtype=dtype,
     ).join(first, on="connectionId", how="left", maintain_order="left")
-    name = pl.col("opName").str.to_lowercase()
     operation = pl.coalesce("opType", "opName").str.to_lowercase().str.extract(_OPERATION)
     size = pl.col("dtype").replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return rows.select(
         name=pl.col("opName").cast(NAME),
-        type=pl.coalesce("opType", pl.col("opName").str.extract("(?i)^(hcom_[a-z]+_)")).cast(NAME),
-        kind=pl.when(name.str.starts_with("hcom_receive"))
-        .then(pl.lit(RECEIVE))
-        .when(name.str.starts_with("hcom_send"))
-        .then(pl.lit(SEND))
-        .otherwise(pl.lit(COLLECTIVE))
-        .cast(NAME),
+        type=pl.coalesce("opType", pl.col("opName").str.extract(OPERATION_TYPE)).cast(NAME),
+        kind=operation_kind(pl.col("opName")).cast(NAME),
         operation=operation.cast(NAME),
         group="groupName",
         ranks=pl.coalesce(pl.when(pl.col("rankSize") > 0).then("rankSize"), _group_size(groups)).cast(pl.Int32, strict=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats.ascend_database import ALLOCATION_TOTALS
 from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NOT_AVAILABLE, PTA, PTA_AND_GE
 from steplens.readers.ascend.ascend_link import scope_of
 from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of, timed, whole_table
@@ -213,11 +214,7 @@ def _allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, he
         allocation_ns="allocationTime",
         release_ns="releaseTime",
         active_release_ns="activeReleaseTime",
-        **{
-            f"{when}_{total.lower()}": pl.col(f"{when}Total{total}")
-            for when in ("allocation", "release")
-            for total in ("Allocated", "Reserved", "Active")
-        },
+        **{total: pl.col(column) for column, total in ALLOCATION_TOTALS.items()},
         stream="streamPtr",
         device_type=pl.lit(_NPU, dtype=NAME),
         device=pl.col("deviceId").cast(pl.Int32, strict=False),

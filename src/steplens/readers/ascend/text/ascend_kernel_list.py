@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.readers.ascend.timeline.ascend_timeline_device import operation_kind, operation_name
+from steplens.readers.ascend.ascend_communication import operation_kind, operation_name
 from steplens.trace.health import INFO, KERNEL_DETAILS, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, NAME
 

@@ -17,7 +17,7 @@ from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
-from steplens.readers.ascend.ascend_communication import read_communication, read_communication_matrix
+from steplens.readers.ascend.ascend_communication import operation_name, read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
 from steplens.readers.ascend.database.analysis_db import elapsed_sums, read_analysis
@@ -25,7 +25,6 @@ from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
-from steplens.readers.ascend.timeline.ascend_timeline_device import operation_name
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.kineto.kineto import meta_frame
 from steplens.readers.kineto.kineto_meta import rank_in_name

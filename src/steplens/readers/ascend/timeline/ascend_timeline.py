@@ -14,25 +14,9 @@ from pathlib import Path
 import polars as pl
 
 from steplens.errors import InputError
+from steplens.formats import trace_view
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON
-from steplens.formats.trace_view import (
-    CANN,
-    CATEGORIES,
-    COMMUNICATION,
-    DEQUEUE,
-    ENQUEUE,
-    GROUP_PREFIX,
-    HARDWARE,
-    HOST,
-    HOST_TO_DEVICE,
-    LAYER_BITS,
-    OPERATOR_TO_DEVICE,
-    OS_RUNTIME,
-    OVERLAP,
-    PLANE_PREFIX,
-    PYTHON_PROCESS,
-)
 from steplens.readers.ascend.timeline.ascend_timeline_device import DeviceEvents, device_tables
 from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns
 from steplens.readers.ascend.timeline.ascend_timeline_host import host_tables
@@ -50,12 +34,12 @@ from steplens.trace.health import (
 from steplens.trace.schema import CORE_CPU, NAME
 
 #: names of the process of communication; the second is older
-_COMMUNICATION = (COMMUNICATION, "HCCL")
+_COMMUNICATION = (trace_view.COMMUNICATION, "HCCL")
 #: CANN's calls; older exports have a process per layer
-_CALLS = (CANN, "AscendCL", "GE", "Model", "Node", "Hccl", "Runtime", "Api", OS_RUNTIME)
+_CALLS = (trace_view.CANN, "AscendCL", "GE", "Model", "Node", "Hccl", "Runtime", "Api", trace_view.OS_RUNTIME)
 
 #: categories of events whose process id is that of the operating system
-_FRAMEWORK = (OPERATOR, PYTHON, ENQUEUE, DEQUEUE)
+_FRAMEWORK = (OPERATOR, PYTHON, trace_view.ENQUEUE, trace_view.DEQUEUE)
 
 
 def read_timeline(
@@ -135,10 +119,10 @@ class _Timeline:
             if isinstance(lane, str):
                 continue
             kind = self._kind(lane, parts)
-            if kind in (HARDWARE, OVERLAP, COMMUNICATION):
+            if kind in (trace_view.HARDWARE, trace_view.OVERLAP, trace_view.COMMUNICATION):
                 self.devices[lane] = self._device_of(lane)
             self._lanes.setdefault(kind, []).extend(parts)
-        self._calls = self._own_pids(self._frame(self._lanes.get(CANN, [])))
+        self._calls = self._own_pids(self._frame(self._lanes.get(trace_view.CANN, [])))
 
     def _kind(self, pid: int, parts: list[pl.DataFrame]) -> str:
         """What a process is: by its name, or, where the file has lost that, by what its events carry."""
@@ -147,15 +131,15 @@ class _Timeline:
         if name is None:
             self._unnamed += 1
             if "task_type" in present:
-                return HARDWARE
+                return trace_view.HARDWARE
             if "level" in present:
-                return CANN
-            return COMMUNICATION if "alg_type" in present else ""
+                return trace_view.CANN
+            return trace_view.COMMUNICATION if "alg_type" in present else ""
         if name in _COMMUNICATION:
-            return COMMUNICATION
+            return trace_view.COMMUNICATION
         if name in _CALLS:
-            return CANN
-        if name in (HARDWARE, OVERLAP):
+            return trace_view.CANN
+        if name in (trace_view.HARDWARE, trace_view.OVERLAP):
             return name
         if not present & {"event", "event_old"}:
             self._unknown[name] = self._unknown.get(name, 0) + sum(part.height for part in parts)
@@ -165,14 +149,14 @@ class _Timeline:
         """Device of a process: the number in its label, else the one in its id."""
         if number := re.search(r"(\d{1,4})\s*$", self._columns.process_labels.get(pid, "")):
             return int(number[1])
-        in_id = pid & HOST
-        return self._device or 0 if in_id == HOST else in_id
+        in_id = pid & trace_view.HOST
+        return self._device or 0 if in_id == trace_view.HOST else in_id
 
     def _os_pid(self, pid: int) -> int:
         """Process of the operating system behind the id of a layer."""
-        if pid in self._framework or self._columns.process_names.get(pid) == PYTHON_PROCESS:
+        if pid in self._framework or self._columns.process_names.get(pid) == trace_view.PYTHON_PROCESS:
             return pid
-        own = pid >> LAYER_BITS
+        own = pid >> trace_view.LAYER_BITS
         # inside a container the two sides may count processes differently
         return next(iter(self._framework)) if len(self._framework) == 1 else own
 
@@ -200,12 +184,12 @@ class _Timeline:
 
     def host(self) -> dict[str, pl.DataFrame]:
         """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
-        found = {category: self._frame(self._columns.durations.get(category, [])) for category in CATEGORIES}
+        found = {category: self._frame(self._columns.durations.get(category, [])) for category in trace_view.CATEGORIES}
         found["calls"] = self._calls
         found["others"] = self._own_pids(self._frame(self._lanes.get("", [])))
         found["forward"] = self._frame(self._columns.starts.get(FORWARD_BACKWARD, []))
         found["backward"] = self._frame(self._columns.ends.get(FORWARD_BACKWARD, []))
-        host = (PYTHON_PROCESS, *_CALLS)
+        host = (trace_view.PYTHON_PROCESS, *_CALLS)
         names = [
             (pid, tid, name)
             for (pid, tid), name in self._columns.thread_names.items()
@@ -220,21 +204,23 @@ class _Timeline:
         groups = {
             key: name
             for key, name in self._columns.thread_names.items()
-            if key[0] in self.devices and GROUP_PREFIX.strip() in name
+            if key[0] in self.devices and trace_view.GROUP_PREFIX.strip() in name
         }
-        numbered = {key: re.fullmatch(rf"{PLANE_PREFIX}(\d{{1,9}})", name) for key, name in self._columns.thread_names.items()}
+        numbered = {
+            key: re.fullmatch(rf"{trace_view.PLANE_PREFIX}(\d{{1,9}})", name) for key, name in self._columns.thread_names.items()
+        }
         planes = {key: int(number[1]) for key, number in numbered.items() if key[0] in self.devices and number}
         return DeviceEvents(
-            hardware=self._on_device(HARDWARE),
-            communication=self._on_device(COMMUNICATION),
-            overlap=self._on_device(OVERLAP),
+            hardware=self._on_device(trace_view.HARDWARE),
+            communication=self._on_device(trace_view.COMMUNICATION),
+            overlap=self._on_device(trace_view.OVERLAP),
             groups=groups,
             planes=planes,
             # the calls' process may have been pruned and have lost its name
-            launches=self._own_pids(self._frame(self._columns.starts.get(HOST_TO_DEVICE, []))),
-            launched=self._frame(self._columns.ends.get(HOST_TO_DEVICE, [])),
-            operators=self._frame(self._columns.starts.get(OPERATOR_TO_DEVICE, [])),
-            operated=self._frame(self._columns.ends.get(OPERATOR_TO_DEVICE, [])),
+            launches=self._own_pids(self._frame(self._columns.starts.get(trace_view.HOST_TO_DEVICE, []))),
+            launched=self._frame(self._columns.ends.get(trace_view.HOST_TO_DEVICE, [])),
+            operators=self._frame(self._columns.starts.get(trace_view.OPERATOR_TO_DEVICE, [])),
+            operated=self._frame(self._columns.ends.get(trace_view.OPERATOR_TO_DEVICE, [])),
             calls=self._calls,
             on_cpu=any(self._columns.process_labels.get(pid, "").startswith(CORE_CPU) for pid in self.devices),
         )
@@ -275,7 +261,7 @@ class _Timeline:
     def meta(self) -> pl.DataFrame:
         """What the timeline says about the run."""
         values: dict[str, object] = {}
-        pids = [*sorted(self._framework), *(pid >> LAYER_BITS for pid in self.devices)]
+        pids = [*sorted(self._framework), *(pid >> trace_view.LAYER_BITS for pid in self.devices)]
         if pids:
             values["pid"] = pids[0]
         if self.devices:

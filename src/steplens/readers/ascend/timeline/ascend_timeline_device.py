@@ -7,8 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.formats.ascend_terms import ELEMENT_BYTES, GPU_CORES, MEMCPY, NO_NUMBER
+from steplens.formats.ascend_terms import (
+    ELEMENT_BYTES,
+    GPU_CORES,
+    MEMCPY,
+    NO_NUMBER,
+    OPERATION_TYPE,
+)
 from steplens.formats.trace_view import COMMUNICATING, COMPUTING, GROUP_PREFIX, GROUP_SUFFIX, LAYER_BITS
+from steplens.readers.ascend.ascend_communication import operation_kind, operation_name
 from steplens.readers.ascend.ascend_planes import with_details
 from steplens.readers.ascend.timeline.ascend_timeline_host import paired
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, is_collective, is_part
@@ -41,12 +48,6 @@ _ROUNDING_NS = 1
 
 #: captures lack a few ends of arrows (2 in 100) where nothing is lost
 _FEW_SHARE = 0.05
-
-#: words of which the longest stand first
-_OPERATION = (
-    "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
-    "|reducescatter|reduce|scatter|send)"
-)
 
 
 @dataclass(frozen=True)
@@ -282,34 +283,12 @@ def _group_name(lane: str) -> str:
     return lane.removeprefix(GROUP_PREFIX).removesuffix(GROUP_SUFFIX)
 
 
-def operation_kind(name: pl.Expr) -> pl.Expr:
-    """Kind of a communication operation by its name (text)."""
-    lower = name.str.to_lowercase()
-    return (
-        pl.when(lower.str.starts_with("hcom_receive"))
-        .then(pl.lit(RECEIVE))
-        .when(lower.str.starts_with("hcom_send"))
-        .then(pl.lit(SEND))
-        .otherwise(pl.lit(COLLECTIVE))
-    )
-
-
-def operation_name(name: pl.Expr) -> pl.Expr:
-    """``hcom_allReduce__586_0_1`` -> ``allreduce``: the leftmost known word, the longest there; null without one."""
-    return (
-        name.str.to_lowercase()
-        .str.extract(r"^(?:hcom_|\w+:|c10d::)?_?([a-z_]+)")
-        .str.replace_all("_", "")
-        .str.extract(_OPERATION)
-    )
-
-
 def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
     """Communication operations as device tasks; those without a name (see ``_unnamed_communication``) are none."""
     return operations.filter(operations["name"].cast(pl.String) != COMMUNICATING).select(
         "name", "pid", "tid", "device", "stream", "start_ns", "end_ns", "core", "correlation", "task_id", "model_id", "launch_ns",
         "launch_pid", "launch_tid",
-        type=pl.col("name").cast(pl.String).str.extract("(?i)^(hcom_[a-z]+_)", 1).cast(NAME),
+        type=pl.col("name").cast(pl.String).str.extract(OPERATION_TYPE).cast(NAME),
         kind=pl.lit(KIND_COMMUNICATION, dtype=NAME),
     )  # fmt: skip
 

@@ -12,19 +12,8 @@ from typing import Annotated, Any
 import msgspec
 
 from steplens import json_decoder
+from steplens.formats import trace_view
 from steplens.formats.kineto import OPERATOR, OPERATOR_MEMBERS, PYTHON, PYTHON_MEMBERS
-from steplens.formats.trace_view import (
-    CANN,
-    COLLECTION,
-    DEQUEUE,
-    ENQUEUE,
-    HARDWARE,
-    MEMBERS,
-    OS_RUNTIME,
-    OVERLAP,
-    PART_MEMBERS,
-    TASK_MEMBERS,
-)
 from steplens.readers.common.event_decoder import cleaned
 
 COLLECTION_ALIAS = "gc"
@@ -33,7 +22,7 @@ COLLECTION_ALIAS = "gc"
 Id = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-class DurationArgs(msgspec.Struct, gc=False, rename=MEMBERS):
+class DurationArgs(msgspec.Struct, gc=False, rename=trace_view.MEMBERS):
     """The members of ``args`` that steplens uses from an event with a duration.
 
     The type of a value is checked when it becomes a column, so that an odd one costs itself and not its event; numbers
@@ -160,24 +149,24 @@ INTEGERS = (
 DEVICE_MEMBERS = (
     "connection_id", "task_type", "physical_stream", "stream", "task", "subtask", "model", "level", "elements", "data_type",
     "alg_type", "bytes", "kind", "group", "ranks", "recorded", "event", "event_old", "domain", "domain_old",
-    *PART_MEMBERS,
+    *trace_view.PART_MEMBERS,
 )  # fmt: skip
 #: members of events with a category; those without one have some of DEVICE_MEMBERS
 LANE_MEMBERS: dict[str, tuple[str, ...]] = {
     OPERATOR: (*OPERATOR_MEMBERS, "flops"),
     PYTHON: tuple(f"python_{column}" for column in PYTHON_MEMBERS),
-    ENQUEUE: ("correlation_id",),
-    DEQUEUE: ("correlation_id",),
-    COLLECTION: (),
+    trace_view.ENQUEUE: ("correlation_id",),
+    trace_view.DEQUEUE: ("correlation_id",),
+    trace_view.COLLECTION: (),
 }
 
 _CALL_MEMBERS = ("connection_id", "level")
 #: of processes whose name is known when their first event comes, which saves looking for the rest
 PROCESS_MEMBERS = {
-    HARDWARE: ("connection_id", *TASK_MEMBERS),
-    CANN: _CALL_MEMBERS,
-    OS_RUNTIME: _CALL_MEMBERS,
-    OVERLAP: (),
+    trace_view.HARDWARE: ("connection_id", *trace_view.TASK_MEMBERS),
+    trace_view.CANN: _CALL_MEMBERS,
+    trace_view.OS_RUNTIME: _CALL_MEMBERS,
+    trace_view.OVERLAP: (),
 }
 
 
