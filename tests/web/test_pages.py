@@ -22,7 +22,7 @@ from .training import HOSTILE, STEPS
 
 WORDS = Path(__file__).resolve().parents[2] / "web" / "src" / "words"
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 #: what each page must hold once it is there
 CONTENT = {
