@@ -16,11 +16,12 @@ MINDINSIGHT_SETUP := $(MINDINSIGHT)/.setup-done
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-without-captures bench lint clean
+.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-long test-without-captures bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
-	@echo "make test       every test"
+	@echo "make test       every test but those that are long by nature"
+	@echo "make test-long  what is long by nature: programs trained in many rounds, endurance, properties with other examples each time"
 	@echo "make test-fast  the tests that take no more than a few seconds each"
 	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
 	@echo "make lint       ruff, mypy --strict, import-linter; of the pages tsc, eslint, prettier"
@@ -43,14 +44,17 @@ demo: $(SETUP) pages
 
 test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 	@if test -f $(WEB_SETUP); then $(MAKE) --no-print-directory web-test; else echo "vitest is left out: there is no Node.js"; fi
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+
+test-long: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or hypothesis) and not alone" --hypothesis-profile=free
 	$(BIN)/python -m pytest -m alone
 
 test-fast: $(SETUP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long"
 
 test-without-captures: $(SETUP) pages
-	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not alone"
+	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not long"
 
 lint: $(SETUP)
 	$(BIN)/ruff check .

@@ -1,9 +1,9 @@
-"""The marker ``captures``: on tests of modules that can ask for the shared captures, and on tests with fixtures that can."""
+"""The marker ``captures``: on tests that can ask for the shared captures, by what they call or by their fixtures."""
 
 from __future__ import annotations
 
-import functools
 import inspect
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -13,41 +13,64 @@ import pytest
 
 from . import shared_data
 
+NAME = "captures"
+
 _TESTS = Path(__file__).resolve().parent
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
     """Put the marker where it belongs."""
-    for item in items:
-        if isinstance(item, pytest.Function) and (_module_asks(item.module) or any(map(_asks, _fixtures(item)))):
-            item.add_marker("captures")
+    tests = {item: set(_functions_and_classes(_run_by(item))) for item in items if isinstance(item, pytest.Function)}
+    asking = _asking(set().union(*tests.values()))
+    for item, functions in tests.items():
+        if functions & asking:
+            item.add_marker(NAME)
 
 
-def _fixtures(item: pytest.Function) -> Iterator[FunctionType]:
+def check(item: pytest.Item) -> None:
+    """Fail a test that asked for captures and has no marker: it would not run where there are none."""
+    if shared_data.asked and not item.get_closest_marker(NAME):
+        pytest.fail(f"asks for shared captures in a way that {Path(__file__).name} does not find", pytrace=False)
+
+
+def _run_by(item: pytest.Function) -> Iterator[Any]:
+    """The test, what it is given, and its fixtures."""
+    # what hypothesis decorates is behind its own function
+    yield getattr(getattr(item.obj, "hypothesis", None), "inner_test", item.function)
+    yield from item.callspec.params.values() if hasattr(item, "callspec") else ()
     for definitions in item._fixtureinfo.name2fixturedefs.values():
-        yield from (definition.func for definition in definitions if inspect.isfunction(definition.func))
+        yield from (definition.func for definition in definitions)
 
 
-@functools.cache
-def _module_asks(module: ModuleType) -> bool:
-    return any(_asks(value) for value in vars(module).values() if inspect.isfunction(inspect.unwrap(value)))
-
-
-@functools.cache
-def _asks(function: FunctionType) -> bool:
-    """Whether a function calls ``shared_data``, or names a function or class of the tests that does."""
-    seen: set[Any] = set()
-    waiting: list[Any] = [function]
+def _asking(functions: set[Any]) -> set[Any]:
+    """Those of some functions, and of what they name, that call ``shared_data``, or name one of the tests' that does."""
+    named_by: dict[Any, list[Any]] = defaultdict(list)
+    seen, waiting = set(functions), list(functions)
     while waiting:
         value = waiting.pop()
+        for named in _functions_and_classes(vars(value).values() if inspect.isclass(value) else _named(value)):
+            named_by[named].append(value)
+            if named not in seen and _is_of_tests(named):
+                seen.add(named)
+                waiting.append(named)
+    asking: set[Any] = set()
+    waiting = [shared_data.shared, shared_data.find_shared]
+    while waiting:
+        callers = set(named_by[waiting.pop()]) - asking
+        asking |= callers
+        waiting += callers
+    return asking
+
+
+def _functions_and_classes(values: Iterable[Any]) -> Iterator[Any]:
+    """Those among some values, in properties and in collections."""
+    for value in values:
+        if isinstance(value, dict | list | tuple):
+            yield from _functions_and_classes(value.values() if isinstance(value, dict) else value)
+        value = value.fget if isinstance(value, property) else value
         value = inspect.unwrap(value) if callable(value) else value
-        if value is shared_data.shared or value is shared_data.find_shared:
-            return True
-        if not (inspect.isfunction(value) or inspect.isclass(value)) or value in seen or not _is_of_tests(value):
-            continue
-        seen.add(value)
-        waiting += vars(value).values() if inspect.isclass(value) else _named(value)
-    return False
+        if inspect.isfunction(value) or inspect.isclass(value):
+            yield value
 
 
 def _is_of_tests(value: Any) -> bool:

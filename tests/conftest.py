@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from . import captures_marker
+from . import captures_marker, shared_data
 from .once import once, run_program, session_folder, torchrun
 
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
@@ -37,6 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Between two readings of a clock a busy machine may do anything: one recording of three has to agree. A wrong figure
             # is wrong in all three, and what ran again is in the summary of the tests.
             item.add_marker(pytest.mark.flaky(reruns=2))
+
+
+def pytest_runtest_setup() -> None:
+    shared_data.asked = False
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    captures_marker.check(item)
 
 
 @pytest.fixture(scope="session", autouse=True)

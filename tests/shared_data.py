@@ -18,8 +18,14 @@ _NAMED = os.environ.get(VARIABLE)
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" if _NAMED is None else Path(_NAMED).resolve()
 
 
+#: whether the test that runs has asked for one
+asked = False
+
+
 def find_shared(*parts: str) -> Path | None:
     """A file or folder of the shared test data, or None where it is absent."""
+    global asked
+    asked = True
     path = _FOLDER.joinpath(*parts)
     return path if _NAMED != "" and path.exists() else None
 

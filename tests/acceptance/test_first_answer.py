@@ -530,7 +530,6 @@ with steplens.profile(
 
 
 @pytest.mark.slow
-@pytest.mark.real_clock
 def test_what_an_operator_does_itself_is_computing_on_a_cpu(tmp_path: Path) -> None:
     """``aten::convolution_backward`` once had 7 ms that were idle time of the device, and device time above its own time."""
     result = train(tmp_path, CONVOLUTION)
@@ -569,7 +568,6 @@ profiler.analyse()
 
 
 @pytest.mark.slow
-@pytest.mark.real_clock
 def test_a_graph_on_a_cpu_begins_with_forward(tmp_path: Path) -> None:
     """The first operator of a step was once ``Gradients/...``."""
     run_program(tmp_path, NETWORK + GRAPH)

@@ -24,7 +24,8 @@ ATTEMPTS = 6
 #: of a promised saving
 TOLERANCE = 0.3
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+# many rounds of every fault, whose prices are differences between two programs; test_seeded_faults_named.py is the short version
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.alone]
 
 Train = Callable[[str, int, int], Trained]
 PRICED = [fault for fault in FAULTS if fault.priced]

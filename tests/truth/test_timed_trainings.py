@@ -18,7 +18,7 @@ from steplens.trace.trace import Trace
 
 from .simulation import PHASES
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("timed_training.py")
 #: of what was measured; and, of a phase that a training does not have, how much of its next to nothing may be told, ns
@@ -45,8 +45,16 @@ def traces(folder: Path, ranks: int = 1) -> dict[int, Trace]:
     return {rank: run.trace(rank) for rank in range(ranks)} if ranks > 1 else {0: run.trace()}
 
 
+def beyond(difference: int, waited: int) -> int:
+    """What of a difference is not explained by waiting."""
+    return max(abs(difference) - waited, 0) * (1 if difference > 0 else -1)
+
+
 def assert_phases(trace: Trace, folder: Path, rank: int = 0) -> None:
-    """Every phase within 5 % of its measured time, in the median over steps: one step may be torn by the machine."""
+    """Every phase within 5 % of its measured time, in the median over steps.
+
+    The two clocks may differ by more where the process waited for a processor: by no more than it did in that step.
+    """
     measured = json.loads((folder / f"measured_{rank}.json").read_text())
     told = host_phases(trace).sort("step")
     assert told.height == len(measured)
@@ -54,7 +62,7 @@ def assert_phases(trace: Trace, folder: Path, rank: int = 0) -> None:
     for phase in (*PHASES, "gradient_sync"):
         column = "data_wait_ns" if phase == "data" else f"{phase}_ns"
         wanted = [step.get(phase, 0) for step in measured]
-        differences = [row - want for row, want in zip(told[column], wanted, strict=True)]
+        differences = [beyond(row - want, step["waited"]) for row, want, step in zip(told[column], wanted, measured, strict=True)]
         usual = statistics.median(wanted)
         noise = HANDING_OVER_NS if phase == "gradient_sync" else NOTHING_NS
         if abs(statistics.median(differences)) > max(TOLERANCE * usual, noise):
@@ -90,9 +98,8 @@ def test_what_is_between_has_names(tmp_path: Path) -> None:
     assert str(first["name"]) == "truth::work"
 
 
-# four ranks share two cores, and need them
-@pytest.mark.alone
-@pytest.mark.parametrize("ranks", [2, 4])
+# four processes on a machine of two processors need it for themselves
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=[pytest.mark.long, pytest.mark.alone])])
 def test_gradient_synchronisation(ranks: int, tmp_path: Path) -> None:
     """The last rank is late: all others wait for it in backward, and for that long gradients are synchronised."""
     train("distributed", tmp_path, ranks=ranks)

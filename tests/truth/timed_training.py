@@ -3,8 +3,9 @@
 python timed_training.py CASE DIRECTORY [with_modules]
 
 Each case trains a few recorded steps and writes DIRECTORY/measured_RANK.json: for every recorded step the ns of each phase, from
-readings of ``time.perf_counter_ns`` right around it. What is measured and what a profiler saw differ by microseconds, on a busy
-machine too: who is kept waiting is kept waiting between the same two readings. Phases that a case has take 30 ms or more.
+readings of ``time.perf_counter_ns`` right around it. What is measured and what a profiler saw differ by microseconds, and by what
+the process waited for a processor between their readings: the system counts that, ``waited`` is its sum over the step. Phases
+that a case has take 30 ms or more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ BEFORE, RECORDED = 2, 5
 WIDTH = 8
 
 
+def waited_ns() -> int:
+    """For how long all threads of this process were ready to run so far, and had no processor."""
+    waited = 0
+    for thread in Path("/proc/self/task").iterdir():
+        # a thread may have ended meanwhile, and not every system counts
+        with suppress(OSError, IndexError):
+            waited += int((thread / "schedstat").read_text().split()[1])
+    return waited
+
+
 class Stopwatch:
     """Adds up the time of named regions, step by step."""
 
@@ -39,7 +50,7 @@ class Stopwatch:
         self.steps: list[dict[str, int]] = []
         self.parts: dict[str, int] = {}
         self._step: dict[str, int] = {}
-        self._begin = 0
+        self._begin = self._waited = 0
 
     @contextmanager
     def region(self, phase: str) -> Iterator[None]:
@@ -59,13 +70,15 @@ class Stopwatch:
 
     def begin(self) -> None:
         """A step begins."""
+        self._waited = waited_ns()
         self._begin = time.perf_counter_ns()
         self._step, self.parts = {}, {}
 
     def end(self) -> None:
         """A step is over; what of it lies in no region is Python."""
         rest = time.perf_counter_ns() - self._begin - sum(self._step.values())
-        self.steps.append({**self._step, "python": self._step.get("python", 0) + rest, **self.parts})
+        python = self._step.get("python", 0) + rest
+        self.steps.append({**self._step, "python": python, **self.parts, "waited": waited_ns() - self._waited})
 
 
 WATCH = Stopwatch()

@@ -20,7 +20,7 @@ from . import scripts
 from .conftest import Site
 from .strategy_files import HOSTILE, LAYERS, write_strategy
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 RANKS = 4
 RECORDED, PROPOSE, STRATEGY = range(3)

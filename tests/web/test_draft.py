@@ -17,7 +17,7 @@ from . import scripts
 from .conftest import DEADLINE_S, Site
 from .test_opening import trace_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 MARKED = "return performance.getEntriesByName(arguments[0]).length"
 STATUS = "return document.querySelector('.timeline-status')?.innerText ?? ''"

@@ -7,7 +7,7 @@ import pytest
 from . import scripts
 from .conftest import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 
 def test_the_first_picture_of_a_timeline_is_marked_once(site: Site) -> None:

@@ -16,7 +16,7 @@ from ..shared_data import shared
 from . import mouse, scripts
 from .conftest import DEADLINE_S, Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 ARRIVED = "return location.hash.startsWith(arguments[0]) && document.body.dataset.ready === location.hash"
 #: left and right of the plot in the charts of steps, px; see step_charts.ts

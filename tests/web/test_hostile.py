@@ -15,7 +15,7 @@ from . import scripts
 from .conftest import Site
 from .hostile import FLAG, LONG, MARKED, NAMES, PLANTED, run_directory
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 #: the end of an address of each page, beside those of the menu, that shows names in another way
 PLACES = (

@@ -11,7 +11,7 @@ import pytest
 from . import mouse, scripts
 from .conftest import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 BADGE = "return document.querySelector('header .badge-error:not([hidden])')?.getAttribute('href') ?? null"
 #: the answer to one question does not come before it is let go

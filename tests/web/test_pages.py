@@ -23,7 +23,7 @@ from .training import HOSTILE, STEPS
 WEB = Path(__file__).resolve().parents[2] / "web"
 WORDS = WEB / "src" / "words"
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 #: what each page must hold once it is there
 CONTENT = {

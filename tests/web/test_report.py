@@ -16,7 +16,7 @@ from . import scripts
 from .conftest import Site
 from .strategy_files import HOSTILE, LAYERS, write_strategy
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 #: what pages load from, as the browser counts it
 LOADED = "return performance.getEntriesByType('resource').map(one => one.name).filter(one => !/^(data|blob):/.test(one))"

@@ -19,7 +19,7 @@ from ..shared_data import shared
 from . import scripts
 from .conftest import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 SEGMENTS = "return [...document.querySelectorAll('.step-figure title')].map(one => one.textContent)"
 FLOW = "return [...document.querySelectorAll('main .flow-box')].map(one => one.innerText.split('\\n'))"

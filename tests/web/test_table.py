@@ -18,7 +18,7 @@ ROWS = 50_000
 SHORTER = 40_000
 TABLE = "#/0/tables?table=recorded_ops"
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 COLUMN = """
 const head = document.querySelector(`.grid-table [data-control="sort ${arguments[0]}"]`).closest('th');

@@ -9,7 +9,7 @@ import pytest
 from . import scripts
 from .conftest import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 HELD = "return [...document.querySelectorAll('.timeline-held .lane-text')].map(one => one.innerText)"
 PRESS_PIN = "const pin = document.querySelector('.lane-pin'); pin.focus(); pin.click()"

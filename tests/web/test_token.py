@@ -17,7 +17,7 @@ from . import mouse, scripts
 from .conftest import DEADLINE_S, TOKEN, Site
 from .test_opening import trace_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 HASH_READY = "return document.body?.dataset.ready === arguments[0]"
 
