@@ -14,40 +14,22 @@ from typing import TYPE_CHECKING, Any
 from steplens.collect.mindspore.interfaces import environment
 
 if TYPE_CHECKING:
-    from steplens.collect.mindspore.dynamic.monitor import DynamicProfilerMonitor as DynamicProfilerMonitor
-    from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig as _ExperimentalConfig
-    from steplens.collect.mindspore.interfaces.names import AicoreMetrics as AicoreMetrics
-    from steplens.collect.mindspore.interfaces.names import ExportType as ExportType
-    from steplens.collect.mindspore.interfaces.names import HostSystem as HostSystem
-    from steplens.collect.mindspore.interfaces.names import ProfilerActivity as ProfilerActivity
-    from steplens.collect.mindspore.interfaces.names import ProfilerLevel as ProfilerLevel
-    from steplens.collect.mindspore.interfaces.profile import analyse as analyse
-    from steplens.collect.mindspore.interfaces.profile import profile as profile
-    from steplens.collect.mindspore.interfaces.profile import tensorboard_trace_handler as tensorboard_trace_handler
-    from steplens.collect.mindspore.interfaces.profiler import Profiler as Profiler
-    from steplens.collect.mindspore.interfaces.schedule import ProfilerAction as ProfilerAction
-    from steplens.collect.mindspore.interfaces.schedule import schedule as schedule
-    from steplens.mindspore import mstx as mstx
-    from steplens.mindspore import r2_2 as r2_2
+    from steplens.collect.mindspore.dynamic.monitor import DynamicProfilerMonitor
+    from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig
+    from steplens.collect.mindspore.interfaces.names import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
+    from steplens.collect.mindspore.interfaces.profile import analyse, profile, tensorboard_trace_handler
+    from steplens.collect.mindspore.interfaces.profiler import Profiler
+    from steplens.collect.mindspore.interfaces.schedule import ProfilerAction, schedule
+    from steplens.mindspore import mstx
 
-#: public modules, imported when they are first used
-_MODULES = ("mstx", "r2_2")
-
-#: public name -> the module below ``steplens.collect.mindspore`` that defines it
+#: module below ``steplens.collect.mindspore`` -> the public names that it defines
 _EXPORTS = {
-    "AicoreMetrics": "interfaces.names",
-    "DynamicProfilerMonitor": "dynamic.monitor",
-    "ExportType": "interfaces.names",
-    "HostSystem": "interfaces.names",
-    "Profiler": "interfaces.profiler",
-    "ProfilerAction": "interfaces.schedule",
-    "ProfilerActivity": "interfaces.names",
-    "ProfilerLevel": "interfaces.names",
-    "_ExperimentalConfig": "interfaces.experimental",
-    "analyse": "interfaces.profile",
-    "profile": "interfaces.profile",
-    "schedule": "interfaces.schedule",
-    "tensorboard_trace_handler": "interfaces.profile",
+    "dynamic.monitor": ("DynamicProfilerMonitor",),
+    "interfaces.experimental": ("_ExperimentalConfig",),
+    "interfaces.names": ("AicoreMetrics", "ExportType", "HostSystem", "ProfilerActivity", "ProfilerLevel"),
+    "interfaces.profile": ("analyse", "profile", "tensorboard_trace_handler"),
+    "interfaces.profiler": ("Profiler",),
+    "interfaces.schedule": ("ProfilerAction", "schedule"),
 }
 
 # spelled out for type checkers; a test compares it with the table
@@ -72,14 +54,14 @@ environment.on_import()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in ("mstx", "r2_2"):
         return importlib.import_module(f"steplens.mindspore.{name}")
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"steplens.collect.mindspore.{_EXPORTS[name]}"), name)
-    globals()[name] = value
-    return value
+    for module, names in _EXPORTS.items():
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(f"steplens.collect.mindspore.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS, *_MODULES})
+    return sorted({*globals(), *__all__, "r2_2"})

@@ -84,19 +84,21 @@ def _jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool,
     ranks: list[Job] = []
     runs: list[Job] = []
     folder = output or Path(RECOMPUTED)
-    for found in map(source_of, detect.find_traces(top)):
-        if isinstance(found.where, MindSporeSource):
-            ranks.append(Job(found.path, partial(analyse_rank, found.where, exports, force, recompute, output)))
+    for capture in map(source_of, detect.find_traces(top)):
+        if isinstance(capture.where, MindSporeSource):
+            ranks.append(Job(capture.path, partial(analyse_rank, capture.where, exports, force, recompute, output)))
             continue
         # the run directory that its results go to; None is its own
         target = None
-        if output is not None or (recompute and not in_place(found)):
-            inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
+        if output is not None or (recompute and not in_place(capture)):
+            inside = (
+                capture.path.relative_to(top) if capture.path != top and top in capture.path.parents else Path(capture.path.name)
+            )
             name = inside.name if inside.name.endswith(rundir.RUN_SUFFIX) else inside.name.split(".")[0] + rundir.RUN_SUFFIX
             target = folder / inside.parent / name
-            if target.resolve() == found.path.resolve():
+            if target.resolve() == capture.path.resolve():
                 raise InputError(target, "is the run itself", "Give another output folder")
-        runs.append(Job(found.path, partial(analyse_run, found.path, exports, force=force, target=target)))
+        runs.append(Job(capture.path, partial(analyse_run, capture.path, exports, force=force, target=target)))
     return [*ranks, *runs]
 
 

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -278,16 +278,30 @@ def _write_due(
 
 def _write_one(file: OutputFile, output: Output, path: Path, on_failure: Callable[[str, BaseException], None]) -> OutputStatus:
     begin = time.perf_counter()
+    status = write_file(path, lambda temporary: file.write(output, temporary), on_failure)
+    return replace(status, seconds=round(time.perf_counter() - begin, 6)) if status.status == DONE else status
+
+
+def write_file(
+    path: Path, write: Callable[[Path], None], on_failure: Callable[[str, BaseException], None] = lambda name, error: None
+) -> OutputStatus:
+    """Write one file, whole or not at all, and say what became of it. Never raises for what is wrong with its data.
+
+    Args:
+        path: the file.
+        write: writes it to a path; raises NothingToWriteError where its source is missing.
+        on_failure: called with its name and the exception if it failed.
+    """
     try:
         with rundir.atomic_path(path) as temporary:
-            file.write(output, temporary)
+            write(temporary)
     except NothingToWriteError as nothing:
         return OutputStatus(SKIPPED, str(nothing))
     # The boundary between outputs: whatever goes wrong in one, a panic of polars included, the others are written.
     except (Exception, pl.exceptions.PanicException) as error:
         on_failure(path.name, error)
         return OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
-    return OutputStatus(DONE, "", path.stat().st_size, round(time.perf_counter() - begin, 6))
+    return OutputStatus(DONE, "", path.stat().st_size)
 
 
 def _metadata(run_directory: Path) -> dict[str, Any] | None:

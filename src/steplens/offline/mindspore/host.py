@@ -6,38 +6,32 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import polars as pl
-
-from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
 from steplens.readers.mindspore.mindspore_host import HostRecords
 from steplens.trace.health import HealthLog
-from steplens.writers.common.output import NothingToWriteError
 from steplens.writers.mindspore import mindspore_host as writers
-from steplens.writers.result import DONE, FAILED, SKIPPED, OutputStatus
+from steplens.writers.result import OutputStatus, write_file
 
 Write = Callable[[HostRecords, Path], None]
 
 
-def _timeline(records: HostRecords, path: Path) -> None:
-    writers.write_timeline(records.ranges, records.instants, records.unfinished, path)
-
-
-def _memory(records: HostRecords, path: Path) -> None:
-    writers.write_memory(records.memory, path)
-
-
-def _dataset(records: HostRecords, path: Path) -> None:
-    writers.write_dataset(records.ranges, path)
-
-
 def _files(source: MindSporeSource, file: Path) -> dict[Path, Write]:
     """Where each file goes: beside the records, and the data pipeline's also where r2.4 has it."""
-    beside = {"timeline_{}.json": _timeline, "host_memory_{}.csv": _memory, "dataset_{}.csv": _dataset}
-    found: dict[Path, Write] = {file.with_name(name.format(source.number)): write for name, write in beside.items()}
-    return {**found, source.path / f"dataset_{source.number}.csv": _dataset}
+    number = source.number
+
+    def write_dataset(records: HostRecords, path: Path) -> None:
+        writers.write_dataset(records.ranges, path)
+
+    return {
+        file.with_name(f"timeline_{number}.json"): lambda records, path: writers.write_timeline(
+            records.ranges, records.instants, records.unfinished, path
+        ),
+        file.with_name(f"host_memory_{number}.csv"): lambda records, path: writers.write_memory(records.memory, path),
+        file.with_name(f"dataset_{number}.csv"): write_dataset,
+        source.path / f"dataset_{number}.csv": write_dataset,
+    }
 
 
 def write(source: MindSporeSource, *, overwrite: bool) -> dict[str, OutputStatus]:
@@ -68,19 +62,7 @@ def write(source: MindSporeSource, *, overwrite: bool) -> dict[str, OutputStatus
     if not records and health.findings:
         reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings))
         raise InputError(file, "holds no record of the host that can be read", reasons)
-    return {str(path.relative_to(source.path)): _write(path, partial(writer, records)) for path, writer in due.items()}
-
-
-def _write(path: Path, writer: Callable[[Path], None]) -> OutputStatus:
-    try:
-        with rundir.atomic_path(path) as temporary:
-            writer(temporary)
-    except NothingToWriteError as nothing:
-        return OutputStatus(SKIPPED, str(nothing))
-    # the boundary between files: whatever goes wrong in one, the others are written
-    except (Exception, pl.exceptions.PanicException) as error:
-        return OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
-    return OutputStatus(DONE, "", path.stat().st_size)
+    return {str(path.relative_to(source.path)): write_file(path, partial(writer, records)) for path, writer in due.items()}
 
 
 def _is_newer(path: Path, than: Path) -> bool:

@@ -92,7 +92,7 @@ def failure(source: MindSporeSource, result: RunResult) -> str:
 def _analyse_logs(source: MindSporeSource, options: Options) -> tuple[Path, dict[str, OutputStatus]]:
     trace = source.read()
     into = rundir.make_directory(source.path / rundir.PROFILER_DIRECTORY)
-    outputs = mindspore_result.write_flat(trace, into, source.number, mindspore_result.DEVICE_FILES, windows.ignore)
+    outputs = mindspore_result.write_flat(trace, into, source.number, mindspore_result.DEVICE_FILES)
     more = {"source": MADE_FROM_LOGS, "health": windows.absent_points(trace), **windows.written_names(outputs)}
     info = mindspore_result.profiler_info(trace, source.number, outputs, more)
     rundir.write_json(into / f"{rundir.INFO_PREFIX}_{source.number}.json", info, indent=4)

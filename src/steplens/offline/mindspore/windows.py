@@ -53,7 +53,7 @@ def analyse(source: MindSporeSource, options: Options) -> dict[str, OutputStatus
     # both families of files at once: printing is native code outside the interpreter lock
     with ThreadPoolExecutor(1) as beside:
         cpu_files = mindspore_result.cpu_files(options.timeline_limit_mb) if flat else ()
-        writing = beside.submit(mindspore_result.write_flat, trace, path, rank, cpu_files, ignore)
+        writing = beside.submit(mindspore_result.write_flat, trace, path, rank, cpu_files)
         statuses = write_result(
             trace,
             run,
@@ -178,7 +178,3 @@ def _remove_raw(path: Path, rank: int) -> None:
     # that of other ranks stays in it
     with contextlib.suppress(OSError):
         raw.rmdir()
-
-
-def ignore(name: str, error: BaseException) -> None:
-    """Failures are in the statuses."""

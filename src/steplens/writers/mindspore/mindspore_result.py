@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from steplens import rundir
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.formats.ascend_results import DEVICE_TYPE, MEMORY_RECORD, OPERATOR_DETAILS, STEP, STEP_TRACE, TRACE_VIEW
 from steplens.formats.mindspore import COMPUTE_TIME, COMPUTE_TIME_DETAIL, CPU_TIMELINE_SUMMARY, FILES, PIPELINE_FILES
@@ -24,7 +24,7 @@ from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, N
 from steplens.writers.common.text import microseconds, write_csv
 from steplens.writers.database import database
 from steplens.writers.mindspore import mindspore_device, mindspore_operators, mindspore_pipeline, mindspore_timeline
-from steplens.writers.result import DATABASE, DONE, FAILED, SKIPPED, OutputFile, OutputStatus
+from steplens.writers.result import DATABASE, DONE, FAILED, OutputFile, OutputStatus, write_file
 from steplens.writers.tables import operator_details, step_trace_time
 from steplens.writers.tables.memory_record import memory_record, totals_after_events
 from steplens.writers.trace_view import trace_view
@@ -124,9 +124,7 @@ OUTPUT_FILES = (
 )
 
 
-def write_flat(
-    trace: Trace, directory: Path, rank: int, files: Sequence[FlatFile], on_failure: Callable[[str, BaseException], None]
-) -> dict[str, OutputStatus]:
+def write_flat(trace: Trace, directory: Path, rank: int, files: Sequence[FlatFile]) -> dict[str, OutputStatus]:
     """Write the files of one rank.
 
     Args:
@@ -134,7 +132,6 @@ def write_flat(
         directory: the ``profiler`` directory.
         rank: numbers the files.
         files: which.
-        on_failure: called with the name and the exception of each file that failed.
 
     Returns:
         file name -> what became of it.
@@ -142,23 +139,12 @@ def write_flat(
     output = Output(trace, time_base_ns(trace), LEVEL0)
     statuses: dict[str, OutputStatus] = {}
     for file in files:
-        name = file.name.format(rank=rank)
-        path = directory / name
-        try:
-            with rundir.atomic_path(path) as temporary:
-                file.write(output, temporary)
-        except NothingToWriteError as nothing:
-            statuses[name] = OutputStatus(SKIPPED, str(nothing))
-        # the boundary between files: whatever goes wrong in one, the others are written
-        except (Exception, pl.exceptions.PanicException) as error:
-            on_failure(name, error)
-            statuses[name] = OutputStatus(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
-        else:
-            statuses[name] = OutputStatus(DONE, "", path.stat().st_size)
-            continue
-        # an older result's file beside newer ones would pass for one of them; what else has its name is not ours
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+        path = directory / file.name.format(rank=rank)
+        status = statuses[path.name] = write_file(path, partial(file.write, output))
+        if status.status != DONE:
+            # an older result's file beside newer ones would pass for one of them; what else has its name is not ours
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
     return statuses
 
 

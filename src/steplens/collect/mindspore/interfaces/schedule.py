@@ -17,8 +17,7 @@ class ProfilerAction(enum.Enum):
     RECORD_AND_SAVE = 3
 
 
-#: what a schedule with a wrong value becomes
-_DEFAULT = {"wait": 0, "active": 1, "warmup": 0, "repeat": 0, "skip_first": 0}
+#: the least of every value, and what a schedule with a wrong value becomes
 _LEAST = {"wait": 0, "active": 1, "warmup": 0, "repeat": 0, "skip_first": 0}
 
 
@@ -41,7 +40,7 @@ class schedule:
         for name, value in values.items():
             if type(value) is not int or value < _LEAST[name]:
                 log.warning(f"{name} should be a whole number not below {_LEAST[name]}, not {value!r}; the schedule is reset.")
-                values = dict(_DEFAULT)
+                values = dict(_LEAST)
                 break
         self.wait, self.active, self.warmup = values["wait"], values["active"], values["warmup"]
         self.repeat, self.skip_first = values["repeat"], values["skip_first"]
