@@ -27,11 +27,11 @@ import msgspec
 from steplens import json_text, mindspore_results_host, parent, rundir
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.errors import InputError, SteplensError
+from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.readers.mindspore.windows import mindspore_windows
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.cache import own_results
 from steplens.trace.health import STEP_PHASES, WARNING
 from steplens.trace.trace import Trace

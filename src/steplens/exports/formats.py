@@ -13,7 +13,7 @@ from steplens.exports.flame import pprof, speedscope, stacks
 from steplens.exports.kineto import kineto
 from steplens.exports.memory_timeline import memory_timeline
 from steplens.exports.subject import Subject
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.side_files import read_json
 from steplens.writers.common.output import TIME_BASE_KEY, Output, time_base_ns
 from steplens.writers.trace_view import trace_view
 

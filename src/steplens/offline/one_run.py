@@ -21,7 +21,7 @@ from steplens.offline.settings import is_complete, keep_complete, read_settings,
 from steplens.offline.simplify import simplify
 from steplens.readers import contents, detect
 from steplens.readers.ascend.msprof_command import find_msprof
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.common.side_files import read_json
 from steplens.timeline.ahead import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
 from steplens.trace.trace import Trace
@@ -101,7 +101,7 @@ def source_of(found: detect.Found) -> detect.Found:
 def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
     """A run whose results are the only readable form of its device data: they are never written over."""
     current = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), with_databases(exports))
-    status = run_directory.read_json(found.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
+    status = read_json(found.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
     # an older steplens may have made them, but they are all that there is
     there = status.get("export_types")
     why = "data simplification removed the exported device data, and there is no msprof here to export it again"
@@ -220,7 +220,7 @@ def _unexported(found: detect.Found) -> str:
 
 def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
     """Leave a status that says why there is no result; an older marker would contradict it."""
-    state = run_directory.read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
+    state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
     check = "window_lost" if state == rundir.STATE_RECORDING else "unreadable"
     finding = HealthFinding(check, ERROR, 1, error.problem, EVERYTHING)
     (output_directory(into) / rundir.COMPLETION_MARKER).unlink(missing_ok=True)

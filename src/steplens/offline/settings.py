@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens import rundir
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.common.side_files import read_json
 from steplens.trace.cache import own_results
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import DATABASE, DONE, RESULT_VERSION, TEXT, Settings
@@ -23,7 +23,7 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
     if path.is_file():
         return Settings(level=LEVEL1), [TEXT]
     files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
-    info = run_directory.read_json(files[0]) if files else {}
+    info = read_json(files[0]) if files else {}
     config = info.get("config")
     common = config.get("common_config") if isinstance(config, dict) else None
     experimental = config.get("experimental_config") if isinstance(config, dict) else None
@@ -64,7 +64,7 @@ def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], expo
         newest_ns = max(source.stat().st_mtime_ns for source in sources)
     except (OSError, ValueError):
         return False
-    status = run_directory.read_json(folder / rundir.STATUS_FILE)
+    status = read_json(folder / rundir.STATUS_FILE)
     if marker_ns < newest_ns or status.get("level") != settings.level or status.get("result_version") != RESULT_VERSION:
         return False
     there = status.get("export_types")
@@ -82,7 +82,7 @@ def keep_complete(path: Path, sources: Sequence[Path]) -> None:
 def _results(path: Path) -> list[Path]:
     """The files of a result: its status, and what was written as that says."""
     folder = path / rundir.OUTPUT_DIRECTORY
-    outputs = run_directory.read_json(folder / rundir.STATUS_FILE).get("outputs")
+    outputs = read_json(folder / rundir.STATUS_FILE).get("outputs")
     outputs = outputs if isinstance(outputs, dict) else {}
     done = [name for name, output in outputs.items() if isinstance(output, dict) and output.get("status") == DONE]
     return [folder / rundir.STATUS_FILE, *(folder / name for name in done)]

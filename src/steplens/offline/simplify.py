@@ -20,8 +20,8 @@ from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers.ascend.msprof_command import find_msprof
 from steplens.readers.ascend.prof_directory import ANALYSIS_DIRECTORY, find_prof
+from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY
-from steplens.readers.steplens_run.run_directory import read_json
 
 #: what msprof works with, in ``host`` and ``device_*``: removed in any case; removed by simplification
 _WORKING = ("sqlite",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.readers.ascend.database.cann_db import source_rows
+from steplens.readers.common.trace_rows import source_rows
 
 #: column of ``kernels`` that holds what a plane tells of a task
 INNER = "inner_task"
@@ -78,5 +78,5 @@ def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]
     tables = {**tables, "kernels": kernels.drop(INNER)}
     if rows.height:
         known = [tables["source_tables"]] if "source_tables" in tables else []
-        tables["source_tables"] = pl.concat([*known, source_rows(TABLE, rows)])
+        tables["source_tables"] = pl.concat([*known, source_rows(TABLE, rows, absent=None)])
     return tables

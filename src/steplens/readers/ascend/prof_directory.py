@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import EXPORT_DIRECTORY, PROF_NAME
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, HealthLog
 
 Int64Array = npt.NDArray[np.int64]

@@ -8,9 +8,10 @@ import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto.kineto_events import EventColumns
-from steplens.readers.kineto.kineto_meta import meta, meta_frame, report_losses
+from steplens.readers.kineto.kineto_meta import meta, report_losses
 from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
 from steplens.readers.kineto.parallel import read_columns
 from steplens.trace.building.build import build_trace
@@ -31,7 +32,7 @@ from steplens.trace.health import (
 )
 from steplens.trace.trace import Trace
 
-__all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_text"]
+__all__ = ["SUFFIXES", "detect", "read", "shapes_text", "types_text"]
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
@@ -89,7 +90,7 @@ def read(
     raw["meta"] = meta({**members, **accelerator_meta(raw, members)}, base_ns, path)
     for name, frame in (extra or {}).items():
         if name == "meta":
-            raw[name] = pl.concat([raw[name], frame]).unique("key", keep="last", maintain_order=True)
+            raw[name] = merged_meta(raw[name], frame)
         elif name in _SHARED and name in raw:
             raw[name] = pl.concat([raw[name], frame], how="diagonal_relaxed")
         else:

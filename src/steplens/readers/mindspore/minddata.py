@@ -15,7 +15,7 @@ import polars as pl
 
 from steplens import json_text
 from steplens.errors import InputError
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, numbers, samples
@@ -108,7 +108,7 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
     if not any(name.startswith("pipeline_") for name in raw):
         problem = f"holds files of the data pipeline of rank {rank} in which nothing can be read"
         raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
-    own = meta_frame({"source_format": "minddata", "rank": rank})
+    own = meta_rows({"source_format": "minddata", "rank": rank})
     raw["meta"] = pl.concat([raw["meta"], own]) if "meta" in raw else own
     return build_trace(path, raw, health, cpu_is_device=False)
 
@@ -157,7 +157,7 @@ def tables(path: Path, rank: int, health: HealthLog, *, clock_offset_ns: int | N
         result["source_tables"] = pl.DataFrame(
             {"table": ["minddata_pipeline_summary"], "row": [0], "record": [record]}, schema=SCHEMA["source_tables"]
         )
-    result["meta"] = meta_frame(meta)
+    result["meta"] = meta_rows(meta)
     result = {name: frame for name, frame in result.items() if frame.height}
     timed = [result[name]["time_ns"] for name in ("pipeline_samples", "pipeline_batches") if name in result]
     if clock_offset_ns is None and any(times.null_count() < len(times) for times in timed):

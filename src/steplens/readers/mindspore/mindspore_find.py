@@ -17,6 +17,7 @@ from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
+from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import contents_of
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.device_logs import legacy_device
@@ -24,7 +25,6 @@ from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS,
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import conform
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.trace import Trace

@@ -7,15 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, partial, rundir
+from steplens import partial, rundir
 from steplens.errors import InputError
+from steplens.readers.common.side_files import read_json
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.kineto import kineto
 from steplens.readers.steplens_run import flight_recorder, host_events
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
-
-_SIDE_FILE_LIMIT = 64 << 20
 
 #: errors of a window without data that are told
 _MOST_REASONS = 3
@@ -61,7 +61,7 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
         raise InputError(path, *lost_window(path, state))
     meta = _meta(path, state, health)
     extra = dict(device or {})
-    extra["meta"] = pl.concat([extra["meta"], meta]).unique("key", keep="last") if "meta" in extra else meta
+    extra["meta"] = merged_meta(extra["meta"], meta) if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
     if recorded := _list(host.get("gc")):
         collections = [row for row in recorded if _is_collection(row)]
@@ -71,7 +71,7 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
         schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
         extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row")
     pid = state.get("pid") if isinstance(state.get("pid"), int) else None
-    for name, frame in host_events.tables(raw_trace.parent, host, pid, read_json, health).items():
+    for name, frame in host_events.tables(raw_trace.parent, host, pid, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
     trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
     return flight_recorder.with_sizes(trace, raw_trace.parent)
@@ -145,35 +145,6 @@ def _again(path: Path, pid: Any) -> str:
     return f"{there} complete; record this one again"
 
 
-def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
-    """The object in a small JSON file; empty when the file is missing, and a finding when it is damaged."""
-    try:
-        if path.stat().st_size > _SIDE_FILE_LIMIT:
-            raise ValueError("larger than a file of its kind can be")
-        data = path.read_bytes()
-        value = json_text.loads(data)
-        if not isinstance(value, dict):
-            raise ValueError("not a JSON object")
-        if b"\\ud" in data.lower():
-            value = dict(_as_text(value))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        if health is not None:
-            health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", RUN_OPTIONS)
-        return {}
-    return value
-
-
-def _as_text(value: Any) -> Any:
-    """The value with "?" for halves of surrogate pairs, which JSON can write and no text can hold."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_as_text(item) for item in value]
-    return {_as_text(key): _as_text(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
 def _ran_on_npu(meta: pl.DataFrame) -> bool:
     """Whether an NPU was recorded: then the CPU's work must not pass for that of a device whose data is missing."""
     return any(key == "config" and value is not None and _NPU in value for key, value in meta.select("key", "value").iter_rows())
@@ -204,4 +175,4 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
         values[WHOLE_STEPS] = True
     # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
     values.pop("base_time_ns", None)
-    return kineto.meta_frame(values)
+    return meta_rows(values)

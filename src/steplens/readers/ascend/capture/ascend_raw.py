@@ -28,9 +28,9 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.text.ascend_text import with_groups
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
+from steplens.readers.common.side_files import read_json
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.contents import FRAMEWORK_DIRECTORY
-from steplens.readers.kineto.kineto import meta_frame
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
@@ -409,10 +409,10 @@ def _meta(
     if prof is not None and prof.devices:
         values["device_ids"] = list(prof.devices)
         values["device_info"] = device_info([prof])
-    own = meta_frame(values)
+    own = meta_rows(values)
     if "meta" not in device:
         return own
-    return pl.concat([device["meta"], own]).unique("key", keep="last", maintain_order=True)
+    return merged_meta(device["meta"], own)
 
 
 def _world_size(metadata: Mapping[str, Any]) -> int | None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.readers.ascend.database.cann_db import source_rows
 from steplens.readers.ascend.database.cann_layout import report_unread
 from steplens.readers.common.microseconds import text_ns, with_possible_times
 from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.readers.common.trace_rows import source_rows
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, HealthLog
 from steplens.trace.schema import NAME
 
@@ -96,7 +96,7 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
     """
     known = times.drop_nulls(["step", "elapse_ms"])
     sums = known.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
-    return source_rows(_TIME, sums)
+    return source_rows(_TIME, sums, absent=None)
 
 
 def _bandwidth(database: SqliteFile) -> pl.DataFrame:
@@ -148,4 +148,4 @@ def _step_times(database: SqliteFile) -> pl.DataFrame:
     """StepTraceTime as it is, µs; every column, older files have fewer."""
     names = database.column_names(_STEPS)
     frame = database.read(_STEPS, {name: pl.String() for name in names})
-    return source_rows(_STEPS, frame) if frame.height else frame
+    return source_rows(_STEPS, frame, absent=None) if frame.height else frame

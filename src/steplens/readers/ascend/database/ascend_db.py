@@ -14,11 +14,12 @@ from steplens.errors import InputError
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
-from steplens.readers.ascend.database.cann_db import cann_tables, meta_rows
+from steplens.readers.ascend.database.cann_db import cann_tables
 from steplens.readers.ascend.database.cann_layout import CANN_LAYOUT, CANN_TABLES, Enums, Texts, report_differences, report_unread
 from steplens.readers.ascend.prof_directory import device_info, find_prof
+from steplens.readers.common.side_files import read_json
 from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
@@ -259,8 +260,8 @@ def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, healt
     distributed = values.get("distributed_args")
     if isinstance(distributed, dict) and type(distributed.get("world_size")) is int:
         values["world_size"] = distributed["world_size"]
-    rows = [meta_rows(values), *([found] if found is not None else []), meta_rows(known)]
-    return pl.concat(rows).unique("key", keep="last", maintain_order=True)
+    of_database = [found] if found is not None else []
+    return merged_meta(meta_rows(values, nulls=False), *of_database, meta_rows(known, nulls=False))
 
 
 def _is_measured(meta: pl.DataFrame) -> bool:

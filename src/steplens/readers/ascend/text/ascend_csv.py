@@ -15,6 +15,7 @@ import polars as pl
 
 from steplens.readers.ascend.timeline.ascend_timeline_device import GPU_CORES, gpu_kind
 from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, read_table, required
+from steplens.readers.common.trace_rows import source_rows
 from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import (
     COUNTERS,
@@ -279,10 +280,7 @@ def read_source_table(name: str, unsafe: str, paths: Sequence[Path], health: Hea
     frame = read_table(paths, health, unsafe).frame
     if not frame.height:
         return pl.DataFrame()
-    record = frame.select(pl.struct(pl.all().fill_null("")).struct.json_encode()).to_series()
-    return pl.DataFrame({"row": pl.int_range(frame.height, dtype=pl.Int32, eager=True), "record": record}).select(
-        table=pl.lit(name), row="row", record="record"
-    )
+    return source_rows(name, frame)
 
 
 read_op_statistic = partial(read_source_table, "op_statistic", KERNEL_CALLS)

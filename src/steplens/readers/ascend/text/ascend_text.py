@@ -25,9 +25,9 @@ from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.ascend.timeline.ascend_timeline_device import operation_name
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.kineto.kineto import meta_frame
+from steplens.readers.common.side_files import read_json
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.kineto.kineto_meta import rank_in_name
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
@@ -133,7 +133,7 @@ def read_timeline_trace(path: Path) -> Trace:
     health = HealthLog()
     tables = with_inner_tasks(_linked(read_timeline([path], health)))
     _require_events(tables, path)
-    tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta")])
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_present(tables, "meta"))
     return build_trace(path, tables, health, cpu_is_device=_is_cpu_run(tables))
 
 
@@ -170,7 +170,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if results_only:
         tables = _with_results_only(tables, output_folder, run_directory, values, health)
     tables = with_groups(_linked(tables), values.get("parallel_group_info"))
-    tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta"), meta_frame(values)])
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_present(tables, "meta"), meta_rows(values))
     tables = {name: frame for name, frame in tables.items() if frame.height}
     if results_only:
         return tables
@@ -380,10 +380,6 @@ def _info_files(run_directory: Path) -> list[Path]:
         return sorted(path for path in run_directory.iterdir() if _INFO_NAME.match(path.name) and path.is_file())
     except OSError:
         return []
-
-
-def _without_repetition(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).unique("key", keep="last", maintain_order=True)
 
 
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.trace_rows import merged_meta, meta_rows, source_rows
 from steplens.readers.mindspore import legacy_aicpu, minddata
 from steplens.readers.mindspore.device_logs import legacy_framework, legacy_hwts, legacy_step_trace
 from steplens.readers.mindspore.legacy_files import LegacyFiles, find_logs, joined
@@ -105,10 +105,7 @@ def _tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.D
     meta: dict[str, Any] = {"source_format": "mindspore_legacy_raw", "device_ids": [device], "rank": device}
     points = legacy_framework.read_points(logs.of("point", device), health)
     meta.update({key: points[tag] for key, tag in (("fp_start", 1), ("bp_end", 2)) if tag in points})
-    if "meta" in tables:
-        tables["meta"] = pl.concat([tables["meta"], meta_frame(meta)]).unique("key", keep="last", maintain_order=True)
-    else:
-        tables["meta"] = meta_frame(meta)
+    tables["meta"] = merged_meta(*([tables["meta"]] if "meta" in tables else []), meta_rows(meta))
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
@@ -203,12 +200,4 @@ def core_kernels(records: pl.DataFrame, framework: pl.DataFrame, device: int, he
         kind=pl.lit(KIND_COMPUTE),
         core=pl.lit("AI_CORE"),
         device=pl.lit(device, dtype=pl.Int32),
-    )
-
-
-def source_rows(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame as rows of ``source_tables``, values as text (an absent one is empty)."""
-    texts = frame.select(pl.all().cast(pl.String).fill_null(""))
-    return texts.select(
-        table=pl.lit(table), row=pl.int_range(pl.len(), dtype=pl.Int32), record=pl.struct(pl.all()).struct.json_encode()
     )

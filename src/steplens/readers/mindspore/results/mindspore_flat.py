@@ -14,9 +14,10 @@ import polars as pl
 from steplens.errors import InputError
 from steplens.readers.common.ascend_csv_file import read_table
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.side_files import read_json
+from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.readers.mindspore import minddata, mindspore_host
-from steplens.readers.mindspore.device_logs.legacy_device import source_rows, step_tables
+from steplens.readers.mindspore.device_logs.legacy_device import step_tables
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, MindSporeFolder, open_folder
 from steplens.readers.mindspore.results import (
     mindspore_cluster,
@@ -29,7 +30,6 @@ from steplens.readers.mindspore.results import (
     mindspore_timeline,
 )
 from steplens.readers.mindspore.windows import mindspore_cpu, mindspore_windows
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     HOST_AGAINST_DEVICE,
@@ -130,7 +130,7 @@ class _Reader:
         if host:
             self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())
-        self._add("meta", meta_frame(self._meta()))
+        self._add("meta", meta_rows(self._meta()))
         found = {name: frame for name, frame in self._tables.items() if frame.height}
         self._report_clock(found)
         return found

@@ -19,8 +19,8 @@ from steplens.readers.ascend.prof_directory import device_info, open_prof
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.contents import EXPORT_DIRECTORY, PROF_NAME
-from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.building.build import build_trace
@@ -122,7 +122,7 @@ def read_trace(path: Path) -> Trace:
         meta["device_info"] = cores
     meta["model_ids"] = sorted({int(name[3]) for name in map(_match, _children(folder / "timeline")) if name})
     meta["monotonic_offset_ns"] = offset_ns if known else None
-    tables["meta"] = meta_frame(meta)
+    tables["meta"] = meta_rows(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
 
