@@ -64,14 +64,14 @@ def analyse(
     paths.warn_if_unusual(top, "profiler_path")
     check_exists(top)
     folder = None if output is None else Path(output)
-    ranks = [] if top.is_file() else [found for found in detect.find_traces(top) if found.part]
+    ranks = [] if top.is_file() else [capture for capture in detect.find_traces(top) if capture.part]
     jobs = _jobs(top, recompute=recompute, output=folder)
     exports = _export_types(export_type)
     force = force or recompute
     workers = min(process_number(max_process_number), len(jobs))
     if ranks:
         with progress(len(ranks)) as advance:
-            shared = [and_report(analyse_rank(found, exports, force, recompute, folder), advance) for found in ranks]
+            shared = [and_report(analyse_rank(capture, exports, force, recompute, folder), advance) for capture in ranks]
         return [*shared, *(analyse_run(path, exports, force=force, target=target) for path, target in jobs)]
     with progress(len(jobs)) as advance:
         # A daemon process, such as a data loading worker, may not have children.
@@ -86,17 +86,19 @@ def _jobs(top: Path, *, recompute: bool, output: Path | None) -> list[tuple[Path
         raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
     jobs: list[tuple[Path, Path | None]] = []
     folder = output or Path(RECOMPUTED)
-    for found in map(source_of, detect.find_traces(top)):
-        if found.part:
+    for capture in map(source_of, detect.find_traces(top)):
+        if capture.part:
             continue
         target = None
-        if output is not None or (recompute and not in_place(found)):
-            inside = found.path.relative_to(top) if found.path != top and top in found.path.parents else Path(found.path.name)
+        if output is not None or (recompute and not in_place(capture)):
+            inside = (
+                capture.path.relative_to(top) if capture.path != top and top in capture.path.parents else Path(capture.path.name)
+            )
             name = inside.name if inside.name.endswith(rundir.RUN_SUFFIX) else inside.name.split(".")[0] + rundir.RUN_SUFFIX
             target = folder / inside.parent / name
-            if target.resolve() == found.path.resolve():
+            if target.resolve() == capture.path.resolve():
                 raise InputError(target, "is the run itself", "Give another output folder")
-        jobs.append((found.path, target))
+        jobs.append((capture.path, target))
     return jobs
 
 

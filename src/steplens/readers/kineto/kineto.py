@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +15,7 @@ from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_meta import meta, report_losses
 from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
 from steplens.readers.kineto.parallel import read_columns
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -32,7 +34,7 @@ from steplens.trace.health import (
 )
 from steplens.trace.trace import Trace
 
-__all__ = ["SUFFIXES", "detect", "read", "shapes_text", "types_text"]
+__all__ = ["READER", "SUFFIXES", "detect", "read", "shapes_text", "types_text"]
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
@@ -128,3 +130,28 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
         log.add("unpaired_events", WARNING, columns.unbegun, message, _OF_CALLS)
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")
+
+
+class KinetoReader(Reader[Path]):
+    """Trace files of Kineto, and of whatever writes the same events."""
+
+    name = "Kineto trace"
+
+    def find_file(self, path: Path, start: bytes) -> Capture[Path] | None:
+        """Any file that is called as a trace is."""
+        return Capture(path, self, path, "a trace file") if detect(path) else None
+
+    def read(self, where: Path, *, allow_msprof: bool = False) -> Trace:
+        """See ``read`` of this module."""
+        return read(where)
+
+    def sources(self, where: Path) -> list[Path]:
+        """The file."""
+        return [where]
+
+    def timeline(self, where: Path) -> tuple[Path, Callable[[Path], Trace]]:
+        """The file."""
+        return where, read
+
+
+READER = KinetoReader()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS,
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import conform
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.trace import Trace
@@ -33,6 +35,9 @@ WINDOWS = "windows"
 LEGACY = "legacy"
 PROF = "prof"
 FLAT = "flat"
+
+#: what each kind is called in front of users
+FORMATS = {WINDOWS: "MindSpore run", LEGACY: "MindSpore device logs", PROF: "MindSpore device data", FLAT: "MindSpore results"}
 
 #: names that make a closer look worth its time; most folders of a disk have none
 _PROMISING = re.compile(
@@ -282,3 +287,31 @@ def _with_host(trace: Trace, file: Path) -> Trace:
     for name, frame in added.items():
         tables[name] = pl.concat([tables[name], frame]) if name in tables else frame
     return Trace(trace.source, tables)
+
+
+class MindSporeReader(Reader[MindSporeSource]):
+    """The data of every rank and device in a folder."""
+
+    name = "MindSpore"
+
+    def find_in_folder(self, folder: Path, claimed: Collection[str]) -> list[Capture[MindSporeSource]]:
+        """See ``find``."""
+        return [
+            Capture(source.path, self, source, source.reason, source.ignored, str(source.number), source.claimed)
+            for source in find(folder)
+        ]
+
+    def read(self, where: MindSporeSource, *, allow_msprof: bool = False) -> Trace:
+        """See ``MindSporeSource.read``."""
+        return where.read()
+
+    def sources(self, where: MindSporeSource) -> list[Path]:
+        """See ``MindSporeSource.sources``."""
+        return where.sources()
+
+    def format_of(self, where: MindSporeSource) -> str:
+        """By its kind."""
+        return FORMATS[where.kind]
+
+
+READER = MindSporeReader()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from steplens import partial, rundir
 from steplens.errors import InputError
 from steplens.readers.common.side_files import read_json
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
-from steplens.readers.steplens_run import flight_recorder, host_events
+from steplens.readers.reader import Capture, Reader
+from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
@@ -24,11 +27,6 @@ _MOST_REASONS = 3
 _NPU = '"ProfilerActivity.NPU"'
 
 
-def detect(path: Path) -> bool:
-    """Whether ``path`` is a run directory."""
-    return path.is_dir() and rundir.is_run_directory(path)
-
-
 def sources(path: Path) -> list[Path]:
     """The files of a run directory that decide what its tables hold."""
     raw = path / rundir.RAW_DIRECTORY
@@ -38,18 +36,19 @@ def sources(path: Path) -> list[Path]:
     return [*(file for file in named if file.is_file()), *beside, *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
 
 
-def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: HealthLog | None = None) -> Trace:
+def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> Trace:
     """Read one run directory.
 
     Args:
         path: the run directory.
-        device: raw tables of a device that was not recorded by Kineto.
-        health: findings so far; a new log when absent.
+        with_npu: whether CANN recorded an NPU beside Kineto.
+        allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported.
 
     Raises:
         InputError: the directory has no raw trace: its window was open when the process ended, or saving failed.
     """
-    health = health or HealthLog()
+    health = HealthLog()
+    extra = ascend_device.read_device(path, health, allow_msprof=allow_msprof) if with_npu else {}
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
     for finding in _list(state.get("health")):
         if isinstance(finding, dict):
@@ -60,7 +59,6 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
     if not raw_trace.is_file():
         raise InputError(path, *lost_window(path, state))
     meta = _meta(path, state, health)
-    extra = dict(device or {})
     extra["meta"] = merged_meta(extra["meta"], meta) if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
     if recorded := _list(host.get("gc")):
@@ -176,3 +174,35 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
     # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
     values.pop("base_time_ns", None)
     return meta_rows(values)
+
+
+class RunDirectoryReader(Reader[Contents]):
+    """Run directories that steplens recorded with Kineto; beside it CANN may have recorded an NPU."""
+
+    name = "steplens run"
+    in_place = True
+
+    def find_run(self, contents: Contents) -> Capture[Contents] | None:
+        """Kineto's raw data, unless the device's part of it is left in complete results alone."""
+        if not contents.kineto or contents.simplified:
+            return None
+        return Capture(contents.path, self, contents, "its raw data is there", contents.result_names)
+
+    def read(self, where: Contents, *, allow_msprof: bool = False) -> Trace:
+        """See ``read`` of this module."""
+        return read(where.path, with_npu=bool(where.prof), allow_msprof=allow_msprof)
+
+    def sources(self, where: Contents) -> list[Path]:
+        """See ``sources`` of this module and of ``ascend_device``."""
+        return [*sources(where.path), *(ascend_device.sources(where.path) if where.prof else [])]
+
+    def exports(self, where: Contents) -> bool:
+        """Whether there is device data, and none of it was exported."""
+        return bool(where.prof) and not where.exported
+
+    def timeline(self, where: Contents) -> tuple[Path, Callable[[Path], Trace]]:
+        """Kineto's raw trace."""
+        return where.path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, kineto.read
+
+
+READER = RunDirectoryReader()

@@ -16,7 +16,7 @@ import polars as pl
 
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers.ascend import ascend_communication, msprof_command
+from steplens.readers.ascend import ascend_communication, conflicts, msprof_command
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
 from steplens.readers.ascend.capture.framework import read_framework
@@ -30,7 +30,8 @@ from steplens.readers.ascend.text.ascend_text import with_groups
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.side_files import read_json
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
-from steplens.readers.contents import FRAMEWORK_DIRECTORY
+from steplens.readers.contents import FRAMEWORK_DIRECTORY, Contents
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
@@ -425,3 +426,43 @@ def _world_size(metadata: Mapping[str, Any]) -> int | None:
         if isinstance(group, dict) and group.get("group_name") == "default_group" and isinstance(group.get("global_ranks"), list):
             return len(group["global_ranks"])
     return None
+
+
+class AscendRawReader(Reader[Contents]):
+    """Run directories with raw data of the host, of devices or of both."""
+
+    name = "Ascend raw data"
+    in_place = True
+
+    def find_run(self, contents: Contents) -> Capture[Contents] | None:
+        """Device data that CANN exported, raw data that results of steplens were made of, and raw data without results."""
+        if contents.simplified or not contents.raw_names:
+            return None
+        ignored = contents.result_names
+        if contents.exported:
+            what = "raw framework data and exported device data are" if contents.framework else "exported device data is"
+            why = f"its {what} there"
+        elif contents.own:
+            why = "its raw data is there, which the results were made from"
+        elif contents.prefers_database or contents.text:
+            return None
+        else:
+            why = "its raw data is there, the device part not exported" if contents.prof else "its raw framework data is there"
+            ignored = ()
+        return Capture(contents.path, self, contents, why, ignored)
+
+    def read(self, where: Contents, *, allow_msprof: bool = False) -> Trace:
+        """See ``read_trace``; text results beside the raw data are compared with it."""
+        trace = read_trace(where.path, allow_msprof=allow_msprof)
+        return conflicts.with_findings(trace, where.results) if where.text else trace
+
+    def sources(self, where: Contents) -> list[Path]:
+        """See ``sources`` of this module."""
+        return sources(where.path)
+
+    def exports(self, where: Contents) -> bool:
+        """Whether there is device data, and none of it was exported."""
+        return bool(where.prof) and not where.exported
+
+
+READER = AscendRawReader()

@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens import json_text, rundir
 from steplens.errors import InputError
+from steplens.readers.ascend import conflicts
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
@@ -20,6 +21,8 @@ from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.common.side_files import read_json
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import ANALYSIS_DATABASE, SIMPLIFIED_REASON, Contents, contents_around, is_database
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
@@ -280,3 +283,42 @@ def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
     common = config.get("common_config") if isinstance(config, dict) else None
     activities = common.get("activities") if isinstance(common, dict) else None
     return isinstance(activities, list) and bool(activities) and all(str(name).endswith(CORE_CPU) for name in activities)
+
+
+class AscendDatabaseReader(Reader[Contents | Path]):
+    """Result folders with a profiler database, and a database that lies alone."""
+
+    name = "Ascend database"
+
+    def find_run(self, contents: Contents) -> Capture[Contents | Path] | None:
+        """Results that hold a database of a profiler."""
+        if not contents.prefers_database:
+            return None
+        why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
+        why = SIMPLIFIED_REASON if contents.simplified else why
+        return Capture(contents.path, self, contents, why, (*contents.raw_names, *contents.text_names))
+
+    def find_file(self, path: Path, start: bytes) -> Capture[Contents | Path] | None:
+        """Any database but the one that is part of somebody's analysis."""
+        if not is_database(path, start):
+            return None
+        contents = contents_around(path)
+        if contents is None:
+            return Capture(path, self, path, "a database on its own")
+        if path.name == ANALYSIS_DATABASE:
+            return None
+        return Capture(path, self, contents, "a result database; what lies beside it completes it")
+
+    def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
+        """See ``read_trace`` and ``read_file_trace``; text files beside the database are compared with it."""
+        if isinstance(where, Path):
+            return read_file_trace(where)
+        trace = read_trace(where.results, where.path)
+        return conflicts.with_findings(trace, where.results) if where.text else trace
+
+    def sources(self, where: Contents | Path) -> list[Path]:
+        """See ``sources`` of this module."""
+        return [where] if isinstance(where, Path) else sources(where.results, where.path)
+
+
+READER = AscendDatabaseReader()

@@ -7,7 +7,7 @@ A file that is missing takes away what only it holds; health says what that make
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,18 @@ from steplens.readers.ascend.timeline.ascend_timeline_device import operation_na
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.common.side_files import read_json
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import (
+    ANALYSIS_DATABASE,
+    EXPORT_DIRECTORY,
+    SIMPLIFIED_REASON,
+    Contents,
+    contents_around,
+    is_ascend_timeline,
+    is_database,
+)
+from steplens.readers.kineto import kineto
 from steplens.readers.kineto.kineto_meta import rank_in_name
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
@@ -448,3 +459,54 @@ def _report_lost(expected: list[str], folder: Path, health: HealthLog) -> None:
         conclusions = {_MATRIX: COMMUNICATION_VOLUME, _MODULE_MEMORY: MEMORY}
         lost = [conclusions[name] for name in missing if name in conclusions]
         health.add("missing_results", WARNING if lost else INFO, len(missing), message, lost)
+
+
+class AscendTextReader(Reader[Contents | Path]):
+    """Result folders with text files, and a timeline that lies alone."""
+
+    name = "Ascend result files"
+
+    def find_run(self, contents: Contents) -> Capture[Contents | Path]:
+        """Whatever holds results; what no database and no raw data wins over."""
+        why = "it holds what another analysis has computed"
+        if contents.simplified:
+            why = SIMPLIFIED_REASON
+        elif contents.text:
+            why = "it holds the result files of " + ("steplens" if contents.own else "another analysis")
+            if contents.raw_names:
+                why += f" and no exported device data (no {EXPORT_DIRECTORY})"
+        return Capture(contents.path, self, contents, why, contents.raw_names)
+
+    def find_file(self, path: Path, start: bytes) -> Capture[Contents | Path] | None:
+        """The database with the results of another analysis, and an array of events with Ascend's processes."""
+        if is_database(path, start):
+            contents = contents_around(path) if path.name == ANALYSIS_DATABASE else None
+            why = "what another analysis has computed; what lies beside it completes it"
+            return None if contents is None else Capture(path, self, contents, why)
+        if kineto.detect(path) and is_ascend_timeline(path, start):
+            return Capture(path, self, path, "an array of events with Ascend's processes")
+        return None
+
+    def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
+        """See ``read_trace`` and ``read_timeline_trace``."""
+        return read_timeline_trace(where) if isinstance(where, Path) else read_trace(where.results, where.path)
+
+    def sources(self, where: Contents | Path) -> list[Path]:
+        """See ``sources`` of this module."""
+        return [where] if isinstance(where, Path) else sources(where.results, where.path)
+
+    def format_of(self, where: Contents | Path) -> str:
+        """A timeline that lies alone has a name of its own."""
+        return "Ascend timeline" if isinstance(where, Path) else self.name
+
+    def dependencies(self, where: Contents | Path) -> Sequence[int]:
+        """The rank in the names of the folders around the results."""
+        rank = None if isinstance(where, Path) else rank_of_folder(where.path)
+        return () if rank is None else (rank,)
+
+    def timeline(self, where: Contents | Path) -> tuple[Path, Callable[[Path], Trace]]:
+        """``trace_view.json``."""
+        return where if isinstance(where, Path) else where.results / TIMELINE, read_timeline_trace
+
+
+READER = AscendTextReader()
