@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from steplens import rundir
+from steplens import extensions, rundir
 from steplens.exports import result, tables
 from steplens.exports.flame import pprof, speedscope, stacks
 from steplens.exports.kineto import kineto
@@ -35,7 +35,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Format:
-    """One format.
+    """One format. Installed packages add theirs behind the entry point group ``steplens.writers``.
 
     Attributes:
         name: what it is asked for by.
@@ -125,3 +125,9 @@ FORMATS = {
         ),
     )
 }
+
+
+def all_formats() -> dict[str, Format]:
+    """The formats of steplens and, behind them, those of installed packages, by name; a name of steplens stays its own."""
+    installed: tuple[Format, ...] = extensions.load_extensions(extensions.WRITERS, Format)
+    return {**FORMATS, **{item.name: item for item in installed if item.name not in FORMATS}}
