@@ -27,6 +27,7 @@ import msgspec
 from steplens import json_text, mindspore_results_host, parent, rundir
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.errors import InputError, SteplensError
+from steplens.readers.common.run_info import info_files
 from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS
@@ -117,9 +118,7 @@ def find(path: Path) -> list[MindSporeSource]:
             why = "holds no raw data any more: data simplification removed it when the results were made"
             raise InputError(source.path, why, "Its results are complete; record with data_simplification=False to keep raw data")
     for folder in folders:
-        if folder.name.endswith(RUN_SUFFIX) and any(
-            read_json(file).get("raw_data_removed") for file in folder.glob(f"{rundir.INFO_PREFIX}*.json")
-        ):
+        if folder.name.endswith(RUN_SUFFIX) and any(read_json(file).get("raw_data_removed") for file in info_files(folder)):
             why = "holds no raw data any more: data simplification removed it when the results were made"
             raise InputError(folder, why, "Its results are complete; record with data_simplification=False to keep raw data")
     raise InputError(path, "holds no data recorded with MindSpore", "Give the directory above 'profiler', or a run directory")

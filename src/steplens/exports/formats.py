@@ -13,7 +13,7 @@ from steplens.exports.flame import pprof, speedscope, stacks
 from steplens.exports.kineto import kineto
 from steplens.exports.memory_timeline import memory_timeline
 from steplens.exports.subject import Subject
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.run_info import read_metadata
 from steplens.writers.common.output import TIME_BASE_KEY, Output, time_base_ns
 from steplens.writers.trace_view import trace_view
 
@@ -63,7 +63,7 @@ def _chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) ->
 
 def chrome_base_ns(subject: Subject) -> int:
     """What the times of a timeline are counted from: the time base that the run keeps for all of its files, Unix ns."""
-    recorded = read_json(subject.path / rundir.METADATA_FILE) if subject.path.is_dir() else {}
+    recorded = read_metadata(subject.path) if subject.path.is_dir() else {}
     return time_base_ns(subject.trace, recorded.get(TIME_BASE_KEY))
 
 

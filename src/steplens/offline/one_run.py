@@ -21,6 +21,7 @@ from steplens.offline.settings import is_complete, keep_complete, read_settings,
 from steplens.offline.simplify import simplify
 from steplens.readers import contents, detect
 from steplens.readers.ascend.msprof_command import find_msprof
+from steplens.readers.common.run_info import info_files
 from steplens.readers.common.side_files import read_json
 from steplens.readers.reader import AnyCapture
 from steplens.timeline.ahead import lay_out
@@ -127,7 +128,7 @@ def _prepare(capture: AnyCapture, target: Path) -> Path:
     """Create the run directory of recomputed results, with the side files that other tools know the rank by."""
     rundir.make_directory(target)
     if capture.path.is_dir():
-        for file in (*sorted(capture.path.glob(f"{rundir.INFO_PREFIX}*.json")), capture.path / rundir.METADATA_FILE):
+        for file in (*info_files(capture.path), capture.path / rundir.METADATA_FILE):
             if file.is_file() and file.stat().st_size < _SIDE_FILE_BYTES:
                 rundir.write_bytes(target / file.name, file.read_bytes())
     else:

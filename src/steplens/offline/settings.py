@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens import rundir
+from steplens.readers.common.run_info import info_files
 from steplens.readers.common.side_files import read_json
 from steplens.trace.cache import own_results
+from steplens.trace.recorded_options import options_of
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import DATABASE, DONE, RESULT_VERSION, TEXT, Settings
 
@@ -22,33 +24,26 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
     """
     if path.is_file():
         return Settings(level=LEVEL1), [TEXT]
-    files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
-    info = read_json(files[0]) if files else {}
-    config = info.get("config")
-    common = config.get("common_config") if isinstance(config, dict) else None
-    experimental = config.get("experimental_config") if isinstance(config, dict) else None
-    common = common if isinstance(common, dict) else {}
-    experimental = experimental if isinstance(experimental, dict) else {}
+    files = info_files(path)
+    options = options_of(read_json(files[0]).get("config") if files else None)
     notes = []
     if not files:
         notes.append(f"{rundir.INFO_PREFIX}.json is missing in {path.name}, {LEVEL0} is assumed")
-    level = experimental.get("_profiler_level")
+    level = options.level
     if level not in (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2):
         if files:
             notes.append(f"{files[0].name} names no known profiler level, {LEVEL0} is assumed")
         level = LEVEL0
-    activities = common.get("activities")
-    named = {**{key.removeprefix("_"): value for key, value in experimental.items()}, **common}
+    named = {**{key.removeprefix("_"): value for key, value in options.experimental.items()}, **options.common}
     switches = {key: value for key, value in named.items() if isinstance(value, bool)}
     settings = Settings(
         level=level,
         switches=switches,
-        activities=tuple(str(item).rpartition(".")[2] for item in activities) if isinstance(activities, list) else (),
+        activities=tuple(options.activities),
         notes=tuple(notes),
     )
-    exports = experimental.get("_export_type")
-    exports = [exports] if isinstance(exports, str) else exports
-    return settings, [item for item in exports if item in (TEXT, DATABASE)] if isinstance(exports, list) else [TEXT]
+    exports = options.export_types
+    return settings, [TEXT] if exports is None else [item for item in exports if item in (TEXT, DATABASE)]
 
 
 def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:

@@ -10,21 +10,23 @@ import polars as pl
 
 from steplens import partial, rundir
 from steplens.errors import InputError
+from steplens.readers.common.recorded_findings import add_findings
+from steplens.readers.common.run_info import info_files, read_info, read_metadata
 from steplens.readers.common.side_files import read_json
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
 from steplens.readers.reader import Capture, Reader
 from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
-from steplens.trace.health import ERROR, GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
+from steplens.trace.health import ERROR, GARBAGE_COLLECTION, WARNING, HealthLog
+from steplens.trace.recorded_options import options_in_meta
 from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
 
+#: of profiler_info, what becomes of it in ``meta``
+_OF_INFO = ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "allocator")
 #: errors of a window without data that are told
 _MOST_REASONS = 3
-
-#: in the list of activities in profiler_info.json
-_NPU = '"ProfilerActivity.NPU"'
 
 
 def sources(path: Path) -> list[Path]:
@@ -33,7 +35,7 @@ def sources(path: Path) -> list[Path]:
     named = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
     beside = host_events.sources(raw)
     beside += flight_recorder.source(raw)
-    return [*(file for file in named if file.is_file()), *beside, *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
+    return [*(file for file in named if file.is_file()), *beside, *info_files(path)]
 
 
 def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> Trace:
@@ -50,11 +52,7 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     health = HealthLog()
     extra = ascend_device.read_device(path, health, allow_msprof=allow_msprof) if with_npu else {}
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
-    for finding in _list(state.get("health")):
-        if isinstance(finding, dict):
-            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
-            count = finding.get("count")
-            health.add(text["check"], text["severity"], count if isinstance(count, int) else 1, text["message"], text["unsafe"])
+    add_findings(state, health)
     raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
     if not raw_trace.is_file():
         raise InputError(path, *lost_window(path, state))
@@ -71,7 +69,8 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     pid = state.get("pid") if isinstance(state.get("pid"), int) else None
     for name, frame in host_events.tables(raw_trace.parent, host, pid, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
-    trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
+    # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
+    trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
     return flight_recorder.with_sizes(trace, raw_trace.parent)
 
 
@@ -143,27 +142,11 @@ def _again(path: Path, pid: Any) -> str:
     return f"{there} complete; record this one again"
 
 
-def _ran_on_npu(meta: pl.DataFrame) -> bool:
-    """Whether an NPU was recorded: then the CPU's work must not pass for that of a device whose data is missing."""
-    return any(key == "config" and value is not None and _NPU in value for key, value in meta.select("key", "value").iter_rows())
-
-
 def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
-    values: dict[str, Any] = dict(read_json(path / rundir.METADATA_FILE, health))
-    info_files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
-    info = read_json(info_files[0], health) if info_files else {}
-    if not info:
-        health.add(
-            "missing_profiler_info",
-            "warning",
-            1,
-            "profiler_info.json is missing, so the options of the run are unknown",
-            RUN_OPTIONS,
-        )
-    for key in ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "allocator"):
-        if key in info:
-            values[key] = info[key]
-    rank = info.get("rank_id", state.get("rank"))
+    values = read_metadata(path, health)
+    info = read_info(info_files(path), health, WARNING)
+    values.update(info.select(_OF_INFO))
+    rank = info.values.get("rank_id", state.get("rank"))
     if isinstance(rank, int):
         values["rank"] = rank
     if isinstance(state.get("pid"), int):
