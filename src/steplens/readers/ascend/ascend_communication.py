@@ -18,6 +18,7 @@ import polars as pl
 from steplens import json_decoder
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
+from steplens.readers.common.side_files import as_object
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -53,17 +54,17 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
             odd += 1
             continue
         name, group = _name_and_group(key)
-        info = _object(value.get(_TIMES))
+        info = as_object(value.get(_TIMES))
         milliseconds = (of_times.member(info, f"{part} Time(ms)") for part in _TIME_PARTS)
         of_times.member(info, _START)
         times.append((name, group, kind, step, _text(info.get(_START)), *milliseconds))
-        for transport, part in _object(value.get(_BANDWIDTH)).items():
-            numbers = _object(part)
+        for transport, part in as_object(value.get(_BANDWIDTH)).items():
+            numbers = as_object(part)
             head = (
                 *(name, group, kind, step, transport),
                 *(of_links.member(numbers, column) for column in _BANDWIDTH_COLUMNS),
             )
-            distribution = _object(numbers.get(_SIZES)).items()
+            distribution = as_object(numbers.get(_SIZES)).items()
             packets = [(size, packet) for size, packet in distribution if _is_packet(packet)]
             of_links.damaged[_SIZES] += len(distribution) - len(packets)
             for size, (count, duration) in packets:
@@ -130,7 +131,7 @@ def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[in
         elif set(value) & set(_CLASSES) or key == "step" or re.fullmatch(r"step\d+", key):
             step = int(key[4:]) if re.fullmatch(r"step\d{1,18}", key) else None
             for kind in _CLASSES:
-                for operation, content in _object(value.get(kind)).items():
+                for operation, content in as_object(value.get(kind)).items():
                     if isinstance(content, dict) and not operation.lower().startswith(_TOTAL):
                         yield step, kind, operation, content
         elif not key.lower().startswith(_TOTAL):
@@ -162,10 +163,6 @@ def _report_odd(path: Path, count: int, health: HealthLog, unsafe: str) -> None:
 def _name_and_group(key: str) -> tuple[str, str | None]:
     name, _, group = key.partition("@")
     return name, group or None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _is_packet(value: Any) -> bool:

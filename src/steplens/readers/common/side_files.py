@@ -31,6 +31,16 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
     return value
 
 
+def as_list(value: Any) -> list[Any]:
+    """A list of a side file; empty where something else stands in its place."""
+    return value if isinstance(value, list) else []
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """An object of a side file; empty where something else stands in its place."""
+    return value if isinstance(value, dict) else {}
+
+
 def _as_text(value: Any) -> Any:
     """The value with "?" for halves of surrogate pairs, which JSON can write and no text can hold."""
     if isinstance(value, str):

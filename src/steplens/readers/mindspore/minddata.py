@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from steplens import json_text
-from steplens.errors import InputError
 from steplens.readers.common.trace_rows import meta_rows
+from steplens.readers.mindspore.folders import choose_number, nothing_to_read
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, numbers, samples
@@ -97,17 +97,13 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
     Raises:
         InputError: there are no files, or of several ranks and none is named, or nothing in them can be read.
     """
-    found = ranks(path)
-    if rank is None and len(found) == 1:
-        rank = found[0]
-    if rank is None or rank not in found:
-        what = f"holds data pipelines of the ranks {', '.join(map(str, found))}" if found else "holds no files of a data pipeline"
-        raise InputError(path, what, "Name one of its ranks" if found else "Give a profiler folder of MindSpore")
+    remedies = ("Name one of its ranks", "Give a profiler folder of MindSpore")
+    several, none = "holds data pipelines of the ranks", "holds no files of a data pipeline"
+    rank = choose_number(path, rank, ranks(path), several=several, none=none, remedies=remedies)
     health = HealthLog()
     raw = tables(path, rank, health, clock_offset_ns=clock_offset_ns)
     if not any(name.startswith("pipeline_") for name in raw):
-        problem = f"holds files of the data pipeline of rank {rank} in which nothing can be read"
-        raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
+        raise nothing_to_read(path, f"files of the data pipeline of rank {rank}", health)
     own = meta_rows({"source_format": "minddata", "rank": rank})
     raw["meta"] = pl.concat([raw["meta"], own]) if "meta" in raw else own
     return build_trace(path, raw, health, cpu_is_device=False)

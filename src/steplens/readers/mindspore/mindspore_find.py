@@ -213,12 +213,16 @@ def find(path: Path) -> list[MindSporeSource]:
     return [*(found[rank] for rank in sorted(found)), *earlier]
 
 
+def _tables_of(trace: Trace) -> dict[str, pl.DataFrame]:
+    return {name: frame for name in trace if (frame := trace.table(name)) is not None}
+
+
 def _with_unread_windows(results: Trace, error: InputError) -> Trace:
     """Finished results, read because the windows beside them, which were recorded later, hold nothing."""
     message = f"the recorded windows give nothing ({error.problem}); the finished results beside them were read"
     lost = HealthLog()
     lost.add("window_lost", WARNING, 1, message)
-    tables = {name: frame for name in results if (frame := results.table(name)) is not None}
+    tables = _tables_of(results)
     tables["health"] = pl.concat([*([tables["health"]] if "health" in tables else []), lost.frame()])
     return Trace(results.source, tables)
 
@@ -229,7 +233,7 @@ def _with_python(flat: Trace, runs: list[Path]) -> Trace:
     outputs = [run / rundir.OUTPUT_DIRECTORY for run in runs]
     if not (isinstance(options, dict) and options.get("with_stack") is True and outputs and ascend_text.detect(outputs[-1])):
         return flat
-    tables = {name: frame for name in flat if (frame := flat.table(name)) is not None}
+    tables = _tables_of(flat)
     try:
         found = ascend_text.read_trace(outputs[-1], runs[-1]).table("python")
     except InputError as error:
@@ -262,7 +266,7 @@ def _is_promising(path: Path) -> bool:
 
 def _together(device: Trace, flat: Trace) -> Trace:
     """The tables of a ``PROF_*`` directory and, of a flat directory, those of the data pipeline, of memory and of operators."""
-    tables = {name: frame for name in device if (frame := device.table(name)) is not None}
+    tables = _tables_of(device)
     for name in _COMPLETING:
         if name not in tables and (frame := flat.table(name)) is not None:
             tables[name] = frame
@@ -277,7 +281,7 @@ def _together(device: Trace, flat: Trace) -> Trace:
 def _with_host(trace: Trace, file: Path) -> Trace:
     """A trace with what the host did, where both are on one clock."""
     health = HealthLog()
-    tables = {name: frame for name in trace if (frame := trace.table(name)) is not None}
+    tables = _tables_of(trace)
     records = mindspore_host.read(file, health)
     added = {
         name: conform(name, frame) for name, frame in mindspore_host.beside(records.tables(), tables, file.name, health).items()

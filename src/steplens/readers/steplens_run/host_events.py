@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from steplens import rundir
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.side_files import as_list, read_json
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.steplens_run import loaders
 from steplens.trace.health import COUNTERS, INFO, RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
@@ -75,7 +75,7 @@ def _marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.DataFr
         return {}
     rows = np.frombuffer(data, dtype="<i8", count=len(data) // 8 // len(_COLUMNS) * len(_COLUMNS)).reshape(-1, len(_COLUMNS))
     described = read_json(raw / rundir.MARK_TEXTS, health)
-    texts = [_pair(item) for item in _list(described.get("texts"))]
+    texts = [_pair(item) for item in as_list(described.get("texts"))]
     domains = pl.Series([domain for domain, _ in texts], dtype=NAME)
     messages = pl.Series([message for _, message in texts], dtype=NAME)
     text, _, start, end, tid, stream = rows.T
@@ -117,7 +117,7 @@ def _samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.Data
         return {}
     content = read_json(path, health)
     frames, damaged = [], 0
-    for series in _list(content.get("series")):
+    for series in as_list(content.get("series")):
         frame = _series(series)
         if frame is None:
             damaged += 1
@@ -148,7 +148,7 @@ def _series(series: Any) -> pl.DataFrame | None:
     """One counter; None when it is damaged."""
     if not isinstance(series, dict):
         return None
-    times, values = _list(series.get("time_ns")), _list(series.get("value"))
+    times, values = as_list(series.get("time_ns")), as_list(series.get("value"))
     words = [series.get(key) for key in ("group", "name", "unit")]
     if len(times) != len(values) or not all(isinstance(word, str) and word for word in words):
         return None
@@ -205,10 +205,6 @@ def _bytes(path: Path, limit: int, health: HealthLog, unsafe: str) -> bytes | No
     except (OSError, ValueError) as error:
         health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", unsafe)
         return None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _is_number(value: Any) -> TypeGuard[int]:

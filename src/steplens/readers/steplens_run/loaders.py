@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens import rundir
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.side_files import as_list, read_json
 from steplens.trace.health import DATA_LOADING, INFO, WARNING, HealthLog
 from steplens.trace.schema import NAME, SCHEMA
 
@@ -185,7 +185,7 @@ def _report_missing(tasks: pl.DataFrame, loaders: pl.DataFrame, health: HealthLo
 
 
 def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
-    listed = _list(described.get("loaders"))
+    listed = as_list(described.get("loaders"))
     rows: dict[int, dict[str, Any]] = {}
     for item in listed:
         number = item.get("loader") if isinstance(item, dict) else None
@@ -208,7 +208,7 @@ def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
 
 
 def _epochs(described: Mapping[str, Any], known: Rows, health: HealthLog) -> pl.DataFrame:
-    listed, numbers = _list(described.get("epochs")), set(known.tolist())
+    listed, numbers = as_list(described.get("epochs")), set(known.tolist())
     rows = [row for row in listed if isinstance(row, list) and len(row) == 5 and all(_is_number(cell, _FOREVER) for cell in row)]
     rows = [row for row in rows if row[0] in numbers]
     if lost := len(listed) - len(rows):
@@ -279,10 +279,6 @@ def _batches(got: pl.DataFrame, loaders: pl.DataFrame) -> pl.DataFrame:
             queue_capacity="queue_capacity",
         )
     )
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _is_number(value: Any, limit: int) -> TypeGuard[int]:

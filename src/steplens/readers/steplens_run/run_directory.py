@@ -12,7 +12,7 @@ from steplens import partial, rundir
 from steplens.errors import InputError
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.common.run_info import info_files, read_info, read_metadata
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.side_files import as_list, read_json
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
@@ -59,7 +59,7 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     meta = _meta(path, state, health)
     extra["meta"] = merged_meta(extra["meta"], meta) if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
-    if recorded := _list(host.get("gc")):
+    if recorded := as_list(host.get("gc")):
         collections = [row for row in recorded if _is_collection(row)]
         if len(collections) < len(recorded):
             message = f"garbage collections in {rundir.HOST_EVENTS} are damaged and were left out"
@@ -72,11 +72,6 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
     trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
     return flight_recorder.with_sizes(trace, raw_trace.parent)
-
-
-def _list(value: Any) -> list[Any]:
-    """A list of a side file; empty where something else stands in its place."""
-    return value if isinstance(value, list) else []
 
 
 def _is_collection(row: Any) -> bool:
@@ -104,7 +99,7 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
             "Copy the directory again with all it holds, or record again",
         )
     reasons = [
-        finding for finding in _list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
+        finding for finding in as_list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
     ]
     text = "; ".join(str(finding.get("message", "")).rstrip(".") for finding in reasons[:_MOST_REASONS])
     return f"holds no trace: {text or 'saving it failed (see the log of the run)'}", again

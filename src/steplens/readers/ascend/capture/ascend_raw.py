@@ -69,11 +69,6 @@ _Tables = dict[str, pl.DataFrame]
 _KernelList = tuple[pl.DataFrame, pl.DataFrame, HealthLog]
 
 
-def detect(path: Path) -> bool:
-    """Whether ``path`` is a run directory with raw data, or a ``PROF_*`` directory."""
-    return path.is_dir() and ((path / FRAMEWORK_DIRECTORY).is_dir() or bool(find_prof(path)))
-
-
 def sources(path: Path) -> list[Path]:
     """The files of a run directory that decide what its tables hold."""
     framework = [file for layout in FORMATS for file in find_files(path / FRAMEWORK_DIRECTORY, layout.prefix)]

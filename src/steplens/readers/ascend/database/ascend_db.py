@@ -34,11 +34,6 @@ _NPU = "NPU"
 _OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
 
 
-def detect(output_folder: Path) -> bool:
-    """Whether a result folder holds a profiler database."""
-    return bool(_databases(output_folder))
-
-
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
     named = [*_databases(output_folder)[:1], output_folder / _ANALYSIS]
