@@ -37,17 +37,20 @@ class InputError(SteplensError):
 
 
 class DefectError(InputError):
-    """Reading a file failed in a way that steplens did not foresee: a defect of its own, which costs that file alone.
+    """Something failed in a way that nobody foresaw: a defect of steplens or of an installed package, which costs one file.
 
     Args:
-        path: the file or folder that was being read.
+        path: the file or folder that was being read or exported.
         error: what happened.
+        package: the installed package whose code failed; empty for that of steplens.
+        action: what was being done with the file.
     """
 
-    def __init__(self, path: str | Path, error: BaseException) -> None:
+    def __init__(self, path: str | Path, error: BaseException, package: str = "", action: str = "read") -> None:
         what = " ".join(f"{type(error).__name__}: {error}".split())
         what = what if len(what) <= _LONGEST else what[: _LONGEST - 3] + "..."
-        super().__init__(path, f"could not be read: {what}; this is a defect of steplens", "Please report it")
+        remedy = "Please report it to its makers, or remove that package" if package else "Please report it"
+        super().__init__(path, f"could not be {action}: {what}; this is a defect of {package or 'steplens'}", remedy)
 
 
 def check_exists(path: Path) -> None:

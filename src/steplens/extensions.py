@@ -15,6 +15,9 @@ ANALYSES = "steplens.analyses"
 
 _LOG = logging.getLogger("steplens.extensions")
 
+#: what was loaded, each with its package
+_LOADED: list[tuple[Any, str]] = []
+
 
 @functools.cache
 def load_extensions(group: str, kind: type) -> tuple[Any, ...]:
@@ -40,9 +43,15 @@ def load_extensions(group: str, kind: type) -> tuple[Any, ...]:
             continue
         if isinstance(value, kind):
             loaded.append(value)
+            _LOADED.append((value, package if entry.dist is None else f"{package} {entry.dist.version}"))
         else:
             _LOG.warning(
                 "%s %r of %s is left out: %s is no %s.%s; update or remove it",
                 group, entry.name, package, entry.value, kind.__module__, kind.__qualname__,
             )  # fmt: skip
     return tuple(loaded)
+
+
+def package_of(extension: object) -> str:
+    """The installed package with its version that something came with, "steplens-more 1.0"; empty for what is built in."""
+    return next((package for value, package in _LOADED if value is extension), "")

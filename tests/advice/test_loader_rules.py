@@ -29,7 +29,6 @@ from steplens.advice.rules.loaders import (
     waiting_ns,
 )
 from steplens.readers.steplens_run import loaders as reader
-from steplens.readers.steplens_run import run_directory
 from steplens.trace.building.build import conform
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_USER
@@ -46,7 +45,7 @@ STEPS = range(1, 12)
 def trace_of(folder: Path, got: Any = None, *, processors: int = 8, workers: int = 2, kernels: Any = (), **options: Any) -> Trace:
     """Steps of 10 ms, each of which begins with taking a batch of the hand-built loader."""
     write(folder, workers=workers, batches=12, **options)
-    tables = reader.tables(folder, run_directory.read_json, HealthLog())
+    tables = reader.tables(folder, HealthLog())
     if got is not None:
         tasks = tables["pipeline_tasks"]
         tables["pipeline_tasks"] = pl.DataFrame([got(row) for row in tasks.iter_rows(named=True)], schema=tasks.schema)

@@ -13,7 +13,6 @@ import pytest
 
 from steplens.analysis.data_loading import data_pipeline, loaders
 from steplens.readers.steplens_run import loaders as reader
-from steplens.readers.steplens_run import run_directory
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
@@ -26,7 +25,7 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 def trace_of(folder: Path, got: Change | None = None, loader: dict[str, Any] | None = None, **options: Any) -> Trace:
     """A trace of the hand-built loader; ``got`` changes what the loop saw of a batch, ``loader`` what is known of the loader."""
     write(folder, **options)
-    tables = reader.tables(folder, run_directory.read_json, HealthLog())
+    tables = reader.tables(folder, HealthLog())
     if got is not None:
         tables["pipeline_tasks"] = pl.DataFrame(
             [got(row) for row in tables["pipeline_tasks"].iter_rows(named=True)], schema=tables["pipeline_tasks"].schema
@@ -180,7 +179,7 @@ def test_damaged_rows_are_analysed_without_an_error(tmp_path: Path) -> None:
         for _ in range(numbers.randrange(1, 9)):
             changed[numbers.randrange(len(changed))] = numbers.choice([0, 1, START, (1 << 62) - 1, (1 << 63) - 1, 3])
         rows.write_bytes(changed.tobytes())
-        tables = reader.tables(tmp_path, run_directory.read_json, HealthLog())
+        tables = reader.tables(tmp_path, HealthLog())
         trace = build_trace(tmp_path, tables, HealthLog())
         for verdict in loaders.verdicts(trace):
             assert verdict.stage in (*loaders.STAGES, loaders.LOOP)

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from steplens.cli.text.pipeline_text import pipeline_rows, show_pipeline
-from steplens.readers.steplens_run import loaders, run_directory
+from steplens.readers.steplens_run import loaders
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 
@@ -21,7 +21,7 @@ from ..readers.loader_files import write
 
 def shown(folder: Path, **options: Any) -> list[str]:
     write(folder, **options)
-    trace = build_trace(folder, loaders.tables(folder, run_directory.read_json, HealthLog()), HealthLog())
+    trace = build_trace(folder, loaders.tables(folder, HealthLog()), HealthLog())
     rows: list[dict[str, Any]] = pipeline_rows(SimpleNamespace(traces=[trace]))  # type: ignore[arg-type]
     assert json.loads(json.dumps(rows)) == rows
     text = io.StringIO()

@@ -20,7 +20,7 @@ from steplens import _ExperimentalConfig, mstx, profile, schedule, tensorboard_t
 from steplens.collect.common import clock
 from steplens.collect.common.health import Health
 from steplens.collect.marks import automatic_marks, marks, stream_marks
-from steplens.readers.steplens_run import host_events, run_directory
+from steplens.readers.steplens_run import host_events
 from steplens.trace.health import HealthLog
 
 torch = pytest.importorskip("torch")
@@ -39,7 +39,7 @@ def recording(folder="out", **options):
 def marks_of(look, folder="out"):
     """The marks of the only run: rows of a frame, by message."""
     (run,) = look.runs(folder)
-    tables = host_events.tables(run / "KINETO", {}, 1, run_directory.read_json, HealthLog())
+    tables = host_events.tables(run / "KINETO", {}, 1, HealthLog())
     return tables["marks"].sort("start_ns").to_dicts() if "marks" in tables else []
 
 

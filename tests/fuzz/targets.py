@@ -8,7 +8,6 @@ from pathlib import Path
 
 from steplens.errors import DefectError, InputError
 from steplens.readers import detect
-from steplens.readers.contents import Contents
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 
@@ -43,7 +42,7 @@ def read(path: Path, *, through_cache: bool = False) -> str:
     refused = []
     for one in found:
         try:
-            trace = detect.load(one) if through_cache else _read(one)
+            trace = detect.load(one) if through_cache else one.reader.read(one.where)
         except DefectError:
             raise
         except InputError as error:
@@ -53,15 +52,6 @@ def read(path: Path, *, through_cache: bool = False) -> str:
     if not traces:
         return f"refused: {refused[0].problem[:60]}"
     return _ask(Run(path, traces, refused))
-
-
-def _read(found: detect.Found) -> Trace:
-    trace = found.format.read(found.where, False)
-    if isinstance(found.where, Contents) and found.where.text and found.where.output is not None and not found.where.kineto:
-        from steplens.readers import conflicts
-
-        return conflicts.with_findings(trace, found.where.output)
-    return trace
 
 
 def _ask(run: Run) -> str:

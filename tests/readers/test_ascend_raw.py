@@ -19,6 +19,7 @@ from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.errors import InputError
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.capture.ascend_raw import read_trace, sources
+from steplens.readers.contents import contents_of
 from steplens.trace.trace import Trace
 
 from . import ascend_fixture as fixture
@@ -666,10 +667,10 @@ def test_every_file_that_matters_is_a_source(tmp_path: Path) -> None:
 
 def test_detection(tmp_path: Path) -> None:
     run = write_golden(tmp_path)
-    assert ascend_raw.detect(run)
-    assert ascend_raw.detect(run / PROF_NAME)
-    assert not ascend_raw.detect(tmp_path)
-    assert not ascend_raw.detect(run / "profiler_info_0.json")
+    assert ascend_raw.READER.find_run(contents_of(run)) is not None
+    assert ascend_raw.READER.find_run(contents_of(run / PROF_NAME)) is not None
+    assert ascend_raw.READER.find_run(contents_of(tmp_path)) is None
+    assert ascend_raw.READER.find_run(contents_of(run / "profiler_info_0.json")) is None
 
 
 def test_world_size_of_the_default_group(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.readers import conflicts
+from steplens.readers.ascend import conflicts
 from steplens.trace.trace import Trace
 
 from ..writers.builder import build, kernel, op

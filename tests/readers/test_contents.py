@@ -15,8 +15,14 @@ import pytest
 import steplens
 from steplens import rundir
 from steplens.errors import InputError
-from steplens.readers import contents, detect
-from steplens.readers.contents import Contents, contents_of, find, is_trace_file
+from steplens.readers import contents, detect, search
+from steplens.readers.ascend.capture import ascend_raw
+from steplens.readers.ascend.database import ascend_db
+from steplens.readers.ascend.text import ascend_text
+from steplens.readers.contents import Contents, contents_of, is_trace_file
+from steplens.readers.kineto import kineto
+from steplens.readers.reader import AnyReader
+from steplens.readers.steplens_run import run_directory
 from steplens.readers.unread import LINK, TOO_DEEP, Unread, grouped, listed
 
 PROF = "PROF_000001_20231115061320000_ABCDEF"
@@ -61,24 +67,24 @@ def database(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("parts", "expected", "ignored"),
     [
-        (["kineto", "text"], detect.KINETO_RUN, ["text files of ASCEND_PROFILER_OUTPUT"]),
-        (["framework", "exported", "text", "database"], detect.ASCEND_RAW, ["text files", "ascend_pytorch_profiler_0.db"]),
-        (["exported"], detect.ASCEND_RAW, []),
-        (["framework", "prof", "text", "database"], detect.ASCEND_DATABASE, ["FRAMEWORK", PROF, "text files"]),
-        (["framework", "prof", "text"], detect.ASCEND_TEXT, ["FRAMEWORK", PROF]),
-        (["text", "analysis"], detect.ASCEND_TEXT, []),
-        (["analysis"], detect.ASCEND_TEXT, []),
-        (["database", "analysis"], detect.ASCEND_DATABASE, []),
-        (["framework", "prof"], detect.ASCEND_RAW, []),
-        (["framework"], detect.ASCEND_RAW, []),
-        (["prof"], detect.ASCEND_RAW, []),
+        (["kineto", "text"], run_directory.READER, ["text files of ASCEND_PROFILER_OUTPUT"]),
+        (["framework", "exported", "text", "database"], ascend_raw.READER, ["text files", "ascend_pytorch_profiler_0.db"]),
+        (["exported"], ascend_raw.READER, []),
+        (["framework", "prof", "text", "database"], ascend_db.READER, ["FRAMEWORK", PROF, "text files"]),
+        (["framework", "prof", "text"], ascend_text.READER, ["FRAMEWORK", PROF]),
+        (["text", "analysis"], ascend_text.READER, []),
+        (["analysis"], ascend_text.READER, []),
+        (["database", "analysis"], ascend_db.READER, []),
+        (["framework", "prof"], ascend_raw.READER, []),
+        (["framework"], ascend_raw.READER, []),
+        (["prof"], ascend_raw.READER, []),
     ],
 )
 def test_what_lies_nearest_to_the_measurement_is_read(
-    tmp_path: Path, parts: list[str], expected: detect.Format, ignored: list[str]
+    tmp_path: Path, parts: list[str], expected: AnyReader, ignored: list[str]
 ) -> None:
     (found,) = detect.find_traces(run(tmp_path / "w_1_2_ascend_pt", *parts))
-    assert found.format is expected
+    assert found.reader is expected
     assert found.reason
     assert len(found.ignored) == len(ignored)
     for text, item in zip(ignored, found.ignored, strict=True):
@@ -89,29 +95,29 @@ def test_what_lies_nearest_to_the_measurement_is_read(
 @pytest.mark.parametrize(
     ("form", "complete", "expected"),
     [
-        ("text", True, detect.ASCEND_TEXT),
-        ("database", True, detect.ASCEND_DATABASE),
+        ("text", True, ascend_text.READER),
+        ("database", True, ascend_db.READER),
         ("text", False, None),
         ("analysis", True, None),
     ],
 )
 def test_complete_results_come_before_raw_data_that_was_simplified(
-    tmp_path: Path, raw: str, form: str, complete: bool, expected: detect.Format | None
+    tmp_path: Path, raw: str, form: str, complete: bool, expected: AnyReader | None
 ) -> None:
     path = run(tmp_path / "w_1_2_ascend_pt", raw, "prof", form)
     write(path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE, "{}")
     if complete:
         write(path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER)
     (found,) = detect.find_traces(path)
-    made_from = detect.KINETO_RUN if raw == "kineto" else detect.ASCEND_RAW
-    assert found.format is (expected or made_from)
-    assert detect.raw_of(found).format is made_from
+    made_from = run_directory.READER if raw == "kineto" else ascend_raw.READER
+    assert found.reader is (expected or made_from)
+    assert detect.raw_of(found).reader is made_from
     if expected:
         assert PROF in found.ignored
         # exported again, the raw data is read
         write(path / PROF / "msprof_20231115061320.db")
         (found,) = detect.find_traces(path)
-        assert found.format is made_from and detect.raw_of(found) is found
+        assert found.reader is made_from and detect.raw_of(found) is found
 
 
 def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
@@ -124,14 +130,14 @@ def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
     write(tmp_path / "gpu" / "list.json", "[1, 2]")
     database(tmp_path / "cann" / "msprof_20240101000000.db")
     write(tmp_path / ".hidden" / "trace.json", json.dumps(KINETO))
-    found = {str(item.path.relative_to(tmp_path)): item.format for item in detect.find_traces(tmp_path)}
+    found = {str(item.path.relative_to(tmp_path)): item.reader for item in detect.find_traces(tmp_path)}
     assert found == {
-        "cann/msprof_20240101000000.db": detect.ASCEND_FILE,
-        "gpu/worker.1.pt.trace.json": detect.KINETO_FILE,
-        "gpu/worker.2.pt.trace.json.gz": detect.KINETO_FILE,
-        "job/other_ascend_pt": detect.KINETO_RUN,
-        "job/rank0/w_1_2_ascend_pt": detect.ASCEND_TEXT,
-        "job/rank1/w_1_3_ascend_pt": detect.ASCEND_RAW,
+        "cann/msprof_20240101000000.db": ascend_db.READER,
+        "gpu/worker.1.pt.trace.json": kineto.READER,
+        "gpu/worker.2.pt.trace.json.gz": kineto.READER,
+        "job/other_ascend_pt": run_directory.READER,
+        "job/rank0/w_1_2_ascend_pt": ascend_text.READER,
+        "job/rank1/w_1_3_ascend_pt": ascend_raw.READER,
     }
 
 
@@ -140,7 +146,7 @@ def test_a_part_stands_for_its_run_directory(tmp_path: Path, part: str) -> None:
     path = run(tmp_path / "w_1_2_ascend_pt", "framework", "exported", "text")
     (found,) = detect.find_traces(path / part)
     assert found.path == path
-    assert found.format is detect.ASCEND_RAW
+    assert found.reader is ascend_raw.READER
 
 
 OTHER_PROF = "PROF_000001_20231115061320001_GHIJKL"
@@ -157,12 +163,12 @@ def test_device_data_hides_nothing_beside_it(tmp_path: Path) -> None:
     write(tmp_path / "worker.pt.trace.json", json.dumps(KINETO))
     run(tmp_path / "w_1_2_ascend_pt", "kineto")
     write(tmp_path / PROF / "more" / "trace.json", json.dumps(KINETO))
-    found = {str(item.path.relative_to(tmp_path)): item.format for item in detect.find_traces(tmp_path)}
+    found = {str(item.path.relative_to(tmp_path)): item.reader for item in detect.find_traces(tmp_path)}
     assert found == {
-        PROF: detect.ASCEND_RAW,
-        OTHER_PROF: detect.ASCEND_RAW,
-        "w_1_2_ascend_pt": detect.KINETO_RUN,
-        "worker.pt.trace.json": detect.KINETO_FILE,
+        PROF: ascend_raw.READER,
+        OTHER_PROF: ascend_raw.READER,
+        "w_1_2_ascend_pt": run_directory.READER,
+        "worker.pt.trace.json": kineto.READER,
     }
 
 
@@ -171,7 +177,7 @@ def test_device_data_that_is_given_is_opened_alone(tmp_path: Path) -> None:
     for path in (top / PROF, exported(tmp_path / "several" / PROF)):
         exported(path.parent / OTHER_PROF)
         (found,) = detect.find_traces(path)
-        assert (found.path, found.format) == (path, detect.ASCEND_RAW)
+        assert (found.path, found.reader) == (path, ascend_raw.READER)
         assert detect.find_one(path).path == path
 
 
@@ -196,7 +202,7 @@ def test_what_is_not_read_is_named_with_the_reason(tmp_path: Path) -> None:
         connection.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start integer)")
     connection.close()
     (tmp_path / "link").symlink_to(tmp_path / "trace.json")
-    deep = write(tmp_path.joinpath(*map(str, range(contents._DEPTH))) / "trace.json", json.dumps(KINETO)).parent
+    deep = write(tmp_path.joinpath(*map(str, range(search._DEPTH))) / "trace.json", json.dumps(KINETO)).parent
     unread: list[Unread] = []
     assert len(detect.find_traces(tmp_path, unread)) == 1
     assert {item.path.name: item.reason for item in unread} == {
@@ -226,7 +232,7 @@ def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path
     path = tmp_path / "copied"
     write(path / "trace_view.json", "[]")
     (found,) = detect.find_traces(tmp_path)
-    assert found.format is detect.ASCEND_TEXT
+    assert found.reader is ascend_text.READER
     assert isinstance(found.where, Contents)
     assert found.where.output == path
 
@@ -234,7 +240,7 @@ def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path
 def test_a_database_file_is_read_with_what_lies_beside_it(tmp_path: Path) -> None:
     path = run(tmp_path / "w_1_2_ascend_pt", "database")
     (found,) = detect.find_traces(path / rundir.OUTPUT_DIRECTORY / "ascend_pytorch_profiler_0.db")
-    assert found.format is detect.ASCEND_DATABASE
+    assert found.reader is ascend_db.READER
     assert isinstance(found.where, Contents)
     assert found.where.path == path
 
@@ -242,15 +248,15 @@ def test_a_database_file_is_read_with_what_lies_beside_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (json.dumps(KINETO["traceEvents"]), detect.KINETO_FILE),
-        ('[{"ph": "X", "name": "a", "ts": "1736405443863674.400", "dur": 1}]', detect.ASCEND_TIMELINE),
-        ('[{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]', detect.ASCEND_TIMELINE),
-        (json.dumps(KINETO), detect.KINETO_FILE),
+        (json.dumps(KINETO["traceEvents"]), kineto.READER),
+        ('[{"ph": "X", "name": "a", "ts": "1736405443863674.400", "dur": 1}]', ascend_text.READER),
+        ('[{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]', ascend_text.READER),
+        (json.dumps(KINETO), kineto.READER),
     ],
 )
-def test_arrays_of_events_are_told_apart(tmp_path: Path, text: str, expected: detect.Format) -> None:
+def test_arrays_of_events_are_told_apart(tmp_path: Path, text: str, expected: AnyReader) -> None:
     (found,) = detect.find_traces(write(tmp_path / "some.json", text))
-    assert found.format is expected
+    assert found.reader is expected
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -263,18 +269,18 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_search_that_would_not_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "_ENTRIES", 20)
+    monkeypatch.setattr(search, "_ENTRIES", 20)
     for number in range(30):
         write(tmp_path / f"{number}.txt")
     with pytest.raises(InputError, match="nearer to the runs"):
-        list(find(tmp_path))
+        detect.find_traces(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
 def test_a_folder_that_cannot_be_listed_says_so(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     with pytest.raises(InputError, match="cannot be listed"):
-        list(find(tmp_path / "closed"))
+        detect.find_traces(tmp_path / "closed")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b broken", b"\x00" * 100, b'{"a": 1}'])
@@ -302,6 +308,6 @@ def test_what_is_closed_to_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return real(path, *arguments, **options)
 
     monkeypatch.setattr(os, "stat", stat)
-    assert [found.path for found in find(tmp_path)] == [mine]
+    assert [found.path for found in detect.find_traces(tmp_path)] == [mine]
     with pytest.raises(InputError, match=r"cannot be reached \(Permission denied\)"):
-        list(find(closed / "run"))
+        detect.find_traces(closed / "run")

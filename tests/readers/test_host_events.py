@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens.readers.steplens_run import host_events, run_directory
+from steplens.readers.steplens_run import host_events
 from steplens.trace.health import CONCLUSIONS, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -32,7 +32,7 @@ def write_marks(folder, rows=tuple(ROWS), texts=None, pid=99, extra=b""):
 
 def read(folder, host=None, pid=7):
     health = HealthLog()
-    tables = host_events.tables(folder, host or {}, pid, run_directory.read_json, health)
+    tables = host_events.tables(folder, host or {}, pid, health)
     for name, frame in tables.items():
         assert frame.height
         assert set(frame.columns) <= set(SCHEMA[name])

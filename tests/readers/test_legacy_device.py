@@ -259,13 +259,13 @@ def test_one_of_several_devices_must_be_named(tmp_path: Path) -> None:
 
 
 def test_detection_knows_the_three_places(tmp_path: Path) -> None:
-    assert not legacy_device.detect(tmp_path)
+    assert not find_logs(tmp_path).slices
     data = tmp_path / "container" / "0" / "data"
     data.mkdir(parents=True)
     (data / "Framework.host.vm.point.0.slice_0.done").write_bytes(b"")
-    assert not legacy_device.detect(tmp_path)
+    assert not find_logs(tmp_path).slices
     (data / "Framework.host.vm.point.0.slice_0").write_text("1 a\n")
-    assert legacy_device.detect(tmp_path)
+    assert find_logs(tmp_path).slices
 
 
 def test_joined_reports_what_exceeds_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

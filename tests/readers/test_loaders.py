@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens.readers.steplens_run import loaders, run_directory
+from steplens.readers.steplens_run import loaders
 from steplens.trace.health import CONCLUSIONS, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -20,7 +20,7 @@ from .loader_files import MS, START, stage, write
 
 def read(folder: Path) -> tuple[dict[str, pl.DataFrame], list[tuple[str, int]]]:
     health = HealthLog()
-    tables = loaders.tables(folder, run_directory.read_json, health)
+    tables = loaders.tables(folder, health)
     for name, frame in tables.items():
         assert frame.height
         assert set(frame.columns) <= set(SCHEMA[name])

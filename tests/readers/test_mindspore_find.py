@@ -19,7 +19,7 @@ from steplens.offline.mindspore.ranks import analyse_all_ranks, analyse_source
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.mindspore.sources import is_complete
 from steplens.readers import detect
-from steplens.readers.mindspore.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find
+from steplens.readers.mindspore.mindspore_find import FLAT, FORMATS, LEGACY, PROF, WINDOWS, find
 from steplens.readers.mindspore.windows import mindspore_windows
 
 from .mindspore_data import shared
@@ -51,12 +51,12 @@ def sample(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.mark.parametrize(("sample", "kind", "numbers"), SAMPLES, indirect=["sample"], ids=[name for name, _, _ in SAMPLES])
 def test_every_sample_is_found_and_read(sample: Path, kind: str, numbers: list[int]) -> None:
     found = detect.find_traces(sample)
-    assert [item.where.kind for item in found] == [kind] * len(numbers)  # type: ignore[union-attr]
+    assert [item.where.kind for item in found] == [kind] * len(numbers)
     run = steplens.open(sample)
     assert [trace.rank for trace in run.traces] == numbers
     # the second time from the cache, one for each rank
     assert {item.name for item in (found[0].path / ".steplens").iterdir()} == {
-        f"{detect.MINDSPORE[kind].name.replace(' ', '_').lower()}_{number}" for number in numbers
+        f"{FORMATS[kind].replace(' ', '_').lower()}_{number}" for number in numbers
     }
     again = steplens.open(sample)
     assert [trace.rank for trace in again.traces] == numbers
@@ -66,7 +66,7 @@ def test_every_sample_is_found_and_read(sample: Path, kind: str, numbers: list[i
 
 @pytest.mark.parametrize("sample", ["JOB_AICPU"], indirect=True)
 def test_logs_do_not_hide_results_in_another_folder(sample: Path) -> None:
-    found = [(item.path, item.where.kind) for item in detect.find_traces(sample)]  # type: ignore[union-attr]
+    found = [(item.path, item.where.kind) for item in detect.find_traces(sample)]
     assert found == [(sample, LEGACY), (sample / "expect", FLAT)]
     assert len(steplens.open(sample).traces) == 2
 

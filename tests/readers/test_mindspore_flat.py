@@ -450,9 +450,9 @@ def test_inference_and_single_steps(tmp_path: Path, content: str, expected: list
 
 
 def test_one_of_several_ranks_must_be_named(tmp_path: Path) -> None:
-    assert not mindspore_flat.detect(tmp_path)
+    assert not open_folder(tmp_path).ranks
     folder = shared("cluster_propose")
-    assert mindspore_flat.detect(folder)
+    assert open_folder(folder).ranks
     with pytest.raises(InputError, match="ranks 0, 1, 2, 3"):
         mindspore_flat.read_trace(folder)
     assert {path.name.split("_")[0] for path in mindspore_flat.sources(folder, 3)} == {"ascend", "flops", "hccl", "step"}
@@ -492,7 +492,7 @@ def test_damaged_directories_give_what_is_left(tmp_path: Path, run: str, seed: i
 def test_files_of_the_host_and_files_without_units(tmp_path: Path) -> None:
     (tmp_path / "host_info").mkdir()
     write(tmp_path / "host_info", "dataset_1.csv", "Operation,Stage,Occurrences,Avg. time (us),Custom Info\nMap,Run,3,7.5,\n")
-    assert not mindspore_flat.detect(tmp_path)
+    assert not open_folder(tmp_path).ranks
     write(tmp_path, "gpu_op_type_info_1.csv", "op_type,type_occurrences,total_time(us)\nAdd,2,5.5\n")
     write(tmp_path, "gpu_op_execute_timestamp_1.txt", "Add;GpuOps;5,7 \n")
     trace = mindspore_flat.read_trace(tmp_path)

@@ -16,6 +16,7 @@ import pytest
 import steplens
 from steplens.errors import InputError
 from steplens.readers.mindspore import mindspore_find
+from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.mindspore_host import is_host_file, read
 from steplens.readers.mindspore.results import mindspore_flat
 from steplens.trace.health import HealthLog
@@ -189,7 +190,7 @@ def test_other_files_of_that_name_are_none_of_it(tmp_path: Path) -> None:
     (tmp_path / "host_info").mkdir()
     (tmp_path / "host_info" / "host_info_0.csv").write_text("host,address\na,b\n")
     assert not is_host_file(tmp_path / "host_info" / "host_info_0.csv")
-    assert not mindspore_flat.detect(tmp_path) and not mindspore_find.find(tmp_path)
+    assert not open_folder(tmp_path).ranks and not mindspore_find.find(tmp_path)
     health = HealthLog()
     assert not read(tmp_path / "host_info" / "host_info_0.csv", health)
     assert [finding.check for finding in health.findings] == ["unknown_layout"]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import steplens
 from steplens.cli.main import app, main
 from steplens.errors import DefectError, InputError
-from steplens.readers import detect
+from steplens.readers.kineto import kineto
 from steplens.readers.mindspore.results import mindspore_cluster
 from steplens.trace.health import HealthLog
 from steplens.trace.run import Run
@@ -150,15 +150,14 @@ def defective(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of two good traces, the first of which a reader fails on."""
     write_kineto(tmp_path / "bad.json", 1000)
     write_kineto(tmp_path / "good.json", 9e6)
-    read = detect.KINETO_FILE.read
+    read = kineto.READER.read
 
-    def fail(path: Path, allow_msprof: bool) -> Any:
+    def fail(path: Path, *, allow_msprof: bool) -> Any:
         if path.name == "bad.json":
             raise ZeroDivisionError("nobody\nforesaw this")
-        return read(path, allow_msprof)
+        return read(path, allow_msprof=allow_msprof)
 
-    # the format is frozen, as readers are not to be exchanged
-    monkeypatch.setitem(vars(detect.KINETO_FILE), "read", fail)
+    monkeypatch.setattr(kineto.READER, "read", fail)
     return tmp_path
 
 
@@ -186,18 +185,18 @@ def test_a_defect_is_one_sentence_where_nothing_else_can_be_read(defective: Path
 def test_what_ends_a_program_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
     write_kineto(tmp_path / "trace.json", 1000)
 
-    def fail(path: Path, allow_msprof: bool) -> Any:
+    def fail(path: Path, *, allow_msprof: bool) -> Any:
         raise error
 
-    monkeypatch.setitem(vars(detect.KINETO_FILE), "read", fail)
+    monkeypatch.setattr(kineto.READER, "read", fail)
     with pytest.raises(error):
         steplens.open(tmp_path)
 
 
 def test_a_disk_that_fails_costs_one_file(defective: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path, allow_msprof: bool) -> Any:
+    def fail(path: Path, *, allow_msprof: bool) -> Any:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setitem(vars(detect.KINETO_FILE), "read", fail)
+    monkeypatch.setattr(kineto.READER, "read", fail)
     with pytest.raises(InputError, match="none can be read; the first: cannot be read"):
         steplens.open(defective)

@@ -38,6 +38,20 @@ class Metric(str, enum.Enum):
     self_cuda_time_total = "self_cuda_time_total"
 
 
+_NAMES = f"<{'|'.join(item.value for item in To)}>"
+
+
+def _format_name(text: str) -> str:
+    """A format of steplens, or of an installed package; those are loaded only where somebody asks for one."""
+    if text not in [item.value for item in To]:
+        from steplens.exports.formats import all_formats
+
+        formats = all_formats()
+        if text not in formats:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, formats))}.")
+    return text
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
     app.command("export")(export)
@@ -45,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 def export(
     path: Annotated[Path, typer.Argument(help="Anything: a trace file, a run directory, a folder of them.", show_default=False)],
-    to: Annotated[To, typer.Option("--to", help="The format.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="The format.", metavar=_NAMES, parser=_format_name, show_default=False)],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File or folder to write; of several traces, and of db and text, a folder for them."),
@@ -66,7 +80,7 @@ def export(
     Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
     from steplens.exports.export import export as export_traces
-    from steplens.exports.formats import FORMATS
+    from steplens.exports.formats import all_formats
 
     run = opened(path)
     out = console()
@@ -75,19 +89,19 @@ def export(
     def show(target: Path) -> None:
         written.append(target)
         if not json:
-            out.print(plain(f"{target}: {FORMATS[to.value].what}"), soft_wrap=True)
+            out.print(plain(f"{target}: {all_formats()[to].what}"), soft_wrap=True)
 
     notes: list[str] = []
     failed: list[SteplensError] = []
     try:
-        export_traces(run, to.value, output, rank=rank, metric=metric.value, device=device, on_written=show, on_note=notes.append)
+        export_traces(run, to, output, rank=rank, metric=metric.value, device=device, on_written=show, on_note=notes.append)
     except SteplensError as error:
         if not written:
             raise
         failed.append(error)
     notes = [*dict.fromkeys(notes), *(str(error) for error in (*failed, *run.unreadable))]
     if json:
-        print_json({"path": str(path), "to": to.value, "written": [str(target) for target in written], "notes": notes})
+        print_json({"path": str(path), "to": to, "written": [str(target) for target in written], "notes": notes})
     else:
         for note in notes:
             typer.echo(f"steplens: {note}", err=True)

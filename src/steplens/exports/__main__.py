@@ -11,7 +11,7 @@ import polars as pl
 from steplens.errors import SteplensError
 from steplens.exports.export import export
 from steplens.exports.flame import stacks
-from steplens.exports.formats import FORMATS
+from steplens.exports.formats import all_formats
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0, or 2 when nothing was written.
     """
     parser = argparse.ArgumentParser(prog="python -m steplens.exports", description="Export one trace.")
-    parser.add_argument("to", choices=list(FORMATS))
+    parser.add_argument("to", choices=list(all_formats()))
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("--metric", choices=stacks.METRICS, default=stacks.SELF_CPU)

@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from steplens.errors import InputError, SteplensError
+from steplens.errors import DefectError, InputError, SteplensError
 from steplens.exports.flame import stacks
-from steplens.exports.formats import FORMATS, Choices, Format
+from steplens.exports.formats import Choices, Format, all_formats
 from steplens.exports.subject import Subject, subjects
 from steplens.exports.target import OTHER_FOLDER, new_file, new_folder
+from steplens.extensions import package_of
 from steplens.trace.run import Run, open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError
@@ -39,7 +40,8 @@ def export(
 
     Args:
         source: anything that ``steplens.open`` opens, or what it returned.
-        to: a key of ``FORMATS``: "kineto", "chrome", "db", "text", "parquet", "speedscope", "pprof", "stacks", "memory".
+        to: "kineto", "chrome", "db", "text", "parquet", "speedscope", "pprof", "stacks", "memory", or the name of a format that
+            an installed package adds (``exports.formats.all_formats``).
         output: the file or folder; of several traces, and of "db" and "text", the folder that gets one file or run directory
             for each. By default the current directory, and "exported" in it for run directories. A file whose name ends in
             ``.gz`` is compressed.
@@ -78,9 +80,10 @@ def format_of(name: str) -> Format:
     Raises:
         SteplensError: there is none.
     """
-    if name not in FORMATS:
-        raise SteplensError(f"{name!r} is no export format; they are {', '.join(FORMATS)}")
-    return FORMATS[name]
+    formats = all_formats()
+    if name not in formats:
+        raise SteplensError(f"{name!r} is no export format; they are {', '.join(formats)}")
+    return formats[name]
 
 
 def export_trace(subject: Subject, chosen: Format, target: Path, choices: Choices | None = None) -> None:
@@ -100,6 +103,13 @@ def export_trace(subject: Subject, chosen: Format, target: Path, choices: Choice
                 chosen.write(subject, target.name, handle, choices or Choices())
     except NothingToWriteError as nothing:
         raise InputError(subject.path, f"cannot be exported as {chosen.name}: {nothing}") from nothing
+    except (SteplensError, OSError, MemoryError):
+        raise
+    except Exception as error:  # the boundary to installed packages: what is ours stays as it is
+        package = package_of(chosen)
+        if not package:
+            raise
+        raise DefectError(subject.path, error, package, f"exported as {chosen.name}") from error
 
 
 def _other_run_folder(chosen: Format, target: Path) -> str:

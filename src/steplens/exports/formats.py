@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from steplens import rundir
+from steplens import extensions, rundir
 from steplens.exports import result, tables
 from steplens.exports.flame import pprof, speedscope, stacks
 from steplens.exports.kineto import kineto
 from steplens.exports.memory_timeline import memory_timeline
 from steplens.exports.subject import Subject
 from steplens.formats.ascend_results import TIME_BASE_KEY
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.run_info import read_metadata
 from steplens.writers.common.output import Output, time_base_ns
 from steplens.writers.trace_view import trace_view
 
@@ -36,7 +36,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Format:
-    """One format.
+    """One format. Installed packages add theirs behind the entry point group ``steplens.writers``.
 
     Attributes:
         name: what it is asked for by.
@@ -64,7 +64,7 @@ def _chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) ->
 
 def chrome_base_ns(subject: Subject) -> int:
     """What the times of a timeline are counted from: the time base that the run keeps for all of its files, Unix ns."""
-    recorded = read_json(subject.path / rundir.METADATA_FILE) if subject.path.is_dir() else {}
+    recorded = read_metadata(subject.path) if subject.path.is_dir() else {}
     return time_base_ns(subject.trace, recorded.get(TIME_BASE_KEY))
 
 
@@ -126,3 +126,9 @@ FORMATS = {
         ),
     )
 }
+
+
+def all_formats() -> dict[str, Format]:
+    """The formats of steplens and, behind them, those of installed packages, by name; a name of steplens stays its own."""
+    installed: tuple[Format, ...] = extensions.load_extensions(extensions.WRITERS, Format)
+    return {**FORMATS, **{item.name: item for item in installed if item.name not in FORMATS}}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 from steplens import rundir
 from steplens.errors import SteplensError
 from steplens.exports.subject import Subject
+from steplens.readers.common.run_info import info_files
+from steplens.trace.recorded_options import options_of
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, first_event_ns
 from steplens.writers.database.database import TOO_EARLY
@@ -44,20 +45,18 @@ def write(subject: Subject, folder: Path, export_type: str) -> None:
 
 def recorded_level(trace: Trace) -> str:
     """The profiler level of the run; Level1, which shows most of what a trace can hold, of a source that has none."""
-    config: Any = trace.meta_values().get("config")
-    experimental = config.get("experimental_config") if isinstance(config, dict) else None
-    level = experimental.get("_profiler_level") if isinstance(experimental, dict) else None
+    level = options_of(trace.meta_values().get("config")).level
     return level if level in (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2) else LEVEL1
 
 
 def _copy_side_files(subject: Subject, folder: Path) -> None:
     source, trace = subject.path, subject.trace
-    found = [*sorted(source.glob(f"{rundir.INFO_PREFIX}*.json")), source / rundir.METADATA_FILE] if source.is_dir() else []
+    found = [*info_files(source), source / rundir.METADATA_FILE] if source.is_dir() else []
     for file in found:
         # what a tool knows the run by is copied as it is; a link could lead anywhere
         if file.is_file() and not file.is_symlink() and file.stat().st_size < _SIDE_FILE_BYTES:
             with contextlib.suppress(PermissionError):
                 rundir.write_bytes(folder / file.name, file.read_bytes())
-    if not any(folder.glob(f"{rundir.INFO_PREFIX}*.json")):
+    if not info_files(folder):
         name = f"{rundir.INFO_PREFIX}_{trace.recorded_rank}.json" if trace.recorded_rank >= 0 else f"{rundir.INFO_PREFIX}.json"
         rundir.write_json(folder / name, {"rank_id": trace.recorded_rank} if trace.recorded_rank >= 0 else {}, indent=4)

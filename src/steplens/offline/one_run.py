@@ -21,7 +21,9 @@ from steplens.offline.settings import is_complete, keep_complete, read_settings,
 from steplens.offline.simplify import simplify
 from steplens.readers import contents, detect
 from steplens.readers.ascend.msprof_command import find_msprof
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.common.run_info import info_files
+from steplens.readers.common.side_files import read_json
+from steplens.readers.reader import AnyCapture
 from steplens.timeline.ahead import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
 from steplens.trace.trace import Trace
@@ -52,26 +54,26 @@ def analyse_run(
     """
     begin = time.perf_counter()
     try:
-        found = source_of(detect.find_one(path))
+        capture = source_of(detect.find_one(path))
         settings, recorded_exports = read_settings(path)
         exports = list(export_types) if export_types is not None else recorded_exports
         if target is not None and export_types is None and TEXT not in exports:
             # what is recomputed is compared, and text is what can be compared
             exports = [TEXT, *exports]
-        if target is None and detect.raw_of(found) is not found:
-            return _as_it_is(found, settings, exports, force)
-        if target is None and not in_place(found):
+        if target is None and detect.raw_of(capture) is not capture:
+            return _as_it_is(capture, settings, exports, force)
+        if target is None and not in_place(capture):
             return RunResult(path, True, already_complete=True, note=LEFT_ALONE, written_to=path)
         exports = with_databases(exports)
-        if not force and target is None and seems_complete(path, settings, sources := detect.sources(found), exports):
+        if not force and target is None and seems_complete(path, settings, sources := detect.sources(capture), exports):
             own = is_complete(path, settings, sources, exports)
             if own or not _is_open(path):
                 note = "" if own else NOT_OURS
                 seconds = time.perf_counter() - begin
                 return RunResult(path, True, already_complete=True, note=note, written_to=path, seconds=seconds)
-        into = path if target is None else _prepare(found, target)
+        into = path if target is None else _prepare(capture, target)
         with run_log(into) as logger:
-            result = _analyse_run(found, into, settings, exports, logger)
+            result = _analyse_run(capture, into, settings, exports, logger)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         remedy = "Free some space or change its permissions and analyse again, or give another --output folder"
@@ -88,69 +90,69 @@ def _is_open(path: Path) -> bool:
     return all(os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & rundir.ANYBODY_WRITES for folder in there)
 
 
-def source_of(found: detect.Found) -> detect.Found:
+def source_of(capture: AnyCapture) -> AnyCapture:
     """What results are made from: after data simplification the raw data again, where there is an msprof to export it."""
-    raw = detect.raw_of(found)
-    if raw is not found:
+    raw = detect.raw_of(capture)
+    if raw is not capture:
         with contextlib.suppress(InputError):
             find_msprof()
             return raw
-    return found
+    return capture
 
 
-def _as_it_is(found: detect.Found, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
+def _as_it_is(capture: AnyCapture, settings: Settings, exports: Sequence[str], force: bool) -> RunResult:
     """A run whose results are the only readable form of its device data: they are never written over."""
-    current = is_complete(found.path, settings, detect.sources(detect.raw_of(found)), with_databases(exports))
-    status = run_directory.read_json(found.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
+    current = is_complete(capture.path, settings, detect.sources(detect.raw_of(capture)), with_databases(exports))
+    status = read_json(capture.path / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE)
     # an older steplens may have made them, but they are all that there is
     there = status.get("export_types")
     why = "data simplification removed the exported device data, and there is no msprof here to export it again"
     if not isinstance(there, list) or not set(exports) <= set(map(str, there)):
         wanted = " and ".join(exports)
         raise InputError(
-            found.path, f"has no complete {wanted} results: {why}", "Analyse it where CANN is, or give another --output folder"
+            capture.path, f"has no complete {wanted} results: {why}", "Analyse it where CANN is, or give another --output folder"
         )
     note = f"{why}, so the results stay as they are" if force or not current else ""
-    return RunResult(found.path, True, already_complete=True, note=note, written_to=found.path)
+    return RunResult(capture.path, True, already_complete=True, note=note, written_to=capture.path)
 
 
-def in_place(found: detect.Found) -> bool:
-    """Whether the results of ``found`` belong into its own run directory: it is raw data, and nobody else's results are there."""
-    if not found.format.in_place:
+def in_place(capture: AnyCapture) -> bool:
+    """Whether the results of a capture belong into its own run directory: it is raw data, and nobody else's results are there."""
+    if not capture.reader.in_place:
         return False
-    there = contents.contents_of(found.path)
+    there = contents.contents_of(capture.path)
     return there.own or not (there.text or there.databases)
 
 
-def _prepare(found: detect.Found, target: Path) -> Path:
+def _prepare(capture: AnyCapture, target: Path) -> Path:
     """Create the run directory of recomputed results, with the side files that other tools know the rank by."""
     rundir.make_directory(target)
-    if found.path.is_dir():
-        for file in (*sorted(found.path.glob(f"{rundir.INFO_PREFIX}*.json")), found.path / rundir.METADATA_FILE):
+    if capture.path.is_dir():
+        for file in (*info_files(capture.path), capture.path / rundir.METADATA_FILE):
             if file.is_file() and file.stat().st_size < _SIDE_FILE_BYTES:
                 rundir.write_bytes(target / file.name, file.read_bytes())
     else:
-        trace = detect.load(found)
+        trace = detect.load(capture)
         name = f"{rundir.INFO_PREFIX}_{trace.recorded_rank}.json" if trace.recorded_rank >= 0 else f"{rundir.INFO_PREFIX}.json"
         rundir.write_json(target / name, {"rank_id": trace.recorded_rank} if trace.recorded_rank >= 0 else {}, indent=4)
     return target
 
 
 def _analyse_run(
-    found: detect.Found, into: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger
+    capture: AnyCapture, into: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger
 ) -> RunResult:
     try:
-        trace = detect.load(found, allow_msprof=True)
+        trace = detect.load(capture, allow_msprof=True)
     except InputError as error:
         logger.error("%s", error, exc_info=isinstance(error, DefectError))
-        if _is_simplified(found) and into == found.path:
+        if _is_simplified(capture) and into == capture.path:
             raise
-        return _unreadable(found.path, into, settings, error)
+        return _unreadable(capture.path, into, settings, error)
     _give_memory_back()
-    missing = _unexported(found)
-    if missing and _is_simplified(found) and into == found.path:
+    missing = _unexported(capture)
+    if missing and _is_simplified(capture) and into == capture.path:
         # the results that are there hold more than new ones would
-        raise InputError(found.path, f"cannot be analysed again: {missing}; its results stay as they are", "See its logs")
+        raise InputError(capture.path, f"cannot be analysed again: {missing}; its results stay as they are", "See its logs")
     statuses = write_result(
         trace,
         into,
@@ -162,22 +164,22 @@ def _analyse_run(
     )
     for name, status in statuses.items():
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
-    compared = compare(found, trace, into) if into != found.path else ()
+    compared = compare(capture, trace, into) if into != capture.path else ()
     recorded = (HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
     findings = (*recorded, *contradictions(trace))
     ok = complete(statuses) and not missing
-    if ok and (into == found.path or _is_simplified(found)):
-        _simplify(found.path, logger)
-    if ok and into == found.path:
+    if ok and (into == capture.path or _is_simplified(capture)):
+        _simplify(capture.path, logger)
+    if ok and into == capture.path:
         # what is left of it now is what the next analysis will look at
         keep_complete(into, detect.sources(detect.raw_of(detect.find_one(into))))
     _lay_out(trace, logger)
-    return RunResult(found.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
+    return RunResult(capture.path, ok, statuses, findings=findings, written_to=into, comparison=compared)
 
 
-def _is_simplified(found: detect.Found) -> bool:
+def _is_simplified(capture: AnyCapture) -> bool:
     """Whether the run had complete results and nothing else of its device data when its analysis began."""
-    return isinstance(found.where, contents.Contents) and found.where.simplified
+    return isinstance(capture.where, contents.Contents) and capture.where.simplified
 
 
 def _simplify(path: Path, logger: logging.Logger) -> None:
@@ -209,10 +211,10 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _unexported(found: detect.Found) -> str:
+def _unexported(capture: AnyCapture) -> str:
     """Which recorded device data only CANN can read, in one sentence; empty when there is none."""
-    if found.path.is_dir() and found.format.in_place:
-        there = contents.contents_of(found.path)
+    if capture.path.is_dir() and capture.reader.in_place:
+        there = contents.contents_of(capture.path)
         if there.prof and not there.exported:
             return f"the device data of {there.prof[0]} has not been exported by msprof"
     return ""
@@ -220,7 +222,7 @@ def _unexported(found: detect.Found) -> str:
 
 def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
     """Leave a status that says why there is no result; an older marker would contradict it."""
-    state = run_directory.read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
+    state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
     check = "window_lost" if state == rundir.STATE_RECORDING else "unreadable"
     finding = HealthFinding(check, ERROR, 1, error.problem, EVERYTHING)
     (output_directory(into) / rundir.COMPLETION_MARKER).unlink(missing_ok=True)

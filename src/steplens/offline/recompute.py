@@ -17,7 +17,7 @@ from steplens.analysis.stored_figures import matters
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.contents import Contents
-from steplens.readers.detect import Found
+from steplens.readers.reader import AnyCapture
 from steplens.trace.trace import Trace
 
 #: renamed over the years
@@ -77,18 +77,18 @@ class Comparison:
     matters: bool = False
 
 
-def compare(found: Found, trace: Trace, target: Path) -> tuple[Comparison, ...]:
+def compare(capture: AnyCapture, trace: Trace, target: Path) -> tuple[Comparison, ...]:
     """Compare the results in the run directory ``target`` with those of the capture that they were made from.
 
     Args:
-        found: the capture.
+        capture: the capture.
         trace: its tables.
         target: run directory with the recomputed results.
     """
-    if not isinstance(found.where, Contents) or found.where.output is None:
+    if not isinstance(capture.where, Contents) or capture.where.output is None:
         return ()
-    bases = _base_us(found.path), _base_us(target)
-    return tuple(_compare_all(found.where.output, target / rundir.OUTPUT_DIRECTORY, trace, bases))
+    bases = _base_us(capture.path), _base_us(target)
+    return tuple(_compare_all(capture.where.output, target / rundir.OUTPUT_DIRECTORY, trace, bases))
 
 
 def _compare_all(own: Path, recomputed: Path, trace: Trace, bases: tuple[Decimal, Decimal]) -> Iterator[Comparison]:

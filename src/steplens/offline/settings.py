@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens import rundir
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.common.run_info import info_files
+from steplens.readers.common.side_files import read_json
 from steplens.trace.cache import own_results
+from steplens.trace.recorded_options import options_of
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE
 from steplens.writers.result import DATABASE, DONE, RESULT_VERSION, TEXT, Settings
 
@@ -22,33 +24,26 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
     """
     if path.is_file():
         return Settings(level=LEVEL1), [TEXT]
-    files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
-    info = run_directory.read_json(files[0]) if files else {}
-    config = info.get("config")
-    common = config.get("common_config") if isinstance(config, dict) else None
-    experimental = config.get("experimental_config") if isinstance(config, dict) else None
-    common = common if isinstance(common, dict) else {}
-    experimental = experimental if isinstance(experimental, dict) else {}
+    files = info_files(path)
+    options = options_of(read_json(files[0]).get("config") if files else None)
     notes = []
     if not files:
         notes.append(f"{rundir.INFO_PREFIX}.json is missing in {path.name}, {LEVEL0} is assumed")
-    level = experimental.get("_profiler_level")
+    level = options.level
     if level not in (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2):
         if files:
             notes.append(f"{files[0].name} names no known profiler level, {LEVEL0} is assumed")
         level = LEVEL0
-    activities = common.get("activities")
-    named = {**{key.removeprefix("_"): value for key, value in experimental.items()}, **common}
+    named = {**{key.removeprefix("_"): value for key, value in options.experimental.items()}, **options.common}
     switches = {key: value for key, value in named.items() if isinstance(value, bool)}
     settings = Settings(
         level=level,
         switches=switches,
-        activities=tuple(str(item).rpartition(".")[2] for item in activities) if isinstance(activities, list) else (),
+        activities=tuple(options.activities),
         notes=tuple(notes),
     )
-    exports = experimental.get("_export_type")
-    exports = [exports] if isinstance(exports, str) else exports
-    return settings, [item for item in exports if item in (TEXT, DATABASE)] if isinstance(exports, list) else [TEXT]
+    exports = options.export_types
+    return settings, [TEXT] if exports is None else [item for item in exports if item in (TEXT, DATABASE)]
 
 
 def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
@@ -64,7 +59,7 @@ def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], expo
         newest_ns = max(source.stat().st_mtime_ns for source in sources)
     except (OSError, ValueError):
         return False
-    status = run_directory.read_json(folder / rundir.STATUS_FILE)
+    status = read_json(folder / rundir.STATUS_FILE)
     if marker_ns < newest_ns or status.get("level") != settings.level or status.get("result_version") != RESULT_VERSION:
         return False
     there = status.get("export_types")
@@ -82,7 +77,7 @@ def keep_complete(path: Path, sources: Sequence[Path]) -> None:
 def _results(path: Path) -> list[Path]:
     """The files of a result: its status, and what was written as that says."""
     folder = path / rundir.OUTPUT_DIRECTORY
-    outputs = run_directory.read_json(folder / rundir.STATUS_FILE).get("outputs")
+    outputs = read_json(folder / rundir.STATUS_FILE).get("outputs")
     outputs = outputs if isinstance(outputs, dict) else {}
     done = [name for name, output in outputs.items() if isinstance(output, dict) and output.get("status") == DONE]
     return [folder / rundir.STATUS_FILE, *(folder / name for name in done)]

@@ -14,14 +14,15 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from steplens import rundir
 from steplens.errors import InputError
 from steplens.formats.ascend_capture import ANALYSIS_DIRECTORY, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY
 from steplens.readers.ascend.msprof_command import find_msprof
 from steplens.readers.ascend.prof_directory import find_prof
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.run_info import info_files
+from steplens.readers.common.side_files import read_json
+from steplens.trace.recorded_options import options_of
 
 #: what msprof works with, in ``host`` and ``device_*``: removed in any case; removed by simplification
 _WORKING = ("sqlite",)
@@ -94,12 +95,9 @@ def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
 
 def recorded_option(run_directory: Path) -> bool | None:
     """``data_simplification`` of a run; None where its ``profiler_info*.json`` does not say."""
-    for file in sorted(run_directory.glob(f"{rundir.INFO_PREFIX}*.json"))[:1]:
-        config: Any = read_json(file).get("config")
-        experimental = config.get("experimental_config") if isinstance(config, dict) else None
-        value = experimental.get(_OPTION) if isinstance(experimental, dict) else None
-        return value if isinstance(value, bool) else None
-    return None
+    files = info_files(run_directory)
+    value = options_of(read_json(files[0]).get("config")).experimental.get(_OPTION) if files else None
+    return value if isinstance(value, bool) else None
 
 
 def _surplus(prof: Path, wanted: bool, kept: list[str]) -> Iterator[Path]:

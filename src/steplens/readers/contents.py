@@ -1,26 +1,22 @@
-"""What a path holds: run directories of every kind, result folders, trace files; nested, mixed, many.
-
-Finding looks at names and first bytes only; nothing is read. Every source claims the entries of its folder that are parts of
-it; the search goes on through all others, so that no source hides what lies beside it. What nobody claims is named
-(``steplens.readers.unread``). Links are not followed, hidden folders are left out, and the search is bounded, so that a path
-such as ``/`` ends in a sentence and not in an hour.
-"""
+"""What a folder holds of one recorded window, and what a file is: by names and first bytes only, nothing is read."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from steplens import expansion, rundir
-from steplens.errors import InputError, check_exists
-from steplens.formats.ascend_capture import EXPORT_DIRECTORY as EXPORT_DIRECTORY
-from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, PROF_NAME
-from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread
+from steplens.formats.ascend_capture import EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
+from steplens.formats.ascend_database import ANALYSIS_DATABASE
+
+#: why results come before the raw data that they were made of, of ``Contents.simplified``
+SIMPLIFIED_REASON = (
+    "its results are complete, and the device data that they were made from can be read only where CANN exports it again"
+)
 
 #: files that make a folder a result folder, whatever it is called
 _TEXT_RESULTS = (
@@ -44,8 +40,6 @@ _TRACE_FILE = (".json", ".json.gz")
 
 _ASCEND_MARKS = (b'"Ascend Hardware"', b'"Overlap Analysis"', b'"async_task_queue"', b'"base_time_ns"', b'"HostToDevice')
 
-_DEPTH = 8
-_ENTRIES = 200_000
 _HEAD = 1 << 16
 
 
@@ -92,18 +86,38 @@ class Contents:
     @property
     def simplified(self) -> bool:
         """Whether the results hold device data that cannot be read without CANN any more: data simplification removed it."""
-        return bool(self.prof) and not self.exported and self.complete and (self.text or self.databases != ("analysis.db",))
+        return bool(self.prof) and not self.exported and self.complete and (self.text or self.databases != (ANALYSIS_DATABASE,))
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """What it holds of raw data."""
+        of_host = (*((rundir.RAW_DIRECTORY,) if self.kineto else ()), *((FRAMEWORK_DIRECTORY,) if self.framework else ()))
+        return (*of_host, *self.prof)
+
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """Its result files of text, in words."""
+        return (f"text files of {self.output.name}",) if self.text and self.output is not None else ()
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """All of its results."""
+        folder = self.output.name if self.output is not None else ""
+        return (*self.text_names, *(f"{folder}/{name}" for name in self.databases))
+
+    @property
+    def results(self) -> Path:
+        """Its result folder, where it is known to have one."""
+        assert self.output is not None
+        return self.output
+
+    @property
+    def prefers_database(self) -> bool:
+        """Whether the result database is read and not the text files: those of steplens are exact too, and hold more."""
+        return any(name != ANALYSIS_DATABASE for name in self.databases) and not (self.own and self.text)
 
     def __bool__(self) -> bool:
         return bool(self.kineto or self.framework or self.prof or self.text or self.databases)
-
-
-class Source(Protocol):
-    """What a search finds in a folder."""
-
-    @property
-    def claimed(self) -> frozenset[str]:
-        """Names in its folder that are parts of it."""
 
 
 def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
@@ -142,8 +156,13 @@ def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
     )
 
 
-def _sources_of(folder: Path, without: Collection[str]) -> list[Contents]:
-    """The run directory or result folder that ``folder`` is, or the captures of devices that it only collects."""
+def runs_in(folder: Path, without: Collection[str] = ()) -> list[Contents]:
+    """The run directory or result folder that ``folder`` is, or the captures of devices that it only collects.
+
+    Args:
+        folder: the folder.
+        without: names in it that are parts of other captures.
+    """
     contents = contents_of(folder, without)
     # device data that another reader takes is taken as a whole
     if not contents or (PROF_NAME.match(folder.name) and without):
@@ -155,87 +174,21 @@ def _sources_of(folder: Path, without: Collection[str]) -> list[Contents]:
     return [contents_of(folder / name) for name in contents.prof]
 
 
-def _nothing_else(path: Path) -> Sequence[Any]:
-    return ()
+def is_part(path: Path) -> bool:
+    """Whether ``path`` is a folder inside a run directory that stands for it."""
+    return path.resolve().name in (rundir.OUTPUT_DIRECTORY, FRAMEWORK_DIRECTORY, rundir.RAW_DIRECTORY)
 
 
-def find(
-    path: Path, others: Callable[[Path], Sequence[Source]] = _nothing_else, unread: list[Unread] | None = None
-) -> Iterator[Any]:
-    """Every run directory, lone result folder and trace file at or below ``path``, in order of path.
-
-    A part of a run directory (its result folder, its raw data of the host) stands for the whole; a ``PROF_*`` directory is
-    opened alone.
-
-    Args:
-        path: where to look.
-        others: what a folder holds of other kinds of sources, which come first there.
-        unread: gets what lies there and is no part of any source.
-
-    Yields:
-        ``Contents`` of a folder, the ``Path`` of a file, or what ``others`` gives.
-
-    Raises:
-        InputError: the path does not exist, cannot be reached, or holds more folders than a search should walk through.
-    """
-    check_exists(path)
-    if path.is_file():
-        yield path
-        return
-    if _is_part(path):
-        whole = path.resolve().parent
-        if sources := others(whole) or _sources_of(whole, ()):
-            yield from sources
-            return
-    yield from _Search(path, others, [] if unread is None else unread).below(path, 0)
+def is_database(path: Path, start: bytes) -> bool:
+    """Whether a file, which begins with ``start``, is a database, or is called one."""
+    return start[:16] == b"SQLite format 3\0" or path.suffix == ".db"
 
 
-class _Search:
-    """One way through the folders below a path."""
-
-    def __init__(self, top: Path, others: Callable[[Path], Sequence[Source]], unread: list[Unread]) -> None:
-        self.top = top
-        self.others = others
-        self.unread = unread
-        self.entries = 0
-
-    def below(self, folder: Path, depth: int) -> Iterator[Any]:
-        """The sources of a folder, then those of its entries that are no parts of them."""
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as error:
-            if depth == 0:
-                raise InputError(folder, f"cannot be listed ({error.strerror})", "Check its permissions") from error
-            self.unread.append(Unread(folder, CLOSED))
-            return
-        self.entries += len(entries)
-        if self.entries > _ENTRIES:
-            raise InputError(self.top, f"holds more than {_ENTRIES} files and folders", "Give a folder nearer to the runs")
-        claimed: set[str] = set()
-        for source in self.others(folder):
-            claimed |= source.claimed
-            yield source
-        for contents in _sources_of(folder, claimed):
-            claimed |= contents.claimed if contents.path == folder else {contents.path.name}
-            yield contents
-        for entry in entries:
-            if entry.name in claimed or entry.name.startswith("."):
-                continue
-            yield from self._entry(entry, depth)
-
-    def _entry(self, entry: os.DirEntry[str], depth: int) -> Iterator[Any]:
-        child = Path(entry.path)
-        if entry.is_symlink():
-            self.unread.append(Unread(child, LINK))
-        elif entry.is_dir():
-            if depth + 1 < _DEPTH:
-                yield from self.below(child, depth + 1)
-            else:
-                self.unread.append(Unread(child, TOO_DEEP))
-        elif is_trace_file(child):
-            yield child
-        else:
-            self.unread.append(Unread(child))
+def contents_around(database: Path) -> Contents | None:
+    """What the run directory of a result database holds; None where the database lies alone."""
+    folder = database.resolve().parent
+    contents = contents_of(folder.parent if folder.name == rundir.OUTPUT_DIRECTORY else folder)
+    return contents if contents.output is not None and database.name in contents.databases else None
 
 
 def is_trace_file(path: Path) -> bool:
@@ -266,11 +219,6 @@ def is_ascend_timeline(path: Path, start: bytes) -> bool:
         handle.seek(max(path.stat().st_size - _HEAD, 0))
         end = handle.read(_HEAD)
     return any(mark in part for mark in _ASCEND_MARKS for part in (start, end)) or re.search(rb'"ts": ?"', start) is not None
-
-
-def _is_part(path: Path) -> bool:
-    """Whether ``path`` is a folder inside a run directory that stands for it."""
-    return path.resolve().name in (rundir.OUTPUT_DIRECTORY, FRAMEWORK_DIRECTORY, rundir.RAW_DIRECTORY)
 
 
 def _is_exported(prof: Path) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from steplens.errors import SteplensError
-from steplens.readers.detect import Found, cache_of, find_traces, is_kept
+from steplens.readers.detect import cache_of, find_traces, is_kept
 from steplens.readers.kineto.json_sample import Sample, write_sample
+from steplens.readers.reader import AnyCapture
 from steplens.trace.cache import seal
 from steplens.trace.trace import Trace
 
 
-def draft(path: Path, is_laid_out: Callable[[Path], bool]) -> tuple[Found, Trace, Sample] | None:
+def draft(path: Path, is_laid_out: Callable[[Path], bool]) -> tuple[AnyCapture, Trace, Sample] | None:
     """A draft of the first trace at or below ``path``, where that is large and cannot be shown within a moment.
 
     Its times and names are those of the file; which steps there are, what belongs together and what is missing is not to be told
@@ -27,14 +28,14 @@ def draft(path: Path, is_laid_out: Callable[[Path], bool]) -> tuple[Found, Trace
         None where it will not take long, or nothing can be drawn without reading all: what is wrong shows then.
     """
     try:
-        found = find_traces(path)[0]
-        if found.format.timeline is None or (is_kept(found) and is_laid_out(seal.own_place(cache_of(found)))):
+        capture = find_traces(path)[0]
+        timeline = capture.reader.timeline(capture.where)
+        if timeline is None or (is_kept(capture) and is_laid_out(seal.own_place(cache_of(capture)))):
             return None
-        file_of, read = found.format.timeline
-        file = file_of(found.where)
+        file, read = timeline
         with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
             target = Path(folder) / file.name
             sample = write_sample(file, target)
-            return None if sample is None else (found, read(target), sample)
+            return None if sample is None else (capture, read(target), sample)
     except (SteplensError, OSError):
         return None

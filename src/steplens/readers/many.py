@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from steplens.errors import InputError
-from steplens.readers.detect import Found, find_traces, is_kept, load, sources
+from steplens.readers.detect import find_traces, is_kept, load, sources
 from steplens.readers.kineto.parallel import PARALLEL_BYTES
+from steplens.readers.reader import AnyCapture
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks, serve
 
@@ -26,7 +27,9 @@ _TIMES_SOURCE = 12
 _PART_OF_MEMORY = 2
 
 
-def load_all(top: Path, every: Sequence[Found], progress: Callable[[int, int, Path], None] | None) -> list[Trace | InputError]:
+def load_all(
+    top: Path, every: Sequence[AnyCapture], progress: Callable[[int, int, Path], None] | None
+) -> list[Trace | InputError]:
     """Every trace, or why it cannot be read.
 
     Args:
@@ -54,16 +57,16 @@ def load_all(top: Path, every: Sequence[Found], progress: Callable[[int, int, Pa
     return [loaded[number] for number in range(len(every))]
 
 
-def _load(found: Found) -> Trace | InputError:
+def _load(capture: AnyCapture) -> Trace | InputError:
     try:
-        return load(found)
+        return load(capture)
     except InputError as error:
         return error
     except OSError as error:  # one file of a failing disk is one file
-        return InputError(found.path, f"cannot be read ({error.strerror or error})")
+        return InputError(capture.path, f"cannot be read ({error.strerror or error})")
 
 
-def _most_processes(every: Sequence[Found]) -> int:
+def _most_processes(every: Sequence[AnyCapture]) -> int:
     """How many processes may read beside this one; none where a source is so large that reading it takes several itself."""
     largest = max(map(_size, every), default=0) if len(every) > 1 else PARALLEL_BYTES
     if largest >= PARALLEL_BYTES:
@@ -72,11 +75,11 @@ def _most_processes(every: Sequence[Found]) -> int:
     return memory // (_PART_OF_MEMORY * (_PROCESS_BYTES + _TIMES_SOURCE * largest))
 
 
-def _size(found: Found) -> int:
+def _size(capture: AnyCapture) -> int:
     """Bytes of what a trace is read from; 0 where they cannot be looked at, which reading tells."""
     try:
-        return sum(source.stat().st_size for source in sources(found))
-    except OSError:
+        return sum(source.stat().st_size for source in sources(capture))
+    except (InputError, OSError):
         return 0
 
 

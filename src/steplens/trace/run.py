@@ -434,7 +434,7 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
         if isinstance(loaded, InputError):
             unreadable.append(loaded)
         else:
-            traces.append((Source(found.path, found.format.name, found.reason, found.ignored), loaded))
+            traces.append((Source(found.path, found.format, found.reason, found.ignored), loaded))
     if not traces:
         if len(unreadable) == 1:
             raise unreadable[0]
@@ -476,5 +476,5 @@ def open_draft(path: str | os.PathLike[str], is_laid_out: Callable[[Path], bool]
     if drawn is None:
         return None
     found, trace, sample = drawn
-    run = Run(Path(path), [(Source(found.path, found.format.name), trace)], [])
+    run = Run(Path(path), [(Source(found.path, found.format), trace)], [])
     return Draft(run, sample.bytes, sample.of_bytes, is_kept(found))

@@ -15,6 +15,7 @@ from steplens.collect.black_box.black_box_event import EVENT_FILE
 from steplens.collect.common import log
 from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER, Order, read_answers
 from steplens.collect.handoff import upload
+from steplens.readers.common.side_files import read_json
 
 #: how steps are called, and why there are none
 _STEPS = {
@@ -128,7 +129,7 @@ def _why_lost(directory: Path) -> str:
     """What whoever opens the run directory is told of it."""
     from steplens.readers.steplens_run import run_directory
 
-    state = run_directory.read_json(directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE)
+    state = read_json(directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE)
     return run_directory.lost_window(directory, state)[0]
 
 

@@ -16,6 +16,7 @@ from steplens.offline.one_run import LEFT_ALONE, RECOMPUTED
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.processes import Job, analyse_all, process_number
 from steplens.readers import detect
+from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.trace.health import HealthFinding
@@ -116,7 +117,7 @@ def _analyse_raw(source: MindSporeSource, force: bool) -> RunResult:
     if result.problem and source.has_finished_results:
         # they stay as they are beside windows that give nothing
         note = f"its finished results stay as they are, and what was recorded later gives nothing: {result.problem}"
-        findings = _findings(detect.load(detect.choose(source)))
+        findings = _findings(detect.load(mindspore_find.READER.capture_of(source)))
         return RunResult(source.path, True, {}, written_to=source.path, findings=findings, already_complete=True, note=note)
     note = f"{_count(result)} files of number {source.number} in {result.written_to}" if result.written_to is not None else ""
     return replace(result, note=note)
@@ -137,7 +138,7 @@ def _complete_results_of_others(source: MindSporeSource, *, overwrite: bool) -> 
 def _analyse_elsewhere(source: MindSporeSource, exports: Sequence[str] | None, output: Path) -> RunResult:
     """The results of every run, in a run directory of their own below ``output``."""
     into = output / f"{source.path.name}_{source.number}{rundir.RUN_SUFFIX}"
-    trace = detect.load(detect.choose(source))
+    trace = detect.load(mindspore_find.READER.capture_of(source))
     rundir.make_directory(into)
     files = (*OUTPUT_FILES, *mindspore_result.PIPELINE_OUTPUT)
     outputs = write_result(trace, into, Settings(level=LEVEL1), export_types=with_databases(exports or [TEXT]), files=files)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from steplens import rundir
 from steplens.errors import InputError
+from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.cache import own_results
 
 _REMEDY = "Give the directory above 'profiler', or a run directory"

@@ -15,9 +15,9 @@ import msgspec
 from steplens import rundir
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.offline.mindspore.settings import Options
+from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
 from steplens.readers.mindspore.windows import mindspore_windows
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.health import STEP_PHASES, WARNING
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import LEVEL0

@@ -20,6 +20,7 @@ from steplens.formats import ascend_results as names
 from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, RECEIVE_OPERATION, SELECTION, SEND_OPERATION
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
+from steplens.readers.common.side_files import as_object
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog
 from steplens.trace.schema import COLLECTIVE, RECEIVE, SCHEMA, SEND
 
@@ -55,17 +56,17 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
             odd += 1
             continue
         name, group = _name_and_group(key)
-        info = _object(value.get(names.TIME_INFO))
+        info = as_object(value.get(names.TIME_INFO))
         milliseconds = (of_times.member(info, member) for member in names.OPERATION_TIMES.values())
         of_times.member(info, names.START_TIMESTAMP)
         times.append((name, group, kind, step, _text(info.get(names.START_TIMESTAMP)), *milliseconds))
-        for transport, part in _object(value.get(names.BANDWIDTH_INFO)).items():
-            numbers = _object(part)
+        for transport, part in as_object(value.get(names.BANDWIDTH_INFO)).items():
+            numbers = as_object(part)
             head = (
                 *(name, group, kind, step, transport),
                 *(of_links.member(numbers, column) for column in _BANDWIDTH_COLUMNS),
             )
-            distribution = _object(numbers.get(names.PACKETS)).items()
+            distribution = as_object(numbers.get(names.PACKETS)).items()
             packets = [(size, packet) for size, packet in distribution if _is_packet(packet)]
             of_links.damaged[names.PACKETS] += len(distribution) - len(packets)
             for size, (count, duration) in packets:
@@ -136,7 +137,7 @@ def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[in
         elif set(value) & set(_CLASSES) or re.fullmatch(rf"{names.STEP_PREFIX}\d*", key):
             step = int(key.removeprefix(names.STEP_PREFIX)) if re.fullmatch(rf"{names.STEP_PREFIX}\d{{1,18}}", key) else None
             for kind in _CLASSES:
-                for operation, content in _object(value.get(kind)).items():
+                for operation, content in as_object(value.get(kind)).items():
                     if isinstance(content, dict) and not operation.lower().startswith(_TOTAL):
                         yield step, kind, operation, content
         elif not key.lower().startswith(_TOTAL):
@@ -173,10 +174,6 @@ def _report_odd(path: Path, count: int, health: HealthLog, unsafe: str) -> None:
 def _name_and_group(key: str) -> tuple[str, str | None]:
     name, _, group = key.partition("@")
     return name, group or None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _is_packet(value: Any) -> bool:

@@ -12,7 +12,7 @@ import polars as pl
 from steplens.formats.ascend_database import INNER_TASKS
 from steplens.formats.ascend_terms import NO_NUMBER
 from steplens.formats.trace_view import PART_COLUMNS
-from steplens.readers.ascend.database.cann_db import source_rows
+from steplens.readers.common.trace_rows import source_rows
 
 #: column of ``kernels`` that holds what a plane tells of a task
 INNER = "inner_task"
@@ -66,5 +66,5 @@ def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]
     tables = {**tables, "kernels": kernels.drop(INNER)}
     if rows.height:
         known = [tables["source_tables"]] if "source_tables" in tables else []
-        tables["source_tables"] = pl.concat([*known, source_rows(INNER_TASKS, rows)])
+        tables["source_tables"] = pl.concat([*known, source_rows(INNER_TASKS, rows, absent=None)])
     return tables

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from steplens.formats import ascend_capture as capture
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.side_files import as_object, read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, HealthLog
 
 Int64Array = npt.NDArray[np.int64]
@@ -184,7 +184,7 @@ def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: 
         first_time: an early raw time of the recording; None where there is none.
         health: gets what is missing.
     """
-    start_info, end_info = _object(info.get("start_info")), _object(info.get("end_info"))
+    start_info, end_info = as_object(info.get("start_info")), as_object(info.get("end_info"))
     offset = _unix_offset_at_start(prof)
     if offset is None:
         offset = _difference(end_info.get("collectionTimeEnd"), end_info.get("MonotonicTimeEnd"))
@@ -209,7 +209,7 @@ def _counter(prof: ProfDirectory | None, start_info: Mapping[str, Any], offset: 
     """The clock of times that are counts."""
     host = _host_info(prof)
     cpus = host.get("CPU")
-    recorded = _object(cpus[0]).get("Frequency") if isinstance(cpus, list) and cpus else None
+    recorded = as_object(cpus[0]).get("Frequency") if isinstance(cpus, list) and cpus else None
     frequency = _frequency(recorded) or _frequency(start_info.get("freq")) or _DEFAULT_FREQUENCY_MHZ
     log = _host_start(prof)
     count, ns = _integer(log.get("cntvct")), _integer(log.get("clock_monotonic_raw"))
@@ -319,10 +319,6 @@ def device_info(profs: Sequence[ProfDirectory]) -> list[dict[str, int]]:
 
 def _side_file(path: Path) -> dict[str, Any]:
     return read_json(path) if _is_file(path) else {}
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _integer(value: object) -> int | None:

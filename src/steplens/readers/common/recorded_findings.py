@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from steplens.trace.health import HealthLog
@@ -10,7 +11,7 @@ from steplens.trace.health import HealthLog
 _MOST = 1 << 62
 
 
-def add_findings(state: dict[str, Any], health: HealthLog) -> None:
+def add_findings(state: Mapping[str, Any], health: HealthLog) -> None:
     """Add the findings that were written down while recording, or by the analysis of its windows."""
     for finding in state.get("health", []) if isinstance(state.get("health"), list) else []:
         if isinstance(finding, dict):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 
 from steplens.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto.kineto_events import EventColumns
-from steplens.readers.kineto.kineto_meta import meta, meta_frame, report_losses
+from steplens.readers.kineto.kineto_meta import meta, report_losses
 from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
 from steplens.readers.kineto.parallel import read_columns
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -31,7 +34,7 @@ from steplens.trace.health import (
 )
 from steplens.trace.trace import Trace
 
-__all__ = ["SUFFIXES", "detect", "meta_frame", "read", "shapes_text", "types_text"]
+__all__ = ["READER", "SUFFIXES", "detect", "read", "shapes_text", "types_text"]
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
@@ -89,7 +92,7 @@ def read(
     raw["meta"] = meta({**members, **accelerator_meta(raw, members)}, base_ns, path)
     for name, frame in (extra or {}).items():
         if name == "meta":
-            raw[name] = pl.concat([raw[name], frame]).unique("key", keep="last", maintain_order=True)
+            raw[name] = merged_meta(raw[name], frame)
         elif name in _SHARED and name in raw:
             raw[name] = pl.concat([raw[name], frame], how="diagonal_relaxed")
         else:
@@ -127,3 +130,28 @@ def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
         log.add("unpaired_events", WARNING, columns.unbegun, message, _OF_CALLS)
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")
+
+
+class KinetoReader(Reader[Path]):
+    """Trace files of Kineto, and of whatever writes the same events."""
+
+    name = "Kineto trace"
+
+    def find_file(self, path: Path, start: bytes) -> Capture[Path] | None:
+        """Any file that is called as a trace is."""
+        return Capture(path, self, path, "a trace file") if detect(path) else None
+
+    def read(self, where: Path, *, allow_msprof: bool = False) -> Trace:
+        """See ``read`` of this module."""
+        return read(where)
+
+    def sources(self, where: Path) -> list[Path]:
+        """The file."""
+        return [where]
+
+    def timeline(self, where: Path) -> tuple[Path, Callable[[Path], Trace]]:
+        """The file."""
+        return where, read
+
+
+READER = KinetoReader()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.readers.common.trace_rows import meta_rows
 from steplens.trace.health import EVERYTHING, INFO, KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 
 #: names that users and launchers give to the traces of a job: rank0.json, trace_rank_3.json.gz
@@ -42,7 +42,7 @@ def meta(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFrame:
             values["rank"], values["rank_source"] = named, "file name"
     if isinstance(size, int) and not isinstance(size, bool):
         values["world_size"] = size
-    return meta_frame(values)
+    return meta_rows(values)
 
 
 def rank_in_name(name: str, *, distributed: bool) -> int | None:
@@ -54,17 +54,6 @@ def rank_in_name(name: str, *, distributed: bool) -> int | None:
     """
     found = _RANK_IN_NAME.search(name) or (_NUMBER_IN_NAME.match(name) if distributed else None)
     return int(found[1]) if found else None
-
-
-def meta_frame(values: dict[str, Any]) -> pl.DataFrame:
-    """A dictionary as ``meta`` rows."""
-    rows = [(as_text(key), as_text(json.dumps(value, ensure_ascii=False))) for key, value in values.items()]
-    return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
-
-
-def as_text(text: str) -> str:
-    """``text`` without halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def report_losses(members: dict[str, Any], log: HealthLog) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from steplens.readers.mindspore.folders import children
 from steplens.trace.health import ERROR, WARNING, HealthLog
 
 #: kind -> name up to the device number; what ends in .done, .join or .zip is no data
@@ -76,8 +77,9 @@ class LegacyFiles:
 def find_logs(path: Path) -> LegacyFiles:
     """The raw logs in a job's folder, its ``data`` folder and its ``container/<device>/data`` folders."""
     found: dict[tuple[str, int], list[tuple[int, Path]]] = {}
-    for folder in (path, path / LOG_FOLDERS[0], *(child / LOG_FOLDERS[0] for child in _children(path / LOG_FOLDERS[1]))):
-        for file in _children(folder):
+    containers = children(path / LOG_FOLDERS[1], _ENTRY_LIMIT)
+    for folder in (path, path / LOG_FOLDERS[0], *(child / LOG_FOLDERS[0] for child in containers)):
+        for file in children(folder, _ENTRY_LIMIT):
             for kind, pattern in _NAMES.items():
                 name = pattern.match(file.name)
                 if name and file.is_file():
@@ -131,11 +133,3 @@ def text_records(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequen
 
 def _log_name(path: Path) -> str:
     return re.sub(r"\.slice_\d+$", "", path.name)
-
-
-def _children(folder: Path) -> list[Path]:
-    try:
-        children = sorted(folder.iterdir())
-    except OSError:
-        return []
-    return children[:_ENTRY_LIMIT]

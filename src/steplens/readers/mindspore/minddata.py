@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from steplens import json_text
-from steplens.errors import InputError
 from steplens.formats.mindspore import PIPELINE_FILES, pattern
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.trace_rows import meta_rows
+from steplens.readers.mindspore.folders import choose_number, nothing_to_read
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, numbers, samples
@@ -86,18 +86,14 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
     Raises:
         InputError: there are no files, or of several ranks and none is named, or nothing in them can be read.
     """
-    found = ranks(path)
-    if rank is None and len(found) == 1:
-        rank = found[0]
-    if rank is None or rank not in found:
-        what = f"holds data pipelines of the ranks {', '.join(map(str, found))}" if found else "holds no files of a data pipeline"
-        raise InputError(path, what, "Name one of its ranks" if found else "Give a profiler folder of MindSpore")
+    remedies = ("Name one of its ranks", "Give a profiler folder of MindSpore")
+    several, none = "holds data pipelines of the ranks", "holds no files of a data pipeline"
+    rank = choose_number(path, rank, ranks(path), several=several, none=none, remedies=remedies)
     health = HealthLog()
     raw = tables(path, rank, health, clock_offset_ns=clock_offset_ns)
     if not any(name.startswith("pipeline_") for name in raw):
-        problem = f"holds files of the data pipeline of rank {rank} in which nothing can be read"
-        raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
-    own = meta_frame({"source_format": "minddata", "rank": rank})
+        raise nothing_to_read(path, f"files of the data pipeline of rank {rank}", health)
+    own = meta_rows({"source_format": "minddata", "rank": rank})
     raw["meta"] = pl.concat([raw["meta"], own]) if "meta" in raw else own
     return build_trace(path, raw, health, cpu_is_device=False)
 
@@ -146,7 +142,7 @@ def tables(path: Path, rank: int, health: HealthLog, *, clock_offset_ns: int | N
         result["source_tables"] = pl.DataFrame(
             {"table": ["minddata_pipeline_summary"], "row": [0], "record": [record]}, schema=SCHEMA["source_tables"]
         )
-    result["meta"] = meta_frame(meta)
+    result["meta"] = meta_rows(meta)
     result = {name: frame for name, frame in result.items() if frame.height}
     timed = [result[name]["time_ns"] for name in ("pipeline_samples", "pipeline_batches") if name in result]
     if clock_offset_ns is None and any(times.null_count() < len(times) for times in timed):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from steplens import rundir
 from steplens.errors import InputError
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
+from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import contents_of
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.device_logs import legacy_device
@@ -24,7 +26,7 @@ from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS,
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import conform
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.trace import Trace
@@ -33,6 +35,9 @@ WINDOWS = "windows"
 LEGACY = "legacy"
 PROF = "prof"
 FLAT = "flat"
+
+#: what each kind is called in front of users
+FORMATS = {WINDOWS: "MindSpore run", LEGACY: "MindSpore device logs", PROF: "MindSpore device data", FLAT: "MindSpore results"}
 
 #: names that make a closer look worth its time; most folders of a disk have none
 _PROMISING = re.compile(
@@ -208,12 +213,16 @@ def find(path: Path) -> list[MindSporeSource]:
     return [*(found[rank] for rank in sorted(found)), *earlier]
 
 
+def _tables_of(trace: Trace) -> dict[str, pl.DataFrame]:
+    return {name: frame for name in trace if (frame := trace.table(name)) is not None}
+
+
 def _with_unread_windows(results: Trace, error: InputError) -> Trace:
     """Finished results, read because the windows beside them, which were recorded later, hold nothing."""
     message = f"the recorded windows give nothing ({error.problem}); the finished results beside them were read"
     lost = HealthLog()
     lost.add("window_lost", WARNING, 1, message)
-    tables = {name: frame for name in results if (frame := results.table(name)) is not None}
+    tables = _tables_of(results)
     tables["health"] = pl.concat([*([tables["health"]] if "health" in tables else []), lost.frame()])
     return Trace(results.source, tables)
 
@@ -224,7 +233,7 @@ def _with_python(flat: Trace, runs: list[Path]) -> Trace:
     outputs = [run / rundir.OUTPUT_DIRECTORY for run in runs]
     if not (isinstance(options, dict) and options.get("with_stack") is True and outputs and ascend_text.detect(outputs[-1])):
         return flat
-    tables = {name: frame for name in flat if (frame := flat.table(name)) is not None}
+    tables = _tables_of(flat)
     try:
         found = ascend_text.read_trace(outputs[-1], runs[-1]).table("python")
     except InputError as error:
@@ -257,7 +266,7 @@ def _is_promising(path: Path) -> bool:
 
 def _together(device: Trace, flat: Trace) -> Trace:
     """The tables of a ``PROF_*`` directory and, of a flat directory, those of the data pipeline, of memory and of operators."""
-    tables = {name: frame for name in device if (frame := device.table(name)) is not None}
+    tables = _tables_of(device)
     for name in _COMPLETING:
         if name not in tables and (frame := flat.table(name)) is not None:
             tables[name] = frame
@@ -272,7 +281,7 @@ def _together(device: Trace, flat: Trace) -> Trace:
 def _with_host(trace: Trace, file: Path) -> Trace:
     """A trace with what the host did, where both are on one clock."""
     health = HealthLog()
-    tables = {name: frame for name in trace if (frame := trace.table(name)) is not None}
+    tables = _tables_of(trace)
     records = mindspore_host.read(file, health)
     added = {
         name: conform(name, frame) for name, frame in mindspore_host.beside(records.tables(), tables, file.name, health).items()
@@ -282,3 +291,32 @@ def _with_host(trace: Trace, file: Path) -> Trace:
     for name, frame in added.items():
         tables[name] = pl.concat([tables[name], frame]) if name in tables else frame
     return Trace(trace.source, tables)
+
+
+class MindSporeReader(Reader[MindSporeSource]):
+    """The data of every rank and device in a folder."""
+
+    name = "MindSpore"
+
+    def find_in_folder(self, folder: Path, claimed: Collection[str]) -> list[Capture[MindSporeSource]]:
+        """See ``find``."""
+        return [self.capture_of(source) for source in find(folder)]
+
+    def capture_of(self, source: MindSporeSource) -> Capture[MindSporeSource]:
+        """The data of one rank or device as something that can be opened."""
+        return Capture(source.path, self, source, source.reason, source.ignored, str(source.number), source.claimed)
+
+    def read(self, where: MindSporeSource, *, allow_msprof: bool = False) -> Trace:
+        """See ``MindSporeSource.read``."""
+        return where.read()
+
+    def sources(self, where: MindSporeSource) -> list[Path]:
+        """See ``MindSporeSource.sources``."""
+        return where.sources()
+
+    def format_of(self, where: MindSporeSource) -> str:
+        """By its kind."""
+        return FORMATS[where.kind]
+
+
+READER = MindSporeReader()

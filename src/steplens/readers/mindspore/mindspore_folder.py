@@ -11,6 +11,7 @@ from pathlib import Path
 
 from steplens.formats.mindspore import FILES, pattern
 from steplens.readers.mindspore import minddata, mindspore_host
+from steplens.readers.mindspore.folders import children
 
 _NAMES = {family: pattern(name) for family, name in FILES.items()}
 
@@ -65,7 +66,7 @@ class MindSporeFolder:
 
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
-    entries = [*_children(path), *_children(path / HOST_INFO)]
+    entries = [*children(path, _ENTRY_LIMIT), *children(path / HOST_INFO, _ENTRY_LIMIT)]
     files: dict[tuple[str, int], Path] = {}
     whole: dict[str, Path] = {}
     parallel: dict[int, tuple[str, int, int]] = {}
@@ -83,10 +84,3 @@ def open_folder(path: Path) -> MindSporeFolder:
                 parallel[rank] = (name["mode"], int(name["stages"]), int(name["size"]))
     hosts = tuple(rank for (family, rank), file in files.items() if family == HOST_INFO and mindspore_host.is_host_file(file))
     return MindSporeFolder(path, files, whole, tuple(minddata.ranks(path)), parallel, hosts)
-
-
-def _children(path: Path) -> list[Path]:
-    try:
-        return sorted(path.iterdir())[:_ENTRY_LIMIT]
-    except OSError:
-        return []

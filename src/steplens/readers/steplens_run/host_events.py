@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -11,7 +10,8 @@ import polars as pl
 
 from steplens import rundir
 from steplens.formats.ascend_terms import OS_LAYER
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.side_files import as_list, read_json
+from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.steplens_run import loaders
 from steplens.trace.health import COUNTERS, INFO, RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import CHECKPOINT_BYTES, MARK_KINDS, NAME
@@ -35,8 +35,6 @@ _CALL = (
 #: the begin of a call, or one that never ended; or that a thread or process has ended
 _OTHER = r"(?:<unfinished \.\.\.>|<detached \.\.\.>|\?)$|^\d+ +\d+\.\d+ (?:\+\+\+|---)"
 
-SideFile = Callable[[Path, HealthLog], dict[str, Any]]
-
 
 def sources(raw: Path) -> list[Path]:
     """The files that are read here, as far as they exist."""
@@ -44,7 +42,7 @@ def sources(raw: Path) -> list[Path]:
     return [*(path for name in names if (path := raw / name).is_file()), *loaders.sources(raw)]
 
 
-def tables(raw: Path, host: dict[str, Any], pid: int | None, side_file: SideFile, health: HealthLog) -> dict[str, pl.DataFrame]:
+def tables(raw: Path, host: dict[str, Any], pid: int | None, health: HealthLog) -> dict[str, pl.DataFrame]:
     """The raw tables ``marks``, ``counters``, ``api`` and ``pipeline_*``, as far as they were recorded.
 
     And ``meta`` with ``host_sampler_cost`` and ``checkpoint_bytes``.
@@ -53,30 +51,29 @@ def tables(raw: Path, host: dict[str, Any], pid: int | None, side_file: SideFile
         raw: the folder of the raw data.
         host: what ``host_events.json`` holds.
         pid: the process that was recorded.
-        side_file: reads a small JSON file.
         health: gets what is damaged.
     """
     found: dict[str, pl.DataFrame] = {}
     for name, frame in (
-        *_marks(raw, pid, side_file, health).items(),
-        *_samples(raw, host.get("collection"), side_file, health).items(),
+        *_marks(raw, pid, health).items(),
+        *_samples(raw, host.get("collection"), health).items(),
         ("api", _system_calls(raw / rundir.SYSTEM_CALLS, pid, health)),
-        *loaders.tables(raw, side_file, health).items(),
+        *loaders.tables(raw, health).items(),
     ):
         if frame is not None and frame.height:
             found[name] = pl.concat([found[name], frame]) if name in found else frame
     return found
 
 
-def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``marks``, and ``meta`` with the size of checkpoints where it is known."""
     path = raw / rundir.MARKS
     data = _bytes(path, _MARKS_LIMIT, health, USER_MARKS)
     if data is None:
         return {}
     rows = np.frombuffer(data, dtype="<i8", count=len(data) // 8 // len(_COLUMNS) * len(_COLUMNS)).reshape(-1, len(_COLUMNS))
-    described = side_file(raw / rundir.MARK_TEXTS, health)
-    texts = [_pair(item) for item in _list(described.get("texts"))]
+    described = read_json(raw / rundir.MARK_TEXTS, health)
+    texts = [_pair(item) for item in as_list(described.get("texts"))]
     domains = pl.Series([domain for domain, _ in texts], dtype=NAME)
     messages = pl.Series([message for _, message in texts], dtype=NAME)
     text, _, start, end, tid, stream = rows.T
@@ -102,7 +99,7 @@ def _marks(raw: Path, pid: int | None, side_file: SideFile, health: HealthLog) -
         }
     ).with_columns(pid=pl.lit(recorded if _is_number(recorded) else pid, dtype=pl.Int64))
     meta = {CHECKPOINT_BYTES: size} if _is_number(size) and size > 0 else {}
-    return {"marks": marks, "meta": meta_frame(meta)}
+    return {"marks": marks, "meta": meta_rows(meta)}
 
 
 def _pair(item: Any) -> tuple[str, str]:
@@ -111,14 +108,14 @@ def _pair(item: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _samples(raw: Path, collection: Any, side_file: SideFile, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``counters``, and ``meta`` with what sampling has cost."""
     path = raw / rundir.HOST_SAMPLES
     if not path.is_file():
         return {}
-    content = side_file(path, health)
+    content = read_json(path, health)
     frames, damaged = [], 0
-    for series in _list(content.get("series")):
+    for series in as_list(content.get("series")):
         frame = _series(series)
         if frame is None:
             damaged += 1
@@ -141,7 +138,7 @@ def _samples(raw: Path, collection: Any, side_file: SideFile, health: HealthLog)
     if isinstance(cost, dict):
         if isinstance(collection, dict):
             cost = {**cost, "training_ns": collection.get("host_sampler_ns")}
-        found["meta"] = meta_frame({"host_sampler_cost": cost})
+        found["meta"] = meta_rows({"host_sampler_cost": cost})
     return found
 
 
@@ -149,7 +146,7 @@ def _series(series: Any) -> pl.DataFrame | None:
     """One counter; None when it is damaged."""
     if not isinstance(series, dict):
         return None
-    times, values = _list(series.get("time_ns")), _list(series.get("value"))
+    times, values = as_list(series.get("time_ns")), as_list(series.get("value"))
     words = [series.get(key) for key in ("group", "name", "unit")]
     if len(times) != len(values) or not all(isinstance(word, str) and word for word in words):
         return None
@@ -206,10 +203,6 @@ def _bytes(path: Path, limit: int, health: HealthLog, unsafe: str) -> bytes | No
     except (OSError, ValueError) as error:
         health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", unsafe)
         return None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _is_number(value: Any) -> TypeGuard[int]:

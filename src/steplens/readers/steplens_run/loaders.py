@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -11,10 +11,10 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens import rundir
+from steplens.readers.common.side_files import as_list, read_json
 from steplens.trace.health import DATA_LOADING, INFO, WARNING, HealthLog
 from steplens.trace.schema import NAME, SCHEMA
 
-SideFile = Callable[[Path, HealthLog], dict[str, Any]]
 Rows = npt.NDArray[np.int64]
 
 #: what the rows of both kinds hold, in order
@@ -44,17 +44,16 @@ def sources(raw: Path) -> list[Path]:
     return [path for name in (rundir.LOADERS, rundir.LOADER_ROWS) if (path := raw / name).is_file()]
 
 
-def tables(raw: Path, side_file: SideFile, health: HealthLog) -> dict[str, pl.DataFrame]:
+def tables(raw: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     """The raw tables ``pipeline_loaders``, ``_epochs``, ``_tasks``, ``_ops``, ``_samples`` and ``_batches``, if there are any.
 
     Args:
         raw: the folder of the raw data.
-        side_file: reads a small JSON file.
         health: gets what is damaged or missing.
     """
     if not sources(raw):
         return {}
-    described = side_file(raw / rundir.LOADERS, health)
+    described = read_json(raw / rundir.LOADERS, health)
     stages, batches = _rows(raw / rundir.LOADER_ROWS, described, health)
     loaders = _loaders(described, health)
     known = loaders["loader"].to_numpy()
@@ -186,7 +185,7 @@ def _report_missing(tasks: pl.DataFrame, loaders: pl.DataFrame, health: HealthLo
 
 
 def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
-    listed = _list(described.get("loaders"))
+    listed = as_list(described.get("loaders"))
     rows: dict[int, dict[str, Any]] = {}
     for item in listed:
         number = item.get("loader") if isinstance(item, dict) else None
@@ -209,7 +208,7 @@ def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
 
 
 def _epochs(described: Mapping[str, Any], known: Rows, health: HealthLog) -> pl.DataFrame:
-    listed, numbers = _list(described.get("epochs")), set(known.tolist())
+    listed, numbers = as_list(described.get("epochs")), set(known.tolist())
     rows = [row for row in listed if isinstance(row, list) and len(row) == 5 and all(_is_number(cell, _FOREVER) for cell in row)]
     rows = [row for row in rows if row[0] in numbers]
     if lost := len(listed) - len(rows):
@@ -280,10 +279,6 @@ def _batches(got: pl.DataFrame, loaders: pl.DataFrame) -> pl.DataFrame:
             queue_capacity="queue_capacity",
         )
     )
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _is_number(value: Any, limit: int) -> TypeGuard[int]:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from steplens import json_text, partial, rundir
+from steplens import partial, rundir
 from steplens.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.readers.common.recorded_findings import add_findings
+from steplens.readers.common.run_info import info_files, read_info, read_metadata
+from steplens.readers.common.side_files import as_list, read_json
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
-from steplens.readers.steplens_run import flight_recorder, host_events
-from steplens.trace.health import ERROR, GARBAGE_COLLECTION, RUN_OPTIONS, WARNING, HealthLog
+from steplens.readers.reader import Capture, Reader
+from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
+from steplens.trace.health import ERROR, GARBAGE_COLLECTION, WARNING, HealthLog
+from steplens.trace.recorded_options import options_in_meta
 from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
 
-_SIDE_FILE_LIMIT = 64 << 20
-
+#: of profiler_info, what becomes of it in ``meta``
+_OF_INFO = ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "allocator")
 #: errors of a window without data that are told
 _MOST_REASONS = 3
-
-#: in the list of activities in profiler_info.json
-_NPU = '"ProfilerActivity.NPU"'
-
-
-def detect(path: Path) -> bool:
-    """Whether ``path`` is a run directory."""
-    return path.is_dir() and rundir.is_run_directory(path)
 
 
 def sources(path: Path) -> list[Path]:
@@ -36,35 +36,31 @@ def sources(path: Path) -> list[Path]:
     named = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
     beside = host_events.sources(raw)
     beside += flight_recorder.source(raw)
-    return [*(file for file in named if file.is_file()), *beside, *sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))]
+    return [*(file for file in named if file.is_file()), *beside, *info_files(path)]
 
 
-def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: HealthLog | None = None) -> Trace:
+def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> Trace:
     """Read one run directory.
 
     Args:
         path: the run directory.
-        device: raw tables of a device that was not recorded by Kineto.
-        health: findings so far; a new log when absent.
+        with_npu: whether CANN recorded an NPU beside Kineto.
+        allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported.
 
     Raises:
         InputError: the directory has no raw trace: its window was open when the process ended, or saving failed.
     """
-    health = health or HealthLog()
+    health = HealthLog()
+    extra = ascend_device.read_device(path, health, allow_msprof=allow_msprof) if with_npu else {}
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
-    for finding in _list(state.get("health")):
-        if isinstance(finding, dict):
-            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
-            count = finding.get("count")
-            health.add(text["check"], text["severity"], count if isinstance(count, int) else 1, text["message"], text["unsafe"])
+    add_findings(state, health)
     raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
     if not raw_trace.is_file():
         raise InputError(path, *lost_window(path, state))
     meta = _meta(path, state, health)
-    extra = dict(device or {})
-    extra["meta"] = pl.concat([extra["meta"], meta]).unique("key", keep="last") if "meta" in extra else meta
+    extra["meta"] = merged_meta(extra["meta"], meta) if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
-    if recorded := _list(host.get("gc")):
+    if recorded := as_list(host.get("gc")):
         collections = [row for row in recorded if _is_collection(row)]
         if len(collections) < len(recorded):
             message = f"garbage collections in {rundir.HOST_EVENTS} are damaged and were left out"
@@ -72,15 +68,11 @@ def read(path: Path, *, device: dict[str, pl.DataFrame] | None = None, health: H
         schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
         extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row")
     pid = state.get("pid") if isinstance(state.get("pid"), int) else None
-    for name, frame in host_events.tables(raw_trace.parent, host, pid, read_json, health).items():
+    for name, frame in host_events.tables(raw_trace.parent, host, pid, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
-    trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device=not _ran_on_npu(meta))
+    # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
+    trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
     return flight_recorder.with_sizes(trace, raw_trace.parent)
-
-
-def _list(value: Any) -> list[Any]:
-    """A list of a side file; empty where something else stands in its place."""
-    return value if isinstance(value, list) else []
 
 
 def _is_collection(row: Any) -> bool:
@@ -108,7 +100,7 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
             "Copy the directory again with all it holds, or record again",
         )
     reasons = [
-        finding for finding in _list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
+        finding for finding in as_list(state.get("health")) if isinstance(finding, dict) and finding.get("severity") == ERROR
     ]
     text = "; ".join(str(finding.get("message", "")).rstrip(".") for finding in reasons[:_MOST_REASONS])
     return f"holds no trace: {text or 'saving it failed (see the log of the run)'}", again
@@ -146,56 +138,11 @@ def _again(path: Path, pid: Any) -> str:
     return f"{there} complete; record this one again"
 
 
-def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
-    """The object in a small JSON file; empty when the file is missing, and a finding when it is damaged."""
-    try:
-        if path.stat().st_size > _SIDE_FILE_LIMIT:
-            raise ValueError("larger than a file of its kind can be")
-        data = path.read_bytes()
-        value = json_text.loads(data)
-        if not isinstance(value, dict):
-            raise ValueError("not a JSON object")
-        if b"\\ud" in data.lower():
-            value = dict(_as_text(value))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        if health is not None:
-            health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", RUN_OPTIONS)
-        return {}
-    return value
-
-
-def _as_text(value: Any) -> Any:
-    """The value with "?" for halves of surrogate pairs, which JSON can write and no text can hold."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_as_text(item) for item in value]
-    return {_as_text(key): _as_text(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _ran_on_npu(meta: pl.DataFrame) -> bool:
-    """Whether an NPU was recorded: then the CPU's work must not pass for that of a device whose data is missing."""
-    return any(key == "config" and value is not None and _NPU in value for key, value in meta.select("key", "value").iter_rows())
-
-
 def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
-    values: dict[str, Any] = dict(read_json(path / rundir.METADATA_FILE, health))
-    info_files = sorted(path.glob(f"{rundir.INFO_PREFIX}*.json"))
-    info = read_json(info_files[0], health) if info_files else {}
-    if not info:
-        health.add(
-            "missing_profiler_info",
-            "warning",
-            1,
-            "profiler_info.json is missing, so the options of the run are unknown",
-            RUN_OPTIONS,
-        )
-    for key in ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "allocator"):
-        if key in info:
-            values[key] = info[key]
-    rank = info.get("rank_id", state.get("rank"))
+    values = read_metadata(path, health)
+    info = read_info(info_files(path), health, WARNING)
+    values.update(info.select(_OF_INFO))
+    rank = info.values.get("rank_id", state.get("rank"))
     if isinstance(rank, int):
         values["rank"] = rank
     if isinstance(state.get("pid"), int):
@@ -205,4 +152,36 @@ def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
         values[WHOLE_STEPS] = True
     # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
     values.pop(TIME_BASE_KEY, None)
-    return kineto.meta_frame(values)
+    return meta_rows(values)
+
+
+class RunDirectoryReader(Reader[Contents]):
+    """Run directories that steplens recorded with Kineto; beside it CANN may have recorded an NPU."""
+
+    name = "steplens run"
+    in_place = True
+
+    def find_run(self, contents: Contents) -> Capture[Contents] | None:
+        """Kineto's raw data, unless the device's part of it is left in complete results alone."""
+        if not contents.kineto or contents.simplified:
+            return None
+        return Capture(contents.path, self, contents, "its raw data is there", contents.result_names)
+
+    def read(self, where: Contents, *, allow_msprof: bool = False) -> Trace:
+        """See ``read`` of this module."""
+        return read(where.path, with_npu=bool(where.prof), allow_msprof=allow_msprof)
+
+    def sources(self, where: Contents) -> list[Path]:
+        """See ``sources`` of this module and of ``ascend_device``."""
+        return [*sources(where.path), *(ascend_device.sources(where.path) if where.prof else [])]
+
+    def exports(self, where: Contents) -> bool:
+        """Whether there is device data, and none of it was exported."""
+        return bool(where.prof) and not where.exported
+
+    def timeline(self, where: Contents) -> tuple[Path, Callable[[Path], Trace]]:
+        """Kineto's raw trace."""
+        return where.path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, kineto.read
+
+
+READER = RunDirectoryReader()

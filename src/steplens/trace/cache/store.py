@@ -49,14 +49,14 @@ _INDEX_BYTES = 4 << 10
 _KEPT_BYTES = 256 << 20
 
 
-def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int] = ()) -> Trace:
+def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int | str] = ()) -> Trace:
     """The trace in ``cache`` if it is of exactly these sources, else a new one, cached where that is possible.
 
     Args:
         cache: directory of this trace's cache; need not exist.
         sources: the raw files the trace depends on.
         build: reads the raw files.
-        told: what else it reads, as the rank in the name of the folder around them.
+        told: what else it depends on, as the rank in the name of the folder around them.
     """
     if not seal.is_possible():
         return build()
@@ -77,7 +77,7 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, 
     return trace
 
 
-def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int] = ()) -> bool:
+def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = ()) -> bool:
     """Whether there is a cache of ours of exactly these sources (``cached``); whether its tables are whole is not looked at."""
     try:
         with seal.cache_folder(seal.own_place(cache)) as inside:
@@ -87,7 +87,7 @@ def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int] = ()) -
         return False
 
 
-def _key(cache: Path, sources: Sequence[Path], told: Sequence[int]) -> dict[str, Any] | None:
+def _key(cache: Path, sources: Sequence[Path], told: Sequence[int | str]) -> dict[str, Any] | None:
     """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
     folder = cache.parent.parent
     try:

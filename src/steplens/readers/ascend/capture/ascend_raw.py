@@ -6,7 +6,6 @@ the caller allows it. Each half is read without the other where the other is mis
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,13 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
 from steplens.errors import InputError
 from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, MEMORY_RECORD, MSPROF, NPU_MEM, OP_SUMMARY, OPERATOR_MEMORY
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX, TIME_BASE_KEY
 from steplens.formats.ascend_terms import GE, MODULE_MEMORY
-from steplens.readers.ascend import ascend_communication, msprof_command
+from steplens.readers.ascend import ascend_communication, conflicts, msprof_command
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
 from steplens.readers.ascend.capture.framework import read_framework
@@ -32,22 +30,30 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.text.ascend_text import with_groups
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
-from steplens.readers.kineto.kineto import meta_frame
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.run_info import (
+    RunInfo,
+    default_group_size,
+    ranked_info_files,
+    read_info,
+    read_metadata,
+    side_files,
+    world_size_of,
+)
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import Contents
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
     COMMUNICATION_TIMES,
     ERROR,
     EVERYTHING,
-    HOST_AGAINST_DEVICE,
     INFO,
     KERNEL_DETAILS,
     KERNEL_TIMES,
     MEMORY,
     OPERATOR_CALLS,
     OPERATOR_DEVICE_TIMES,
-    RUN_OPTIONS,
     STEP_DEVICE_TIMES,
     WARNING,
     HealthLog,
@@ -55,7 +61,8 @@ from steplens.trace.health import (
 from steplens.trace.schema import NAME
 from steplens.trace.trace import Trace
 
-_INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
+#: of profiler_info, what becomes of it in ``meta``
+_OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
 _LEVEL_NONE = "Level_none"
 _STACKS = ("with_stack", "with_modules")
 
@@ -65,17 +72,11 @@ _Tables = dict[str, pl.DataFrame]
 _KernelList = tuple[pl.DataFrame, pl.DataFrame, HealthLog]
 
 
-def detect(path: Path) -> bool:
-    """Whether ``path`` is a run directory with raw data, or a ``PROF_*`` directory."""
-    return path.is_dir() and ((path / FRAMEWORK_DIRECTORY).is_dir() or bool(find_prof(path)))
-
-
 def sources(path: Path) -> list[Path]:
     """The files of a run directory that decide what its tables hold."""
     framework = [file for layout in FORMATS for file in find_files(path / FRAMEWORK_DIRECTORY, layout.prefix)]
     device = [file for prof in find_prof(path)[:1] for file in prof.files()]
-    metadata = path / rundir.METADATA_FILE
-    return [*framework, *device, *_info_files(path), *([metadata] if metadata.is_file() else [])]
+    return [*framework, *device, *side_files(path)]
 
 
 def read_trace(path: Path, *, allow_msprof: bool = False) -> Trace:
@@ -103,7 +104,7 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     Raises:
         InputError: neither half can be read.
     """
-    info, rank = _info(path, health)
+    info = read_info(ranked_info_files(path), health, ERROR, with_clock=True)
     found = find_prof(path)
     prof = found[0] if found else None
     if len(found) > 1:
@@ -117,7 +118,7 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     begin = first_time(folder)
     if begin is None and (prof is None or not prof.is_exported):
         raise InputError(path, "holds no readable raw data", _remedy(prof))
-    clock = find_clock(prof, info, begin, health)
+    clock = find_clock(prof, info.values, begin, health)
     only_device = prof.devices[0] if prof is not None and len(prof.devices) == 1 else None
     device: _Tables = {}
     # The halves have nothing to do with each other, and much of the host's is native code outside the interpreter lock.
@@ -138,48 +139,10 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
         host = framework.result()
     health.extend(host_health.findings)
     _report_missing(info, host, device, prof, health)
-    metadata = read_json(path / rundir.METADATA_FILE, health)
+    metadata = read_metadata(path, health)
     tables = with_groups(_joined(host, device), metadata.get("parallel_group_info"))
-    tables["meta"] = _meta(metadata, info, rank, prof, host, device)
+    tables["meta"] = _meta(metadata, info, prof, host, device)
     return tables
-
-
-def _info_files(path: Path) -> list[Path]:
-    try:
-        return sorted(file for file in path.iterdir() if _INFO_NAME.match(file.name) and file.is_file())
-    except OSError:
-        return []
-
-
-def _info(path: Path, health: HealthLog) -> tuple[dict[str, Any], int | None]:
-    """profiler_info.json (empty where it is missing) and the rank."""
-    files = _info_files(path)
-    info = read_json(files[0], health) if files else {}
-    if not info:
-        health.add(
-            "missing_profiler_info",
-            ERROR,
-            1,
-            f"{rundir.INFO_PREFIX}_<rank>.json is missing, which holds the options and the clock of the run",
-            (RUN_OPTIONS, HOST_AGAINST_DEVICE),
-        )
-    named = _INFO_NAME.match(files[0].name) if files else None
-    rank = info.get("rank_id")
-    if type(rank) is not int or rank < 0:
-        rank = int(named[1]) if named and named[1] else None
-    return info, rank
-
-
-def _options(info: Mapping[str, Any], part: str) -> dict[str, Any]:
-    config = info.get("config")
-    options = config.get(part) if isinstance(config, dict) else None
-    return options if isinstance(options, dict) else {}
-
-
-def _activities(info: Mapping[str, Any]) -> set[str]:
-    """Which of "CPU" and "NPU" were recorded; empty when unknown."""
-    activities = _options(info, "common_config").get("activities")
-    return {str(item).rpartition(".")[2] for item in activities} if isinstance(activities, list) else set()
 
 
 def _export_command(prof: ProfDirectory) -> str:
@@ -190,21 +153,18 @@ def _remedy(prof: ProfDirectory | None) -> str:
     return f"Run `{_export_command(prof)}` where CANN is installed" if prof is not None else "Record the run again"
 
 
-def _exported(path: Path, prof: ProfDirectory, info: Mapping[str, Any], health: HealthLog, allow_msprof: bool) -> ProfDirectory:
+def _exported(path: Path, prof: ProfDirectory, info: RunInfo, health: HealthLog, allow_msprof: bool) -> ProfDirectory:
     """Export the device data if that is allowed; the directory as it is then."""
     if not allow_msprof:
         return prof
-    options = _options(info, "experimental_config")
-    wanted = options.get("_export_type")
-    wanted = [wanted] if isinstance(wanted, str) else wanted
-    known = (msprof_command.TEXT, msprof_command.DATABASE)
-    exports = [item for item in wanted if item in known] if isinstance(wanted, list) else []
+    options = info.options
+    exports = [item for item in options.export_types or () if item in (msprof_command.TEXT, msprof_command.DATABASE)]
     try:
         done = msprof_command.export(
             path,
             prof.path,
             exports or [msprof_command.TEXT],
-            communication=options.get("_profiler_level") != _LEVEL_NONE,
+            communication=options.level != _LEVEL_NONE,
         )
     except InputError as error:
         health.add("export_failed", ERROR, 1, f"{error}", (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES))
@@ -215,10 +175,8 @@ def _exported(path: Path, prof: ProfDirectory, info: Mapping[str, Any], health: 
     return next((again for again in find_prof(path) if again.path == prof.path), prof)
 
 
-def _report_missing(
-    info: Mapping[str, Any], host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog
-) -> None:
-    activities = _activities(info)
+def _report_missing(info: RunInfo, host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog) -> None:
+    activities = info.options.activities
     about_device = (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES)
     if prof is None and "NPU" in activities:
         message = (
@@ -248,11 +206,9 @@ def _report_missing(
     _report_missing_files(info, host, device, prof, health)
 
 
-def _report_missing_files(
-    info: Mapping[str, Any], host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog
-) -> None:
+def _report_missing_files(info: RunInfo, host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog) -> None:
     """Report single files that a recording with these options has, where the rest of its half is there."""
-    common, level = _options(info, "common_config"), _options(info, "experimental_config").get("_profiler_level")
+    common, level = info.options.common, info.options.level
     lost: list[tuple[bool, str, str, str]] = []
     memory, stacks = (any(common.get(name) is True for name in names) for names in (("profile_memory",), _STACKS))
     if "ops" in host:
@@ -382,8 +338,7 @@ def _joined(host: _Tables, device: _Tables) -> _Tables:
 
 def _meta(
     metadata: Mapping[str, Any],
-    info: Mapping[str, Any],
-    rank: int | None,
+    info: RunInfo,
     prof: ProfDirectory | None,
     host: _Tables,
     device: _Tables,
@@ -392,13 +347,13 @@ def _meta(
     values: dict[str, Any] = dict(metadata)
     # of the text outputs; raw data is absolute
     values.pop(TIME_BASE_KEY, None)
-    world_size = _world_size(values)
+    world_size = world_size_of(metadata)
+    world_size = default_group_size(metadata) if world_size is None else world_size
     if world_size is not None:
         values["world_size"] = world_size
-    for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version"):
-        if key in info:
-            values[key] = info[key]
+    values.update(info.select(_OF_INFO))
     values["source_format"] = "ascend_raw"
+    rank = info.rank
     if rank is None and prof is not None:
         rank = rank_of(prof)
     if rank is not None:
@@ -409,19 +364,47 @@ def _meta(
     if prof is not None and prof.devices:
         values["device_ids"] = list(prof.devices)
         values["device_info"] = device_info([prof])
-    own = meta_frame(values)
+    own = meta_rows(values)
     if "meta" not in device:
         return own
-    return pl.concat([device["meta"], own]).unique("key", keep="last", maintain_order=True)
+    return merged_meta(device["meta"], own)
 
 
-def _world_size(metadata: Mapping[str, Any]) -> int | None:
-    """Number of ranks of the job: as recorded, else that of the default group."""
-    distributed = metadata.get("distributed_args")
-    if isinstance(distributed, dict) and type(distributed.get("world_size")) is int:
-        return int(distributed["world_size"])
-    groups = metadata.get("parallel_group_info")
-    for group in groups.values() if isinstance(groups, dict) else ():
-        if isinstance(group, dict) and group.get("group_name") == "default_group" and isinstance(group.get("global_ranks"), list):
-            return len(group["global_ranks"])
-    return None
+class AscendRawReader(Reader[Contents]):
+    """Run directories with raw data of the host, of devices or of both."""
+
+    name = "Ascend raw data"
+    in_place = True
+
+    def find_run(self, contents: Contents) -> Capture[Contents] | None:
+        """Device data that CANN exported, raw data that results of steplens were made of, and raw data without results."""
+        if contents.simplified or not contents.raw_names:
+            return None
+        ignored = contents.result_names
+        if contents.exported:
+            what = "raw framework data and exported device data are" if contents.framework else "exported device data is"
+            why = f"its {what} there"
+        elif contents.own:
+            why = "its raw data is there, which the results were made from"
+        elif contents.prefers_database or contents.text:
+            return None
+        else:
+            why = "its raw data is there, the device part not exported" if contents.prof else "its raw framework data is there"
+            ignored = ()
+        return Capture(contents.path, self, contents, why, ignored)
+
+    def read(self, where: Contents, *, allow_msprof: bool = False) -> Trace:
+        """See ``read_trace``; text results beside the raw data are compared with it."""
+        trace = read_trace(where.path, allow_msprof=allow_msprof)
+        return conflicts.with_findings(trace, where.results) if where.text else trace
+
+    def sources(self, where: Contents) -> list[Path]:
+        """See ``sources`` of this module."""
+        return sources(where.path)
+
+    def exports(self, where: Contents) -> bool:
+        """Whether there is device data, and none of it was exported."""
+        return bool(where.prof) and not where.exported
+
+
+READER = AscendRawReader()

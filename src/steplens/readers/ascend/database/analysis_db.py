@@ -17,10 +17,10 @@ from steplens.formats.ascend_database import (
 )
 from steplens.formats.ascend_results import COLLECTIVE, OPERATION_TIMES, POINT_TO_POINT
 from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, SELECTION
-from steplens.readers.ascend.database.cann_db import source_rows
 from steplens.readers.ascend.database.cann_names import report_unread
 from steplens.readers.common.microseconds import text_ns, with_possible_times
 from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.readers.common.trace_rows import source_rows
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, HealthLog
 from steplens.trace.schema import NAME
 
@@ -102,7 +102,7 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
     """
     known = times.drop_nulls(["step", "elapse_ms"])
     sums = known.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
-    return source_rows(TIME_TABLE, sums)
+    return source_rows(TIME_TABLE, sums, absent=None)
 
 
 def _bandwidth(database: SqliteFile) -> pl.DataFrame:
@@ -144,4 +144,4 @@ def _step_times(database: SqliteFile) -> pl.DataFrame:
     """StepTraceTime as it is, µs; every column, older files have fewer."""
     names = database.column_names(STEP_TABLE)
     frame = database.read(STEP_TABLE, {name: pl.String() for name in names})
-    return source_rows(STEP_TABLE, frame) if frame.height else frame
+    return source_rows(STEP_TABLE, frame, absent=None) if frame.height else frame

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from steplens import json_text, rundir
 from steplens.errors import InputError
 from steplens.formats.ascend_database import (
     ANALYSIS_DATABASE,
@@ -19,32 +16,33 @@ from steplens.formats.ascend_database import (
     PROFILER_DATABASE,
     PYTORCH_TABLES,
 )
+from steplens.readers.ascend import conflicts
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
-from steplens.readers.ascend.database.cann_db import cann_tables, meta_rows
+from steplens.readers.ascend.database.cann_db import cann_tables
 from steplens.readers.ascend.database.cann_names import Enums, Texts, report_differences, report_unread
 from steplens.readers.ascend.prof_directory import device_info, find_prof
+from steplens.readers.common.run_info import ranked_info_files, read_info, read_metadata, side_files, world_size_of
 from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_database
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
-from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, RUN_OPTIONS, WARNING, HealthLog
+from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, WARNING, HealthLog
+from steplens.trace.recorded_options import options_in_meta
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
 _NPU = "NPU"
-_INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
-
-
-def detect(output_folder: Path) -> bool:
-    """Whether a result folder holds a profiler database."""
-    return bool(_databases(output_folder))
+#: of profiler_info, what becomes of it in ``meta``
+_OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
 
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
-    named = [*_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE, run_directory / rundir.METADATA_FILE]
-    return [*(file for file in named if file.is_file()), *_info_files(run_directory)]
+    named = [*_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE]
+    return [*(file for file in named if file.is_file()), *side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -100,7 +98,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
             message = f"{analysis.name} {error.problem}, so what it measured of communication is missing"
             health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
     tables["meta"] = _meta(tables.get("meta"), databases[0], run_directory, health)
-    if not analysis.is_file() and "communication" in tables and _is_measured(tables["meta"]):
+    if not analysis.is_file() and "communication" in tables and options_in_meta(tables["meta"]).level in ("Level1", "Level2"):
         message = f"{ANALYSIS_DATABASE} is missing: waits and sizes of communication operations are unknown"
         health.add("missing_file", WARNING, 1, message, [COMMUNICATION_TIMES, COMMUNICATION_VOLUME])
     return tables
@@ -236,52 +234,64 @@ def _nothing_to_read(folder: Path) -> tuple[str, str]:
     return "holds no profiler database", remedy
 
 
-def _info_files(run_directory: Path) -> list[Path]:
-    try:
-        return sorted(path for path in run_directory.iterdir() if _INFO_NAME.match(path.name) and path.is_file())
-    except OSError:
-        return []
-
-
 def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
     """``meta``: what the run directory says, then what the database says, then what follows from names."""
-    values: dict[str, Any] = dict(read_json(run_directory / rundir.METADATA_FILE, health))
-    files = _info_files(run_directory)
-    info = read_json(files[0], health) if files else {}
-    if not info:
-        message = "profiler_info.json is missing, so the options of the run are unknown"
-        health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
+    values = read_metadata(run_directory, health)
+    info = read_info(ranked_info_files(run_directory), health, INFO)
     if cores := device_info(find_prof(run_directory)):
         values["device_info"] = cores
-    known: dict[str, Any] = {
-        key: info[key] for key in ("config", "start_info", "end_info", "cann_version", "torch_npu_version") if key in info
-    }
+    of_info = info.select(_OF_INFO)
     match = PROFILER_DATABASE.match(database.name)
-    named = _INFO_NAME.match(files[0].name) if files else None
-    ranks = [info.get("rank_id"), *(int(found_[1]) for found_ in (named, match) if found_ and found_[1])]
-    rank = next((value for value in ranks if type(value) is int and value >= 0), None)
+    named_rank = int(match[1]) if match and match[1] else None
+    rank = named_rank if info.rank is None else info.rank
     if rank is not None:
-        known["rank"] = rank
-    distributed = values.get("distributed_args")
-    if isinstance(distributed, dict) and type(distributed.get("world_size")) is int:
-        values["world_size"] = distributed["world_size"]
-    rows = [meta_rows(values), *([found] if found is not None else []), meta_rows(known)]
-    return pl.concat(rows).unique("key", keep="last", maintain_order=True)
-
-
-def _is_measured(meta: pl.DataFrame) -> bool:
-    """Whether the recording was of a level that measures communication."""
-    config = next((json_text.own(value) for key, value in meta.iter_rows() if key == "config"), None)
-    extended = config.get("experimental_config") if isinstance(config, dict) else None
-    return isinstance(extended, dict) and extended.get("_profiler_level") in ("Level1", "Level2")
+        of_info["rank"] = rank
+    world_size = world_size_of(values)
+    if world_size is not None:
+        values["world_size"] = world_size
+    of_database = [found] if found is not None else []
+    return merged_meta(meta_rows(values, nulls=False), *of_database, meta_rows(of_info, nulls=False))
 
 
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
     """Whether the run recorded the CPU only, so that its operator calls are its device work."""
-    if {"kernels", "api"} & set(tables):
-        return False
-    values = {key: json_text.own(value) for key, value in tables["meta"].iter_rows() if key == "config"}
-    config = values.get("config")
-    common = config.get("common_config") if isinstance(config, dict) else None
-    activities = common.get("activities") if isinstance(common, dict) else None
-    return isinstance(activities, list) and bool(activities) and all(str(name).endswith(CORE_CPU) for name in activities)
+    return not {"kernels", "api"} & set(tables) and set(options_in_meta(tables["meta"]).activities) == {CORE_CPU}
+
+
+class AscendDatabaseReader(Reader[Contents | Path]):
+    """Result folders with a profiler database, and a database that lies alone."""
+
+    name = "Ascend database"
+
+    def find_run(self, contents: Contents) -> Capture[Contents | Path] | None:
+        """Results that hold a database of a profiler."""
+        if not contents.prefers_database:
+            return None
+        why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
+        why = SIMPLIFIED_REASON if contents.simplified else why
+        return Capture(contents.path, self, contents, why, (*contents.raw_names, *contents.text_names))
+
+    def find_file(self, path: Path, start: bytes) -> Capture[Contents | Path] | None:
+        """Any database but the one that is part of somebody's analysis."""
+        if not is_database(path, start):
+            return None
+        contents = contents_around(path)
+        if contents is None:
+            return Capture(path, self, path, "a database on its own")
+        if path.name == ANALYSIS_DATABASE:
+            return None
+        return Capture(path, self, contents, "a result database; what lies beside it completes it")
+
+    def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
+        """See ``read_trace`` and ``read_file_trace``; text files beside the database are compared with it."""
+        if isinstance(where, Path):
+            return read_file_trace(where)
+        trace = read_trace(where.results, where.path)
+        return conflicts.with_findings(trace, where.results) if where.text else trace
+
+    def sources(self, where: Contents | Path) -> list[Path]:
+        """See ``sources`` of this module."""
+        return [where] if isinstance(where, Path) else sources(where.results, where.path)
+
+
+READER = AscendDatabaseReader()

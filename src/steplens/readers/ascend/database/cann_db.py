@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from steplens.readers.ascend.database.cann_names import (
     whole_table,
 )
 from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.readers.kineto.kineto_meta import as_text
+from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 
@@ -95,7 +93,7 @@ def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: Health
         "source_tables": _details(details, texts, enums, numbers, health),
         **cann_samples.read(database, texts, enums, health),
     }
-    tables["meta"] = meta_rows({**meta, **_devices(database, tables["kernels"])})
+    tables["meta"] = meta_rows({**meta, **_devices(database, tables["kernels"])}, nulls=False)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
@@ -176,22 +174,7 @@ def _details(inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFr
     named = {column: texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
     named |= {column: enums.of(table, inner[column]) for column, table in INNER_ENUMS.items()}
     rows = inner.with_columns(**named).select("id", *_INNER[1:]).rename({"id": "kernel"})
-    return source_rows(INNER_TASKS, rows)
-
-
-def source_rows(table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``source_tables``: each a JSON object of texts, keys in the order of the columns."""
-    return rows.select(
-        table=pl.lit(table),
-        row=pl.int_range(pl.len(), dtype=pl.Int32),
-        record=pl.struct(pl.all().cast(pl.String)).struct.json_encode(),
-    )
-
-
-def meta_rows(values: Mapping[str, Any]) -> pl.DataFrame:
-    """A dictionary as rows of ``meta``; what is not known is left out."""
-    rows = [(as_text(key), as_text(json.dumps(value, ensure_ascii=False))) for key, value in values.items() if value is not None]
-    return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
+    return source_rows(INNER_TASKS, rows, absent=None)
 
 
 def _meta(database: SqliteFile) -> dict[str, Any]:

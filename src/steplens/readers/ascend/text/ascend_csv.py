@@ -18,6 +18,7 @@ from steplens.formats.ascend_capture import HANDED_ON
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE, GPU_CORES, MODULE_MEMORY, PTA, PTA_AND_GE
 from steplens.readers.ascend.timeline.ascend_timeline_device import gpu_kind
 from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, read_table, required
+from steplens.readers.common.trace_rows import source_rows
 from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import (
     COUNTERS,
@@ -249,10 +250,7 @@ def read_source_table(name: str, unsafe: str, paths: Sequence[Path], health: Hea
     frame = read_table(paths, health, unsafe).frame
     if not frame.height:
         return pl.DataFrame()
-    record = frame.select(pl.struct(pl.all().fill_null("")).struct.json_encode()).to_series()
-    return pl.DataFrame({"row": pl.int_range(frame.height, dtype=pl.Int32, eager=True), "record": record}).select(
-        table=pl.lit(name), row="row", record="record"
-    )
+    return source_rows(name, frame)
 
 
 #: what the loss of a table makes unsafe, where it is not samples of counters

@@ -6,16 +6,16 @@ A file that is missing takes away what only it holds; health says what that make
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from steplens import json_text, rundir
+from steplens import json_text
 from steplens.errors import InputError
 from steplens.formats import ascend_results as results
+from steplens.formats.ascend_capture import EXPORT_DIRECTORY
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.ascend.ascend_communication import operation_name, read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue
@@ -26,9 +26,18 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.kineto.kineto import meta_frame
+from steplens.readers.common.run_info import RunInfo, ranked_info_files, read_info, read_metadata, side_files, world_size_of
+from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.contents import (
+    SIMPLIFIED_REASON,
+    Contents,
+    contents_around,
+    is_ascend_timeline,
+    is_database,
+)
+from steplens.readers.kineto import kineto
 from steplens.readers.kineto.kineto_meta import rank_in_name
-from steplens.readers.steplens_run.run_directory import read_json
+from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     CALL_STACKS,
@@ -45,13 +54,13 @@ from steplens.trace.health import (
     OPERATOR_DEVICE_TIMES,
     OPERATOR_TIMES,
     OVERLAP,
-    RUN_OPTIONS,
     STEP_DEVICE_TIMES,
     STEP_PHASES,
     STEP_TIMES,
     WARNING,
     HealthLog,
 )
+from steplens.trace.recorded_options import RecordedOptions, options_in_meta
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, NAME, PARTIAL_STEPS, RECEIVE, RESULTS_ONLY, SEND
 from steplens.trace.trace import Trace
 
@@ -80,7 +89,6 @@ _OF_INFO = (
     "steplens_version",
     PARTIAL_STEPS,
 )
-_INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d{{1,9}}))?\.json$")
 _FORMAT = {"source_format": "ascend_text"}
 _EVENTS = ("ops", "python", "kernels", "communication", "api", "memory", "allocations", "counters", "gc", "marks")
 
@@ -97,8 +105,8 @@ def detect(output_folder: Path) -> bool:
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
-    named = [*(output_folder / name for name in _FILES), run_directory / rundir.METADATA_FILE]
-    return [*(file for file in named if file.is_file()), *_info_files(run_directory)]
+    named = (output_folder / name for name in _FILES)
+    return [*(file for file in named if file.is_file()), *side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -125,7 +133,7 @@ def read_timeline_trace(path: Path) -> Trace:
     health = HealthLog()
     tables = with_inner_tasks(_linked(read_timeline([path], health)))
     _require_events(tables, path)
-    tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta")])
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_present(tables, "meta"))
     return build_trace(path, tables, health, cpu_is_device=_is_cpu_run(tables))
 
 
@@ -162,12 +170,12 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if results_only:
         tables = _with_results_only(tables, output_folder, run_directory, values, health)
     tables = with_groups(_linked(tables), values.get("parallel_group_info"))
-    tables["meta"] = _without_repetition([meta_frame(_FORMAT), *_present(tables, "meta"), meta_frame(values)])
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_present(tables, "meta"), meta_rows(values))
     tables = {name: frame for name, frame in tables.items() if frame.height}
     if results_only:
         return tables
     _require_events(tables, output_folder)
-    _report_missing(output_folder, tables, info, health)
+    _report_missing(output_folder, tables, info.options, health)
     return tables
 
 
@@ -342,52 +350,29 @@ def _group_sizes(groups: Any) -> dict[str, int]:
     return sizes
 
 
-def _description(run_directory: Path, health: HealthLog) -> tuple[dict[str, Any], dict[str, Any]]:
+def _description(run_directory: Path, health: HealthLog) -> tuple[RunInfo, dict[str, Any]]:
     """profiler_info, and what becomes of it and of profiler_metadata in ``meta``."""
-    values: dict[str, Any] = dict(read_json(run_directory / rundir.METADATA_FILE, health))
+    values = read_metadata(run_directory, health)
     if cores := device_info(find_prof(run_directory)):
         values["device_info"] = cores
-    files = _info_files(run_directory)
-    info = read_json(files[0], health) if files else {}
-    if not info:
-        message = "profiler_info.json is missing, so the options of the run are unknown"
-        health.add("missing_profiler_info", INFO, 1, message, RUN_OPTIONS)
-    if info.get("writer") == "steplens":
-        add_findings(info, health)
+    info = read_info(ranked_info_files(run_directory), health, INFO)
+    if info.values.get("writer") == "steplens":
+        add_findings(info.values, health)
     values.pop(PARTIAL_STEPS, None)
-    for key in _OF_INFO:
-        if key in info:
-            values[key] = info[key]
-    named = _INFO_NAME.match(files[0].name) if files else None
-    ranks = [info.get("rank_id"), int(named[1]) if named and named[1] else None]
-    rank = next((value for value in ranks if type(value) is int and value >= 0), None)
-    if rank is not None:
-        values["rank"] = rank
-    distributed = values.get("distributed_args")
-    if isinstance(distributed, dict) and type(distributed.get("world_size")) is int:
-        values["world_size"] = distributed["world_size"]
+    values.update(info.select(_OF_INFO))
+    if info.rank is not None:
+        values["rank"] = info.rank
+    world_size = world_size_of(values)
+    if world_size is not None:
+        values["world_size"] = world_size
     return info, values
-
-
-def _info_files(run_directory: Path) -> list[Path]:
-    try:
-        return sorted(path for path in run_directory.iterdir() if _INFO_NAME.match(path.name) and path.is_file())
-    except OSError:
-        return []
-
-
-def _without_repetition(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).unique("key", keep="last", maintain_order=True)
 
 
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
     """Whether the CPU is the device: all tasks are its own, or nothing but the CPU was recorded."""
     if "kernels" in tables:
         return bool((tables["kernels"]["core"].cast(pl.String) == CORE_CPU).all())
-    config = next((json_text.own(value) for key, value in tables["meta"].iter_rows() if key == "config"), None)
-    common = config.get("common_config") if isinstance(config, dict) else None
-    activities = common.get("activities") if isinstance(common, dict) else None
-    return isinstance(activities, list) and bool(activities) and all(str(name).endswith(CORE_CPU) for name in activities)
+    return set(options_in_meta(tables["meta"]).activities) == {CORE_CPU}
 
 
 def _require_events(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
@@ -395,15 +380,9 @@ def _require_events(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
         raise InputError(path, "holds no event that steplens knows", "Give the result of a run, or the run's raw data")
 
 
-def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], info: Mapping[str, Any], health: HealthLog) -> None:
+def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], options: RecordedOptions, health: HealthLog) -> None:
     """Report the files that a recording with these options has and the folder lacks."""
-    config = info.get("config")
-    common, experimental = (
-        (part if isinstance(part := config.get(f"{name}_config"), dict) else {} for name in ("common", "experimental"))
-        if isinstance(config, dict)
-        else ({}, {})
-    )
-    level = experimental.get("_profiler_level")
+    common, level = options.common, options.level
     accelerated = not _is_cpu_run(tables)
     due: list[tuple[bool, str, str, tuple[str, ...]]] = [
         (
@@ -433,7 +412,7 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], info: Mapp
             results.API_STATISTIC: measured,
             results.COMMUNICATION_MATRIX: measured and "communication" in tables,
             results.MODULE_MEMORY_FILE: bool(common.get("profile_memory")),
-            "l2_cache.csv": bool(experimental.get("_l2_cache")),
+            "l2_cache.csv": bool(options.experimental.get("_l2_cache")),
         }
         _report_lost([name for name, expected in beside.items() if expected], folder, health)
 
@@ -446,3 +425,54 @@ def _report_lost(expected: list[str], folder: Path, health: HealthLog) -> None:
         conclusions = {results.COMMUNICATION_MATRIX: COMMUNICATION_VOLUME, results.MODULE_MEMORY_FILE: MEMORY}
         lost = [conclusions[name] for name in missing if name in conclusions]
         health.add("missing_results", WARNING if lost else INFO, len(missing), message, lost)
+
+
+class AscendTextReader(Reader[Contents | Path]):
+    """Result folders with text files, and a timeline that lies alone."""
+
+    name = "Ascend result files"
+
+    def find_run(self, contents: Contents) -> Capture[Contents | Path]:
+        """Whatever holds results; what no database and no raw data wins over."""
+        why = "it holds what another analysis has computed"
+        if contents.simplified:
+            why = SIMPLIFIED_REASON
+        elif contents.text:
+            why = "it holds the result files of " + ("steplens" if contents.own else "another analysis")
+            if contents.raw_names:
+                why += f" and no exported device data (no {EXPORT_DIRECTORY})"
+        return Capture(contents.path, self, contents, why, contents.raw_names)
+
+    def find_file(self, path: Path, start: bytes) -> Capture[Contents | Path] | None:
+        """The database with the results of another analysis, and an array of events with Ascend's processes."""
+        if is_database(path, start):
+            contents = contents_around(path) if path.name == ANALYSIS_DATABASE else None
+            why = "what another analysis has computed; what lies beside it completes it"
+            return None if contents is None else Capture(path, self, contents, why)
+        if kineto.detect(path) and is_ascend_timeline(path, start):
+            return Capture(path, self, path, "an array of events with Ascend's processes")
+        return None
+
+    def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
+        """See ``read_trace`` and ``read_timeline_trace``."""
+        return read_timeline_trace(where) if isinstance(where, Path) else read_trace(where.results, where.path)
+
+    def sources(self, where: Contents | Path) -> list[Path]:
+        """See ``sources`` of this module."""
+        return [where] if isinstance(where, Path) else sources(where.results, where.path)
+
+    def format_of(self, where: Contents | Path) -> str:
+        """A timeline that lies alone has a name of its own."""
+        return "Ascend timeline" if isinstance(where, Path) else self.name
+
+    def dependencies(self, where: Contents | Path) -> Sequence[int]:
+        """The rank in the names of the folders around the results."""
+        rank = None if isinstance(where, Path) else rank_of_folder(where.path)
+        return () if rank is None else (rank,)
+
+    def timeline(self, where: Contents | Path) -> tuple[Path, Callable[[Path], Trace]]:
+        """``trace_view.json``."""
+        return where if isinstance(where, Path) else where.results / TIMELINE, read_timeline_trace
+
+
+READER = AscendTextReader()

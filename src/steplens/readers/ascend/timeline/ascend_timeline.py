@@ -21,7 +21,7 @@ from steplens.readers.ascend.timeline.ascend_timeline_device import DeviceEvents
 from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns
 from steplens.readers.ascend.timeline.ascend_timeline_host import host_tables
 from steplens.readers.common.microseconds import after_base
-from steplens.readers.kineto.kineto import meta_frame
+from steplens.readers.common.trace_rows import meta_rows
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,
@@ -268,7 +268,7 @@ class _Timeline:
             values["device_ids"] = sorted(set(self.devices.values()))
         if self._columns.base_ns is not None:
             values[TIME_BASE_KEY] = self._columns.base_ns
-        return meta_frame(values)
+        return meta_rows(values)
 
     def report(self, health: HealthLog) -> None:
         """Report events that could not be used, once all tables are made."""

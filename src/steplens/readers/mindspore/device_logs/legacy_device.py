@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from steplens.errors import InputError
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.trace_rows import merged_meta, meta_rows, source_rows
 from steplens.readers.mindspore import legacy_aicpu, minddata
 from steplens.readers.mindspore.device_logs import legacy_framework, legacy_hwts, legacy_step_trace
+from steplens.readers.mindspore.folders import choose_number, nothing_to_read
 from steplens.readers.mindspore.legacy_files import LegacyFiles, find_logs, joined
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
@@ -37,11 +37,6 @@ _OPERATION = r"(?i)(allreduce|allgather|reducescatter|alltoallv?|broadcast|recei
 _EVENTS = ("kernels", "step_points", "pipeline_ops", "pipeline_batches", "source_tables")
 
 
-def detect(path: Path) -> bool:
-    """Whether ``path`` is a folder of raw device logs."""
-    return path.is_dir() and bool(find_logs(path).slices)
-
-
 def sources(path: Path, device: int | None = None) -> list[Path]:
     """The files that decide what is read of a device (of all devices when None)."""
     logs = find_logs(path)
@@ -60,17 +55,13 @@ def read_trace(path: Path, device: int | None = None) -> Trace:
         InputError: there are no logs, or of several devices and none is named, or nothing in them can be read.
     """
     logs = find_logs(path)
-    found = logs.devices
-    if device is None and len(found) == 1:
-        device = found[0]
-    if device is None or device not in found:
-        what = f"holds raw logs of the devices {', '.join(map(str, found))}" if found else "holds no raw device logs"
-        raise InputError(path, what, "Name one of its devices" if found else "Give the folder with training_trace or hwts logs")
+    remedies = ("Name one of its devices", "Give the folder with training_trace or hwts logs")
+    several, none = "holds raw logs of the devices", "holds no raw device logs"
+    device = choose_number(path, device, logs.devices, several=several, none=none, remedies=remedies)
     health = HealthLog()
     tables = _tables(logs, device, health)
     if not any(name in tables for name in _EVENTS):
-        problem = f"holds raw logs of device {device} in which nothing can be read"
-        raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
+        raise nothing_to_read(path, f"raw logs of device {device}", health)
     if "kernels" in tables or "step_points" in tables:
         message = "times count the device's own clock from its start; they cannot be compared with those of another device"
         health.add("device_clock", INFO, 1, message, (HOST_AGAINST_DEVICE, RANK_COMPARISON))
@@ -105,10 +96,7 @@ def _tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.D
     meta: dict[str, Any] = {"source_format": "mindspore_legacy_raw", "device_ids": [device], "rank": device}
     points = legacy_framework.read_points(logs.of("point", device), health)
     meta.update({key: points[tag] for key, tag in (("fp_start", 1), ("bp_end", 2)) if tag in points})
-    if "meta" in tables:
-        tables["meta"] = pl.concat([tables["meta"], meta_frame(meta)]).unique("key", keep="last", maintain_order=True)
-    else:
-        tables["meta"] = meta_frame(meta)
+    tables["meta"] = merged_meta(*([tables["meta"]] if "meta" in tables else []), meta_rows(meta))
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
@@ -203,12 +191,4 @@ def core_kernels(records: pl.DataFrame, framework: pl.DataFrame, device: int, he
         kind=pl.lit(KIND_COMPUTE),
         core=pl.lit("AI_CORE"),
         device=pl.lit(device, dtype=pl.Int32),
-    )
-
-
-def source_rows(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame as rows of ``source_tables``, values as text (an absent one is empty)."""
-    texts = frame.select(pl.all().cast(pl.String).fill_null(""))
-    return texts.select(
-        table=pl.lit(table), row=pl.int_range(pl.len(), dtype=pl.Int32), record=pl.struct(pl.all()).struct.json_encode()
     )

@@ -11,12 +11,13 @@ from typing import Any
 
 import polars as pl
 
-from steplens.errors import InputError
 from steplens.readers.common.ascend_csv_file import read_table
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.side_files import read_json
+from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.readers.mindspore import minddata, mindspore_host
-from steplens.readers.mindspore.device_logs.legacy_device import source_rows, step_tables
+from steplens.readers.mindspore.device_logs.legacy_device import step_tables
+from steplens.readers.mindspore.folders import choose_number, nothing_to_read
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, MindSporeFolder, open_folder
 from steplens.readers.mindspore.results import (
     mindspore_cluster,
@@ -29,7 +30,6 @@ from steplens.readers.mindspore.results import (
     mindspore_timeline,
 )
 from steplens.readers.mindspore.windows import mindspore_cpu, mindspore_windows
-from steplens.readers.steplens_run.run_directory import read_json
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     HOST_AGAINST_DEVICE,
@@ -63,11 +63,6 @@ _KEPT = {
 _UNREAD = ("gpu_operators", "gpu_activity", "gpu_steps")
 
 
-def detect(path: Path) -> bool:
-    """Whether ``path`` is a flat ``profiler/`` directory."""
-    return path.is_dir() and bool(open_folder(path).ranks)
-
-
 def sources(path: Path, rank: int | None = None) -> list[Path]:
     """The files that decide what is read of a rank (of all ranks when None)."""
     return open_folder(path).of_rank(rank)
@@ -86,18 +81,14 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
         InputError: there are no files, or of several ranks and none is named, or nothing in them can be read.
     """
     folder = open_folder(path)
-    found = folder.ranks
-    if rank is None and len(found) == 1:
-        rank = found[0]
-    if rank is None or rank not in found:
-        what = f"holds results of the ranks {', '.join(map(str, found))}" if found else "holds no results of MindSpore's profiler"
-        raise InputError(path, what, "Name one of its ranks" if found else "Give a profiler directory")
+    remedies = ("Name one of its ranks", "Give a profiler directory")
+    several, none = "holds results of the ranks", "holds no results of MindSpore's profiler"
+    rank = choose_number(path, rank, folder.ranks, several=several, none=none, remedies=remedies)
     health = HealthLog()
     reader = _Reader(folder, rank, health)
     tables = reader.tables(clock_offset_ns, host=host)
     if not set(tables) - {"meta"} and "parallel_strategy" not in tables["meta"]["key"]:
-        problem = f"holds results of rank {rank} in which nothing can be read"
-        raise InputError(path, problem, "; ".join(dict.fromkeys(finding.message for finding in health.findings)))
+        raise nothing_to_read(path, f"results of rank {rank}", health)
     return build_trace(path, tables, health, cpu_is_device=False)
 
 
@@ -130,7 +121,7 @@ class _Reader:
         if host:
             self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())
-        self._add("meta", meta_frame(self._meta()))
+        self._add("meta", meta_rows(self._meta()))
         found = {name: frame for name, frame in self._tables.items() if frame.height}
         self._report_clock(found)
         return found

@@ -20,8 +20,9 @@ from steplens.readers.ascend.prof_directory import device_info, open_prof
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
+from steplens.readers.mindspore.folders import children
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.building.build import build_trace
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE
@@ -54,7 +55,7 @@ _POINTS = ("Iteration ID", "FP Start", "BP End", "Iteration End")
 
 def find(path: Path) -> list[Path]:
     """The ``PROF_*`` directories of this kind at or directly below ``path``."""
-    candidates = [path, *_children(path)]
+    candidates = [path, *children(path)]
     return [folder for folder in candidates if PROF_NAME.match(folder.resolve().name) and detect(folder)]
 
 
@@ -62,7 +63,7 @@ def detect(path: Path) -> bool:
     """Whether ``path`` is a ``PROF_*`` directory with timelines per iteration, and no later export."""
     if not path.is_dir() or (path / EXPORT_DIRECTORY).is_dir():
         return False
-    return any(_FILE.match(file.name) for _, folder in _devices(path) for file in _children(folder / "timeline"))
+    return any(_FILE.match(file.name) for _, folder in _devices(path) for file in children(folder / "timeline"))
 
 
 def rank_of(path: Path) -> int:
@@ -77,7 +78,7 @@ def sources(path: Path) -> list[Path]:
     """The files that decide what is read of a ``PROF_*`` directory."""
     timelines, side = [], []
     for number, folder in _devices(path):
-        timelines += [file for file in _children(folder / "timeline") if _FILE.match(file.name)]
+        timelines += [file for file in children(folder / "timeline") if _FILE.match(file.name)]
         side += [folder / f"{name}.{number}" for name in ("info.json", "start_info", "end_info")]
     return [*timelines, *(file for file in side if file.is_file())]
 
@@ -88,7 +89,7 @@ def read_trace(path: Path) -> Trace:
     Raises:
         InputError: it holds no timelines, of several devices, or none that can be read.
     """
-    found = [(number, folder) for number, folder in _devices(path) if any(map(_is_timeline, _children(folder / "timeline")))]
+    found = [(number, folder) for number, folder in _devices(path) if any(map(_is_timeline, children(folder / "timeline")))]
     if len(found) != 1:
         problem = "holds timelines of several devices" if found else "holds no timelines per iteration"
         raise InputError(path, problem, "Give one PROF directory with device_<n>/timeline")
@@ -120,9 +121,9 @@ def read_trace(path: Path) -> Trace:
             meta[key] = int(info[source]) if key == "pid" and str(info[source]).isdigit() else info[source]
     if cores := device_info([open_prof(path)]):
         meta["device_info"] = cores
-    meta["model_ids"] = sorted({int(name[3]) for name in map(_match, _children(folder / "timeline")) if name})
+    meta["model_ids"] = sorted({int(name[3]) for name in map(_match, children(folder / "timeline")) if name})
     meta["monotonic_offset_ns"] = offset_ns if known else None
-    tables["meta"] = meta_frame(meta)
+    tables["meta"] = meta_rows(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
 
@@ -134,21 +135,14 @@ def _is_timeline(file: Path) -> bool:
     return _match(file) is not None
 
 
-def _children(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
 def _devices(path: Path) -> list[tuple[int, Path]]:
-    return [(int(name[1]), child) for child in _children(path) if (name := _DEVICE.match(child.name)) and child.is_dir()]
+    return [(int(name[1]), child) for child in children(path) if (name := _DEVICE.match(child.name)) and child.is_dir()]
 
 
 def _files(folder: Path) -> dict[str, list[Path]]:
     """Kind -> timelines, by model and iteration."""
     found: dict[str, list[tuple[int, int, Path]]] = {}
-    for file in _children(folder / "timeline"):
+    for file in children(folder / "timeline"):
         if name := _match(file):
             found.setdefault(name[1], []).append((int(name[3]), int(name[4]), file))
     return {kind: [file for _, _, file in sorted(files)] for kind, files in found.items()}

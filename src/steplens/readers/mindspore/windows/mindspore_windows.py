@@ -22,12 +22,12 @@ from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
 from steplens.formats.mindspore import RAW_DIRECTORY as RAW_DIRECTORY
 from steplens.formats.mindspore import WINDOW_FILE as WINDOW_FILE
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.kineto.kineto_meta import meta_frame
+from steplens.readers.common.side_files import read_json
+from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.readers.mindspore import minddata
-from steplens.readers.mindspore.device_logs.legacy_device import source_rows
 from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.windows import mindspore_cpu, mindspore_python
-from steplens.readers.steplens_run.run_directory import open_window, read_json
+from steplens.readers.steplens_run.run_directory import open_window
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -122,7 +122,7 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
         tables = _only(tables, step_list, path)
     if "steps" in tables:
         tables["steps"] = _report_parts(tables["steps"], meta, health)
-    tables["meta"] = meta_frame(meta)
+    tables["meta"] = meta_rows(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from steplens import json_text
 from steplens.trace.building.checks.common import Tables, device_tasks
 from steplens.trace.health import (
     CALL_STACKS,
@@ -21,18 +19,17 @@ from steplens.trace.health import (
     HealthFinding,
     finding,
 )
+from steplens.trace.recorded_options import options_in_meta
 
 _NO_METRICS = ("", "none", "aicorenone", "acl_aicore_none")
 
 
 def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
     """What was to be recorded was recorded; a table that is empty though its option was on has been lost on the way."""
-    config = _config(tables)
-    common, extended = (_part(config, name) for name in ("common_config", "experimental_config"))
-    activities = [str(name).rpartition(".")[2] for name in _list(common.get("activities"))]
-    level = extended.get("_profiler_level")
+    options = options_in_meta(tables.get("meta"))
+    common, activities, level = options.common, options.activities, options.level
     ops, tasks = tables.get("ops"), device_tasks(tables)
-    metrics = str(extended.get("_aic_metrics") or "").rpartition(".")[2].lower()
+    metrics = str(options.experimental.get("_aic_metrics") or "").rpartition(".")[2].lower()
     shown = {
         "operator calls": (
             "CPU" in activities,
@@ -59,24 +56,3 @@ def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
     for what, (promised, there, unsafe) in shown.items():
         if promised and not there:
             yield finding("missing_data", WARNING, 1, f"the options say that {what} were recorded, and there are none", *unsafe)
-
-
-def _config(tables: Tables) -> dict[str, Any]:
-    meta = tables.get("meta")
-    for key, value in meta.iter_rows() if meta is not None else ():
-        if key == "config":
-            try:
-                found = json_text.own(value)
-            except ValueError:
-                return {}
-            return found if isinstance(found, dict) else {}
-    return {}
-
-
-def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
-    part = config.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

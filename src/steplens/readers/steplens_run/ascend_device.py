@@ -9,9 +9,7 @@ import polars as pl
 from steplens.errors import InputError
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.prof_directory import find_prof
-from steplens.readers.steplens_run import run_directory
 from steplens.trace.health import ERROR, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, STEP_DEVICE_TIMES, HealthLog
-from steplens.trace.trace import Trace
 
 #: findings about a host that ``FRAMEWORK/`` would describe, and about files that the reader of the host checks itself
 _OF_THE_HOST = frozenset({"no_framework_data", "missing_profiler_info", "damaged_side_file"})
@@ -20,22 +18,8 @@ _OF_THE_MACHINE = ["hostname", "host_uid", "chip", "device_ids", "device_info", 
 
 
 def sources(path: Path) -> list[Path]:
-    """The files of a run directory that decide what its tables hold."""
-    return [*run_directory.sources(path), *(file for prof in find_prof(path)[:1] for file in prof.files())]
-
-
-def read(path: Path, *, allow_msprof: bool = False) -> Trace:
-    """Read one run directory with both halves.
-
-    Args:
-        path: the run directory.
-        allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported.
-
-    Raises:
-        InputError: as ``run_directory.read``; the device's half may be missing.
-    """
-    health = HealthLog()
-    return run_directory.read(path, device=read_device(path, health, allow_msprof=allow_msprof), health=health)
+    """The files of a run directory that decide what the device's tables hold."""
+    return [file for prof in find_prof(path)[:1] for file in prof.files()]
 
 
 def read_device(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> dict[str, pl.DataFrame]:

@@ -1,0 +1,50 @@
+"""Small JSON files beside recorded data, whoever wrote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steplens import json_text
+from steplens.trace.health import RUN_OPTIONS, WARNING, HealthLog
+
+_LARGEST_BYTES = 64 << 20
+
+
+def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
+    """The object in a small JSON file; empty when the file is missing, and a finding when it is damaged."""
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise ValueError("larger than a file of its kind can be")
+        data = path.read_bytes()
+        value = json_text.loads(data)
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")
+        if b"\\ud" in data.lower():
+            value = dict(_as_text(value))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        if health is not None:
+            health.add("damaged_side_file", WARNING, 1, f"{path.name} cannot be used ({error})", RUN_OPTIONS)
+        return {}
+    return value
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list of a side file; empty where something else stands in its place."""
+    return value if isinstance(value, list) else []
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """An object of a side file; empty where something else stands in its place."""
+    return value if isinstance(value, dict) else {}
+
+
+def _as_text(value: Any) -> Any:
+    """The value with "?" for halves of surrogate pairs, which JSON can write and no text can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    return {_as_text(key): _as_text(item) for key, item in value.items()} if isinstance(value, dict) else value
