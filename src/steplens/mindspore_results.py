@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import parent
+from steplens.common import parent
 from steplens.offline.mindspore.operators import operators
 from steplens.offline.mindspore.ranks import analyse_all_ranks, failure
 from steplens.offline.mindspore.settings import Options

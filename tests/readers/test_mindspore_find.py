@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import offline, partial
+from steplens import offline
 from steplens.cli.main import app
+from steplens.common import partial
 from steplens.errors import InputError
 from steplens.offline.mindspore.ranks import analyse_all_ranks, analyse_source
 from steplens.offline.mindspore.settings import Options

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from steplens import json_text, rundir
+from steplens import rundir
+from steplens.common import json_text
 from steplens.writers.result import DONE, OutputStatus
 
 

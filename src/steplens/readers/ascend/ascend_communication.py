@@ -15,9 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_decoder
 from steplens.formats import ascend_results as names
 from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, RECEIVE_OPERATION, SELECTION, SEND_OPERATION
+from steplens.readers.common import json_decoder
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
 from steplens.readers.common.side_files import as_object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.trace.health import RUN_OPTIONS, WARNING, HealthLog
 
 _LARGEST_BYTES = 64 << 20

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import json_decoder
 from steplens.formats.kineto import COLLECTIVE_PREFIX, COPY_CATEGORIES, COPY_PREFIX, SYNCHRONIZATION
+from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,

@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from steplens import json_decoder
 from steplens.formats.kineto import COLLECTIVE_MEMBERS, EXTERNAL_ID, MEMORY_MEMBERS, OPERATOR_MEMBERS, PYTHON_MEMBERS
+from steplens.readers.common import json_decoder
 from steplens.readers.common.event_decoder import cleaned, one_by_one
 from steplens.readers.common.json_events import Piece
 

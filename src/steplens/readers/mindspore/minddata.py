@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.formats.mindspore import PIPELINE_FILES, pattern
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.folders import choose_number, nothing_to_read

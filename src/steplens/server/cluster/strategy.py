@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens import json_text
 from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
+from steplens.common import json_text
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs

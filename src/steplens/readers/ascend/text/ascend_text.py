@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_capture import EXPORT_DIRECTORY

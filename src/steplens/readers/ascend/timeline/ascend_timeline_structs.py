@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from steplens import json_decoder
 from steplens.formats import trace_view
 from steplens.formats.kineto import OPERATOR, OPERATOR_MEMBERS, PYTHON, PYTHON_MEMBERS
+from steplens.readers.common import json_decoder
 from steplens.readers.common.event_decoder import cleaned
 
 COLLECTION_ALIAS = "gc"

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.formats.mindspore import FILES
 from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
