@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from steplens import partial, rundir
+from steplens import rundir
 from steplens.collect.handoff import upload
+from steplens.common import partial
 from steplens.exports.target import new_folder
 
 _FILE = "with rundir.atomic_path(path) as temporary:\n    temporary.write_text('half')\n"

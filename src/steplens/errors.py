@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steplens.links import dead_link
+from steplens.common.links import dead_link
 
 #: characters of a foreign error's text in a sentence
 _LONGEST = 300

@@ -24,8 +24,9 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from steplens import json_text, mindspore_results_host, parent, rundir
+from steplens import mindspore_results_host, rundir
 from steplens.analysis.step_trace.step_trace import points_of
+from steplens.common import json_text, parent
 from steplens.errors import InputError, SteplensError
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS

@@ -33,8 +33,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from steplens import partial
-from steplens.links import dead_link
+from steplens.common import partial
+from steplens.common.links import dead_link
 
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import msgspec
 
-from steplens import json_text, parent
+from steplens.common import json_text, parent
 
 #: tells a process that it is a worker, which shares its tasks with nobody
 _WORKER = "STEPLENS_WORKER"

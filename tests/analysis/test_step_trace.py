@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from steplens.analysis.step_trace import step_trace as steps_of
+from steplens.common.step_points import named_points
 from steplens.readers.mindspore.device_logs import legacy_device
-from steplens.step_points import named_points
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA

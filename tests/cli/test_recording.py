@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from steplens import partial
 from steplens.cli.recording import recording
 from steplens.collect.dynamic import launched_processes
+from steplens.common import partial
 
 LONGER = "let it run longer"
 NO_WINDOW = "no window was opened and kept; messages of the profiler above say why"

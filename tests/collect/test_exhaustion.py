@@ -11,9 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from steplens import BlackBox, partial, profile, rundir, schedule, tensorboard_trace_handler
+from steplens import BlackBox, profile, rundir, schedule, tensorboard_trace_handler
 from steplens.collect.common import exception_text, spare_files
 from steplens.collect.pytorch import kineto, saving
+from steplens.common import partial
 from steplens.errors import InputError
 from steplens.readers.steplens_run import run_directory
 

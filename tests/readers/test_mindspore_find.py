@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import mindspore_results, offline, partial
+from steplens import mindspore_results, offline
 from steplens.cli.main import app
+from steplens.common import partial
 from steplens.errors import InputError
 from steplens.readers import detect
 from steplens.readers.mindspore.mindspore_find import FLAT, LEGACY, PROF, WINDOWS, find

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import steplens
-from steplens import partial
 from steplens.cli.main import main
+from steplens.common import partial
 from steplens.server.runs import Library
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import tile

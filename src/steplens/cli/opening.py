@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steplens import reading
 from steplens.cli.text.text import clean
+from steplens.readers.common import reading
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -11,7 +11,8 @@ from typing import IO
 
 import polars as pl
 
-from steplens import partial, rundir
+from steplens import rundir
+from steplens.common import partial
 from steplens.errors import InputError
 
 #: the highest levels double the time for a few percent of the size

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
 from steplens.collect.common import log
+from steplens.common import json_text
 
 VARIABLE = "MS_PROFILER_OPTIONS"
 #: says to children that somebody records already; MindSpore's own profiler reads it too

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steplens import json_text
 from steplens.collect.common import log
+from steplens.common import json_text
 
 _TEXT_LIMIT = 4096
 #: of everything that was added, characters

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
 from steplens.collect.common import log
+from steplens.common import json_text
 
 _MODULE = "steplens.mindspore_results"
 #: its exit code when the other ranks and files are there

@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steplens import partial, rundir
+from steplens import rundir
 from steplens.collect.common import log
+from steplens.common import partial
+from steplens.common.step_points import recorded_options
 from steplens.mindspore import framework
 from steplens.mindspore.pipeline import pipeline
 from steplens.mindspore.python_calls import PythonCalls
 from steplens.mindspore.steps import hook, steps
-from steplens.step_points import recorded_options
 
 RAW_DIRECTORY = "FRAMEWORK"
 WINDOW_FILE = "window.json"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import parent
+from steplens.common import parent
 from steplens.offline import analyse
 from steplens.offline.outcome import EXIT_BAD_INPUT, exit_code, one_line, polars_panic
 

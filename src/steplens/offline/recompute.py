@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import json_text, rundir
+from steplens import rundir
 from steplens.analysis.stored_figures import STEP_COLUMNS, STEP_TABLE, matters
+from steplens.common import json_text
 from steplens.readers.contents import Contents
 from steplens.readers.detect import Found
 from steplens.trace.trace import Trace

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import FastAPI
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.server.app import addresses
 from steplens.server.runs import Library
 

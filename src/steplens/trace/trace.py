@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, TypeVar, cast
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")

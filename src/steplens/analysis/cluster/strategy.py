@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens import json_text
 from steplens.analysis.tools.parallel import by_rank, layout
+from steplens.common import json_text
 from steplens.trace.trace import Trace
 
 #: the table of the source that holds the operators of a rank

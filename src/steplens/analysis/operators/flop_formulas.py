@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from steplens import json_text
+from steplens.common import json_text
 
 Shape = tuple[int, ...]
 

@@ -24,7 +24,7 @@ from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.phases import BACKWARD, FORWARD, phase_of_calls
 from steplens.analysis.tools.names import containing, distinct, with_prefix
 from steplens.analysis.tools.order import in_order
-from steplens.step_points import BACKWARD_POINT, FORWARD_POINT, named_points
+from steplens.common.step_points import BACKWARD_POINT, FORWARD_POINT, named_points
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.building.lookup import first_rows
 from steplens.trace.schema import COLLECTIVE, GRADIENTS_PREFIX, GRAPH_OPTIMIZER, KIND_COMPUTE

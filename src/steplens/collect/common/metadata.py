@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from steplens import json_text
 from steplens.collect.common import log
 from steplens.collect.common.plain_text import plain_text
+from steplens.common import json_text
 
 #: Every text time of a result counts from a multiple of this many ns (about three months). It is Kineto's own
 #: unit, so a base that we choose and one that Kineto chooses agree, and microseconds stay exact in a double.

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import partial, rundir
+from steplens import rundir
 from steplens.collect.dynamic.job import job_folder
+from steplens.common import partial
 
 
 def create(directory: Path, content: Mapping[str, Any]) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from steplens import json_text
 from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, TRIGGER
 from steplens.collect.dynamic.watched_file import Change, WatchedFile
+from steplens.common import json_text
 
 #: how often the files are looked at; a trigger is told of at once
 POLL_S = 0.2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
+from steplens.common import json_text
 
 LARGEST_BYTES = 1 << 20
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from steplens import options, parent, rundir
+from steplens import options, rundir
 from steplens.collect.common import interrupts, log, paths
 from steplens.collect.handoff import upload
+from steplens.common import parent
 
 
 class WindowProfiler(Protocol):

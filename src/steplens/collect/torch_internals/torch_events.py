@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
+from steplens.common import json_text
 
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "gpu_user_annotation"}
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, WARNING, HealthLog

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from steplens.json_decoder import Decoder
-from steplens.json_text import TooDeepError
+from steplens.common.json_text import TooDeepError
+from steplens.readers.common.json_decoder import Decoder
 from steplens.readers.common.json_events import Piece, behind_damage, events_of
 
 Event = TypeVar("Event")

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from steplens import json_decoder
 from steplens.errors import InputError
 from steplens.expansion import DamagedGzipError, ExpandingStream, is_compressed
-from steplens.reading import tell
+from steplens.readers.common import json_decoder
+from steplens.readers.common.reading import tell
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding, finding
 
 #: small enough that the allocator reuses the memory of one piece for the next: at 16 MiB a piece reads at half the speed

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_structs import CollectiveArgs
 from steplens.trace.building.lookup import first_rows
 from steplens.trace.building.nesting import Int64Array, innermost, lanes, nest

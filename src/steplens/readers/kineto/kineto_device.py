@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,

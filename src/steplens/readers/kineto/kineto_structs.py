@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.readers.common.event_decoder import cleaned, one_by_one
 from steplens.readers.common.json_events import Piece
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.building.checks import unmatched_flows

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens import json_text, parent
+from steplens.common import json_text, parent
 from steplens.errors import check_exists
 from steplens.readers.common.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto.kineto_events import EventColumns

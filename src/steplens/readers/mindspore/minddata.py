@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.readers.kineto.kineto_meta import meta_frame
 from steplens.readers.mindspore.legacy_aicpu import receive_rows

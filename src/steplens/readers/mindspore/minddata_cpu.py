@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.trace.health import COUNTERS, STEP_PHASES, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from steplens import json_decoder, rundir
+from steplens import rundir
 from steplens.errors import InputError
+from steplens.readers.common import json_decoder
 from steplens.trace.trace import Trace
 
 FILE = "memory_categories.json"

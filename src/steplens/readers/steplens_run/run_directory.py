@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, partial, rundir
+from steplens import rundir
+from steplens.common import json_text, partial
 from steplens.errors import InputError
 from steplens.readers.kineto import kineto
 from steplens.readers.steplens_run import flight_recorder, host_events

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens import json_text
 from steplens.analysis.tools.lines import LIBRARY, UNCLEAR, USER, frame_owner
+from steplens.common import json_text
 from steplens.report.redaction import kernel_names, public
 from steplens.trace.building.classify import CATEGORIES, category_of
 from steplens.trace.schema import MODULE_PREFIX

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.readers.steplens_run import memory_categories
 from steplens.report.redaction import public

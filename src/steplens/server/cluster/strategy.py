@@ -9,8 +9,8 @@ import polars as pl
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from steplens import json_text
 from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
+from steplens.common import json_text
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import Library, Shown

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.trace.building import checks, cpu_device, device_work, stacks
 from steplens.trace.building.classify import TYPE_IN_GRAPH, classify, is_in_graph
 from steplens.trace.building.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums

@@ -16,7 +16,7 @@ import re
 import numpy as np
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
 

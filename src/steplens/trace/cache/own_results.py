@@ -11,7 +11,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import json_text, rundir
+from steplens import rundir
+from steplens.common import json_text
 from steplens.trace.cache import seal
 
 _KIND = "results"

@@ -22,7 +22,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens import expansion, json_text, partial, rundir
+from steplens import expansion, rundir
+from steplens.common import json_text, partial
 from steplens.trace.cache import seal
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace

@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, rundir
+from steplens import rundir
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.readers.ascend.database import cann_samples, cann_tasks
 from steplens.readers.ascend.database.cann_layout import (

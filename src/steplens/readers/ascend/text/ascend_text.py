@@ -13,7 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text, rundir
+from steplens import rundir
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.readers.ascend.ascend_communication import read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue

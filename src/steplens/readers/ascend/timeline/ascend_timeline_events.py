@@ -42,7 +42,7 @@ from steplens.readers.ascend.timeline.ascend_timeline_structs import (
 from steplens.readers.common.event_decoder import DAMAGED, one_by_one
 from steplens.readers.common.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile
 from steplens.readers.common.microseconds import float_ns, text_ns
-from steplens.reading import tell
+from steplens.readers.common.reading import tell
 from steplens.trace.health import HealthFinding
 from steplens.trace.schema import NAME
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from steplens import json_decoder
+from steplens.readers.common import json_decoder
 from steplens.readers.common.event_decoder import cleaned
 
 OPERATOR = "cpu_op"

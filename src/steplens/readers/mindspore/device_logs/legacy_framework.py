@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.readers.mindspore.device_logs.legacy_hwts import task_key
 from steplens.readers.mindspore.legacy_files import text_lines
 from steplens.trace.health import KERNEL_CALLS, KERNEL_DETAILS, STEP_PHASES, WARNING, HealthLog

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.readers.common.ascend_csv_file import read_table, required
 from steplens.readers.common.microseconds import with_possible_times
 from steplens.trace.health import (

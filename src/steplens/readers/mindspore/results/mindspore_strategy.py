@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.readers.kineto.kineto_meta import as_text
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import COMMUNICATION_VOLUME, INFO, WARNING, HealthLog

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from steplens import json_decoder
 from steplens.readers.ascend.capture.python_replay import replay
+from steplens.readers.common import json_decoder
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.schema import NAME

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.errors import InputError
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.kineto.kineto_meta import meta_frame

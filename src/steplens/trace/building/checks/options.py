@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.trace.building.checks.common import Tables, device_tasks
 from steplens.trace.health import (
     CALL_STACKS,

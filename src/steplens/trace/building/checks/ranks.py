@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import json_text
+from steplens.common import json_text
 from steplens.trace.building.checks.common import Tables, length
 from steplens.trace.health import (
     COMMUNICATION_TIMES,

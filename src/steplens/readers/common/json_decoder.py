@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from steplens.json_text import TooDeepError, UnreadableJsonError, check_levels
+from steplens.common.json_text import TooDeepError, UnreadableJsonError, check_levels
 
 Text = str | bytes | bytearray | memoryview
 Value = TypeVar("Value")

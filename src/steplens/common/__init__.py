@@ -1,0 +1,1 @@
+"""What recording and analysis both need. Standard library only: a training process imports it."""
