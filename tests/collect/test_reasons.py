@@ -258,7 +258,7 @@ def test_a_pytorch_that_records_no_other_threads(monkeypatch):
     monkeypatch.setattr("torch._C._profiler._ExperimentalConfig", Old)
     monkeypatch.setattr(autograd, "profile", lambda use_cpu=True: SimpleNamespace())
     monkeypatch.setattr(autograd.profile, "__init__", lambda self, use_cpu=True: None, raising=False)
-    for name in ("refuse_a_second", "take", "add"):
+    for name in ("refuse_a_second", "take_recording", "register_session"):
         monkeypatch.setattr(other_profilers, name, lambda *session: None)
     monkeypatch.setattr(kineto_arguments.child_threads, "needs_all_threads", lambda with_stack: True)
     health = Health()

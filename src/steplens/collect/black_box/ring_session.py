@@ -110,7 +110,7 @@ class RingSession(KinetoSession):
 
 
 def _give_up(window: Window) -> None:
-    other_profilers.give_back(window.kineto)
+    other_profilers.give_back_recording(window.kineto)
     window.kineto = None
     if window.recorders is not None:
         window.recorders.cancel()

@@ -42,7 +42,7 @@ class Participant:
         program: the script.
         how: what made it watch.
         bystander: it has only imported the framework, and watches nothing yet.
-        state: what it does, an element of ``board.STATES``, or ``killed``.
+        state: what it does, an element of ``shared_board.STATES``, or ``killed``.
         step: the step that runs; None before the first.
         step_age_ns: how long it has run; None when unknown.
         eligible: it can capture now.

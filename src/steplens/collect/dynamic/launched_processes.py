@@ -47,9 +47,8 @@ class Order:
         schedule: arguments of ``steplens.schedule``.
         experimental: arguments of ``steplens._ExperimentalConfig``.
         worker_name: first part of the run directories' names.
-        black_box: write only when something happens, see :class:`~steplens.collect.black_box.black_box.BlackBox`: ``operators``
-        or
-            ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
+        black_box: write only when something happens, see :class:`~steplens.collect.black_box.black_box.BlackBox`:
+            ``operators`` or ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
         step_on: what ends a step: ``optimizer``, the end of an optimizer step, or ``forward``, the next call of the model.
     """
 

@@ -332,7 +332,7 @@ class KinetoSession(KinetoArguments):
             if window.kineto is not None:
                 with contextlib.suppress(Exception):
                     child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
-        other_profilers.give_back(window.kineto)
+        other_profilers.give_back_recording(window.kineto)
         window.kineto = None
         if window.recorders is not None:
             window.recorders.cancel()
@@ -410,7 +410,7 @@ class KinetoSession(KinetoArguments):
         if window.recording:
             message += f"the window that began at step {window.span.first_step} ends here."
         elif window.kineto is not None and not window.started:
-            other_profilers.give_back(window.kineto)
+            other_profilers.give_back_recording(window.kineto)
             window.state, window.kineto = WindowState.FAILED, None
             message += "nothing is recorded in this window."
         else:
@@ -439,7 +439,7 @@ class KinetoSession(KinetoArguments):
         ):
             window.kineto._start_trace()
             window.kineto.__exit__(None, None, None)
-        other_profilers.give_back(window.kineto)
+        other_profilers.give_back_recording(window.kineto)
         window.kineto = None
 
     def _save(self, window: Window) -> None:

@@ -61,8 +61,8 @@ class KinetoArguments:
         }
         accepted = inspect.signature(profiler.profile.__init__).parameters
         kineto = profiler.profile(**{name: value for name, value in arguments.items() if name in accepted})
-        other_profilers.take(kineto)
-        other_profilers.add(self)
+        other_profilers.take_recording(kineto)
+        other_profilers.register_session(self)
         return kineto
 
     def _arguments(self) -> dict[str, Any]:

@@ -27,17 +27,17 @@ _holder: dict[int, weakref.ref[Any]] = {}
 _TAKEN = "another profiler is recording in this process, or warms up for it, and only one can; nothing is recorded in this window"
 
 
-def add(session: Any) -> None:
+def register_session(session: Any) -> None:
     """Let a session give way from now on, as long as it exists.
 
     Args:
         session: its ``give_way()`` is called before another profiler begins.
     """
-    watch()
+    watch_other_profilers()
     _sessions.add(session)
 
 
-def watch() -> None:
+def watch_other_profilers() -> None:
     """Notice other profilers from now on. PyTorch has been imported before; nothing happens a second time."""
     profile: Any = importlib.import_module("torch.autograd.profiler").profile
     for name in ("_prepare_trace", "_start_trace", "__exit__"):
@@ -46,7 +46,7 @@ def watch() -> None:
             setattr(profile, name, _noticed(original, begins=name != "__exit__"))
 
 
-def take(kineto: Any) -> None:
+def take_recording(kineto: Any) -> None:
     """Let a profiler of ours have the recording until it has ended, is given up or is gone.
 
     Args:
@@ -67,7 +67,7 @@ def refuse_a_second() -> None:
         raise RuntimeError(_TAKEN)
 
 
-def give_back(kineto: Any) -> None:
+def give_back_recording(kineto: Any) -> None:
     """Let others of ours have the recording, if this one has it; None is passed over."""
     holder = _holder.get(os.getpid())
     if kineto is not None and holder is not None and holder() is kineto:
@@ -112,7 +112,7 @@ def _noticed(original: Callable[..., Any], begins: bool) -> Callable[..., Any]:
             raise
         finally:
             if not begins:
-                give_back(self)
+                give_back_recording(self)
 
     call.steplens_original = original  # type: ignore[attr-defined]
     return call

@@ -34,7 +34,7 @@ class Seat:
         step_ns: when that was, on the machine's monotonic clock.
         deciding: the step at whose beginning it is about to look at the decisions; -1 when it is not.
         busy_until: the step at which its capture ends; 0 without one.
-        state: index of its state, see ``board.STATES``.
+        state: index of its state, see ``shared_board.STATES``.
     """
 
     process: Process

@@ -1,6 +1,6 @@
 """Where the processes of a job that share a configuration path meet: a private folder in memory, named by that path.
 
-It holds, per process, a record (``<pid>-<start>.json``) and a socket (``.sock``), and per job a board (see ``board``).
+It holds, per process, a record (``<pid>-<start>.json``) and a socket (``.sock``), and per job a board (see ``shared_board``).
 Nothing in it outlives its use: dead processes are recognised by process id and start time, and swept by the next one that
 registers.
 """

@@ -86,7 +86,7 @@ class ForwardSteps:
 
     def _lead(self, model: Any, module: ModuleType) -> None:
         backward.watch()
-        other_profilers.watch()
+        other_profilers.watch_other_profilers()
         self._model = weakref.ref(model, lambda _: None if sys.is_finalizing() else self._look(module))
         self._thread = threading.get_ident()
         self._found()

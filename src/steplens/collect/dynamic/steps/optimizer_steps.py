@@ -64,7 +64,7 @@ class OptimizerSteps:
 
     def _extend(self, module: ModuleType) -> None:
         backward.watch()
-        other_profilers.watch()
+        other_profilers.watch_other_profilers()
         optimizer = module.Optimizer
         original = optimizer.profile_hook_step
 
