@@ -19,6 +19,7 @@ PLACES = (
     "trace/building/device_work.py",
     "trace/cache/secret.py",
     "trace/building/steps.py",
+    "readers/common/run_info.py",
     "readers/common/side_files.py",
     "readers/steplens_run/run_directory.py",
     "rundir.py",

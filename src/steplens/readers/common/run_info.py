@@ -75,10 +75,10 @@ def read_info(files: Sequence[Path], health: HealthLog, severity: str, *, with_c
     """
     values = read_json(files[0], health) if files else {}
     if not values and with_clock:
-        message = f"{rundir.INFO_PREFIX}_<rank>.json is missing, which holds the options and the clock of the run"
+        message = "profiler_info_<rank>.json is missing, which holds the options and the clock of the run"
         health.add("missing_profiler_info", severity, 1, message, (RUN_OPTIONS, HOST_AGAINST_DEVICE))
     elif not values:
-        message = f"{rundir.INFO_PREFIX}.json is missing, so the options of the run are unknown"
+        message = "profiler_info.json is missing, so the options of the run are unknown"
         health.add("missing_profiler_info", severity, 1, message, RUN_OPTIONS)
     name = _INFO_NAME.match(files[0].name) if files else None
     return RunInfo(values, int(name[1]) if name and name[1] else None)
