@@ -61,6 +61,7 @@ lint: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_names.py
 	@if $(MAKE) --no-print-directory $(WEB_SETUP); then $(MAKE) --no-print-directory web-lint; else \
 		echo "The pages are left out of the lint: there is no Node.js (the reason is above)." >&2; test "$(CI)" != true; fi
 

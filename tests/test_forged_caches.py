@@ -22,10 +22,10 @@ from steplens.cli.main import main
 from steplens.readers import detect
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import tile
-from steplens.timeline import kept
+from steplens.timeline import timeline_file
 from steplens.timeline.layout import build
-from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
+from steplens.timeline.time_origin import origins
 from steplens.trace.cache import store
 
 from .trace import forged
@@ -304,7 +304,7 @@ def test_a_large_capture_that_is_copied_with_its_times_keeps_its_cache(tmp_path:
 
 @pytest.fixture
 def small_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
 
 
 def picture(path: Path) -> bytes:
@@ -312,8 +312,8 @@ def picture(path: Path) -> bytes:
     run = steplens.open(path)
     (trace,), origin = run.traces, origins(run.traces)[0]
     assert trace.kept is not None
-    pyramid = kept.load(trace.kept, origin) or Pyramid(build(trace, origin))
-    kept.save(pyramid, trace.kept)
+    pyramid = timeline_file.load(trace.kept, origin) or Pyramid(build(trace, origin))
+    timeline_file.save(pyramid, trace.kept)
     low, high = pyramid.timeline.bounds
     return tile_format.encode(tile(pyramid, range(len(pyramid.timeline.offsets) - 1), low, high, 300), pyramid.timeline)
 
@@ -326,7 +326,7 @@ def change_timeline(file: Path, mark: Callable[[bytes], bytes]) -> None:
     header = msgspec.json.decode(raw[begin : begin + length])
     header["names"] = [name.replace("op_0", "FAKE") for name in header["names"]]
     counts = [one["count"] for one in header["columns"]]
-    types = kept._types(len(header["shifts"]))
+    types = timeline_file._types(len(header["shifts"]))
     at, columns = begin + length, []
     for count, dtype in zip(counts, types, strict=True):
         at += -at % 64
@@ -370,8 +370,8 @@ def test_a_forged_timeline_changes_no_picture(what: str, capture: Path, tmp_path
         file.write_bytes(its.read_bytes())
     run = steplens.open(capture)
     place = run.traces[0].kept
-    assert place is not None and kept.load(place, origins(run.traces)[0]) is None
-    assert kept.is_there(place) == (what == "content"), "which asks for the seal only"
+    assert place is not None and timeline_file.load(place, origins(run.traces)[0]) is None
+    assert timeline_file.is_there(place) == (what == "content"), "which asks for the seal only"
     assert picture(capture) == true
 
 
@@ -380,7 +380,7 @@ def test_a_timeline_with_our_seal_is_believed(capture: Path) -> None:
     """The forgery above fails by its seal alone."""
     true = picture(capture)
     (file,) = cache_of(capture).glob("timeline_*.bin")
-    change_timeline(file, lambda text: kept.seal.seal("timeline", text) or b"")
+    change_timeline(file, lambda text: timeline_file.seal.seal("timeline", text) or b"")
     assert picture(capture) != true
 
 

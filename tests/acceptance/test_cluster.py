@@ -8,7 +8,7 @@ import pytest
 from steplens.analysis.cluster.cluster_steps import cluster_steps, rank_means
 from steplens.analysis.cluster.links import communication_costs, link_means, links, slow_links
 from steplens.analysis.cluster.rank_communication import rank_costs
-from steplens.analysis.operators.work import stage_work, work
+from steplens.analysis.operators.rank_flops import stage_work, work
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
 
 from .samples import opened

@@ -18,8 +18,8 @@ from steplens.analysis.catalogue import ANALYSES
 from steplens.cli.main import app
 from steplens.errors import SteplensError
 from steplens.report import answers
-from steplens.report.ask import Asker
-from steplens.server.runs import Library
+from steplens.report.ask import InProcessClient
+from steplens.server.runs import RunLibrary
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 
@@ -46,7 +46,7 @@ class Opened:
 
     path: Path
     run: Run
-    library: Library
+    library: RunLibrary
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +61,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
                 shutil.copytree(source, path, copy_function=shutil.copyfile)
             else:
                 shutil.copyfile(source, path)
-            library = Library([path])
+            library = RunLibrary([path])
             library.runs[0].open()
             known[name] = Opened(path, library.runs[0].run, library)
         return known[name]
@@ -81,7 +81,7 @@ def test_tables(name: str, opened: Callable[[str], Opened]) -> None:
     assert wrong == []
 
 
-def questions(asker: Asker, library: Library) -> Iterator[tuple[str, Any]]:
+def questions(asker: InProcessClient, library: RunLibrary) -> Iterator[tuple[str, Any]]:
     """The answers about a run: what was asked, and the answer."""
     values = answers.Values(asker, library.runs[0])
     for path, wanted in answers.parameters(asker).items():
@@ -97,7 +97,7 @@ def questions(asker: Asker, library: Library) -> Iterator[tuple[str, Any]]:
                 yield f"{place} {query}", answer.json
 
 
-def pages(asker: Asker) -> Iterator[tuple[str, Any]]:
+def pages(asker: InProcessClient) -> Iterator[tuple[str, Any]]:
     """The first page of every table that has a title of its own."""
     questions = tuple(one.question.lower() for one in ANALYSES)
     for table in asker.get("runs/0/tables").json:
@@ -111,7 +111,7 @@ def pages(asker: Asker) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("name", captures())
 def test_answers_of_the_server(name: str, opened: Callable[[str], Opened]) -> None:
     library = opened(name).library
-    with Asker(library) as asker:
+    with InProcessClient(library) as asker:
         found = [list(crawler.of_answer(answer, asked)) for asked, answer in questions(asker, library)]
         found += [list(crawler.of_page(page, table)) for table, page in pages(asker)]
     assert len(found) > 30

@@ -12,7 +12,7 @@ from steplens.analysis.operators.operator_tables import (
     in_order_of,
     query,
 )
-from steplens.analysis.operators.work import operator_work, work
+from steplens.analysis.operators.rank_flops import operator_work, work
 
 from .samples import opened, table
 

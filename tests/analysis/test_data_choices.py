@@ -9,7 +9,7 @@ from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, 
 from steplens.analysis.data_loading.pipeline_queues import pipeline_operation
 from steplens.analysis.operators.dynamic_shape import KERNEL, runs, series, sums, types_of
 from steplens.analysis.operators.operator_tables import core_operators, core_types, executions
-from steplens.analysis.operators.work import operator_totals, operator_work, work
+from steplens.analysis.operators.rank_flops import operator_totals, operator_work, work
 
 from ..writers.builder import build, kernel, op, training_step
 

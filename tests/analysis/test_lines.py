@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from steplens.analysis.tools.lines import LIBRARY, UNCLEAR, USER, frame_owner, source_line, user_frame
+from steplens.analysis.tools.source_lines import LIBRARY, UNCLEAR, USER, frame_owner, source_line, user_frame
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import steplens
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
-from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.trace.trace import Trace
 from steplens.writers.result import Settings, write_result
 

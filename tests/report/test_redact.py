@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.tools.lines import frame_owner
+from steplens.analysis.tools.source_lines import frame_owner
 from steplens.report.redaction.pseudonyms import Pseudonyms
 from steplens.report.redaction.redact import KEPT, REPLACED, trace_of
 from steplens.trace.schema import SCHEMA

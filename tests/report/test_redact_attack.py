@@ -14,7 +14,7 @@ from steplens.errors import InputError
 from steplens.report.redaction import redact
 from steplens.report.redaction.pseudonyms import Pseudonyms
 from steplens.report.redaction.redact import trace_of
-from steplens.server.runs import Opened, Shown
+from steplens.server.runs import Opened, OpenedRun
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -165,7 +165,7 @@ def test_words_in_other_columns_of_vendors_tables_are_no_names_of_tasks() -> Non
 
 def test_paths_of_runs_that_could_not_be_read_go() -> None:
     trace = Trace(Path(f"/{SECRET}/a"), {})
-    shown = Shown(0, Path(f"/{SECRET}"))
+    shown = OpenedRun(0, Path(f"/{SECRET}"))
     lost = InputError(Path(f"/{SECRET}/b"), f"{SECRET}.json is no trace", f"Remove {SECRET}")
     shown.opened = Opened(Run(shown.path, [(Source(trace.source, "x", SECRET, (SECRET,)), trace)], [lost]), (0,), 1, {})
     redact.redact([shown])

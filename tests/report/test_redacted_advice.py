@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from steplens.report.ask import Asker
+from steplens.report.ask import InProcessClient
 from steplens.report.redaction import redact
 from steplens.report.redaction.pseudonyms import Pseudonyms
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 
 from ..shared_data import shared
 from .test_redact import SAME, numbers
@@ -25,11 +25,11 @@ _WORDLESS = ("rule", "confidence", "urgency", "step_ns", "saving")
 
 def advice(path: Path, *, without_names: bool) -> list[dict[str, Any]]:
     """What is answered about the whole run and about each of its traces."""
-    library = Library([path])
+    library = RunLibrary([path])
     library.runs[0].open()
     if without_names:
         redact.redact(library.runs)
-    with Asker(library) as asker:
+    with InProcessClient(library) as asker:
         traces = range(len(library.runs[0].run.traces))
         answers = [asker.get("runs/0/advice", query) for query in ({}, *({"trace": one} for one in traces))]
     assert all(one.ok for one in answers)

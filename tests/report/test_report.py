@@ -22,8 +22,8 @@ from steplens import rundir
 from steplens.cli.main import main
 from steplens.errors import InputError, SteplensError
 from steplens.report import answers, page, window
-from steplens.report.ask import Asker
-from steplens.server.runs import Library
+from steplens.report.ask import InProcessClient
+from steplens.server.runs import RunLibrary
 from steplens.server.timeline import tiles
 
 from ..shared_data import shared
@@ -45,16 +45,16 @@ def held(make: Make, sampled: Path) -> Held:
 
 
 @pytest.fixture(scope="module")
-def library(sampled: Path) -> Library:
-    found = Library([sampled])
+def library(sampled: Path) -> RunLibrary:
+    found = RunLibrary([sampled])
     found.runs[0].open()
     return found
 
 
-def test_answers_are_those_of_the_server(held: Held, library: Library) -> None:
+def test_answers_are_those_of_the_server(held: Held, library: RunLibrary) -> None:
     questions = held.answers()
     assert len(questions) > 30
-    with Asker(library) as asker:
+    with InProcessClient(library) as asker:
         asker.get("runs/0/advice")
         for question, (status, answer) in questions.items():
             path, _, query = question.partition("?")
@@ -67,8 +67,8 @@ def test_answers_are_those_of_the_server(held: Held, library: Library) -> None:
                 assert found.json == answer or path.endswith(("cluster/steps", "operators", "processors")), question
 
 
-def test_every_address_is_answered_or_known_to_need_a_server(library: Library) -> None:
-    with Asker(library) as asker:
+def test_every_address_is_answered_or_known_to_need_a_server(library: RunLibrary) -> None:
+    with InProcessClient(library) as asker:
         untold = answers.unanswered(asker, answers.Values(asker, library.runs[0]))
         known = set(answers.parameters(asker))
     assert untold == [], "say in report/answers.py where its parameters get their values, or that only a server answers"
@@ -76,9 +76,9 @@ def test_every_address_is_answered_or_known_to_need_a_server(library: Library) -
     assert gone == [f"{answers.RUN}/tables/{{table}}"], "that one is asked with POST"
 
 
-def test_details_are_those_of_the_server(held: Held, library: Library) -> None:
+def test_details_are_those_of_the_server(held: Held, library: RunLibrary) -> None:
     seen = 0
-    with Asker(library) as asker:
+    with InProcessClient(library) as asker:
         for trace in (0, 1):
             told = held.json(f"details/0/{trace}")
             briefs = told["briefs"]
@@ -112,7 +112,7 @@ def test_details_are_those_of_the_server(held: Held, library: Library) -> None:
     assert seen > 50, "some events are tied to others"
 
 
-def test_the_finest_level_has_every_event_of_the_window(held: Held, library: Library) -> None:
+def test_the_finest_level_has_every_event_of_the_window(held: Held, library: RunLibrary) -> None:
     span = held.json("report")["windows"][0]
     for trace in (0, 1):
         timeline = library.timeline(library.runs[0], trace).timeline
@@ -133,10 +133,10 @@ def header_of(data: bytes) -> Any:
     return json.loads(data[8 : 8 + int.from_bytes(data[4:8], "little")])
 
 
-def test_tables_are_cut_and_say_so(make: Make, sampled: Path, library: Library) -> None:
+def test_tables_are_cut_and_say_so(make: Make, sampled: Path, library: RunLibrary) -> None:
     short = make(sampled, rows=20)
     told = {(one["name"], one["trace"]): one for one in short.json("report")["left_out"] if one["what"] == "table"}
-    with Asker(library) as asker:
+    with InProcessClient(library) as asker:
         for name in [key for key in short.parts if key.startswith("table/")]:
             body = short.json(name)
             if "rows" not in body:
@@ -271,7 +271,7 @@ def test_several_runs_are_compared(make: Make, sampled: Path, secret_run: Path) 
     assert len(both.json("report")["windows"]) == 2
 
 
-def test_items_of_a_window_are_cut_at_buckets(library: Library) -> None:
+def test_items_of_a_window_are_cut_at_buckets(library: RunLibrary) -> None:
     from steplens.report.timeline import _inside
 
     pyramid = library.timeline(library.runs[0], 0)

@@ -20,7 +20,7 @@ from steplens.cli.view_captures import Trainings
 from steplens.server.app import STATIC, create_app
 from steplens.server.http import connections
 from steplens.server.http.address import listen
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 
 from ..once import once, run_program
 from ..shared_data import shared
@@ -44,7 +44,7 @@ class Answer:
 class Client:
     """Asks a server; every request brings the token unless it is told otherwise."""
 
-    def __init__(self, port: int, library: Library) -> None:
+    def __init__(self, port: int, library: RunLibrary) -> None:
         self.port = port
         self.library = library
 
@@ -105,7 +105,7 @@ def serve() -> Iterator[Start]:
         paths: Sequence[Path], static: Path = STATIC, wait: bool = True, limits: connections.Limits | None = None
     ) -> Client:
         bound = listen("127.0.0.1", 0)
-        library = Library(paths)
+        library = RunLibrary(paths)
         app = create_app(library, TOKEN, static=static, control=Trainings())
         server = connections.server(app, limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)

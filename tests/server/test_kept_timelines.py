@@ -16,14 +16,14 @@ import pytest
 import steplens
 from steplens.cli.main import main
 from steplens.common import partial
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import tile
-from steplens.timeline import ahead, kept
-from steplens.timeline.ahead import lay_out
+from steplens.timeline import prebuild, timeline_file
 from steplens.timeline.layout import build
-from steplens.timeline.origins import origins
+from steplens.timeline.prebuild import lay_out
 from steplens.timeline.pyramid import Pyramid
+from steplens.timeline.time_origin import origins
 from steplens.trace.trace import Kept, Trace
 
 from .conftest import DEADLINE_S
@@ -56,7 +56,7 @@ def write(path: Path, names: int = 7) -> None:
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
 
 
 @pytest.fixture
@@ -76,14 +76,14 @@ def opened(path: Path) -> tuple[Trace, Kept, int]:
 def saved(path: Path) -> tuple[Pyramid, Kept, int, Path]:
     trace, place, origin = opened(path)
     pyramid = Pyramid(build(trace, origin))
-    file = kept.save(pyramid, place)
+    file = timeline_file.save(pyramid, place)
     assert file is not None
     return pyramid, place, origin, file
 
 
 def test_what_is_kept_gives_the_same_answers_without_taking_memory(path: Path) -> None:
     pyramid, place, origin, _ = saved(path)
-    found = kept.load(place, origin)
+    found = timeline_file.load(place, origin)
     assert found is not None
     assert pyramid.size_bytes > 100_000
     assert found.size_bytes == 0
@@ -102,7 +102,7 @@ def test_what_is_kept_gives_the_same_answers_without_taking_memory(path: Path) -
 def test_among_other_ranks_the_times_are_moved(path: Path, earlier: int) -> None:
     trace, _, origin = opened(path)
     _, place, _, file = saved(path)
-    built, found = Pyramid(build(trace, origin - earlier)), kept.load(place, origin - earlier)
+    built, found = Pyramid(build(trace, origin - earlier)), timeline_file.load(place, origin - earlier)
     assert found is not None
     assert found.timeline.lanes == built.timeline.lanes
     assert found.timeline.origin_ns == origin - earlier
@@ -114,9 +114,9 @@ def test_among_other_ranks_the_times_are_moved(path: Path, earlier: int) -> None
         assert answers[0] == answers[1]
     assert found.size_bytes == 0 if not earlier else 0 < found.size_bytes < built.size_bytes
     # from then on there is a file for these times as well
-    again = kept.save(found, place)
+    again = timeline_file.save(found, place)
     assert again is not None and (again == file) == (not earlier)
-    own = kept.load(place, origin - earlier)
+    own = timeline_file.load(place, origin - earlier)
     assert own is not None and own.size_bytes == 0
 
 
@@ -124,11 +124,11 @@ def test_a_file_of_another_origin_is_trusted_no_more_than_any(path: Path) -> Non
     _, place, origin, file = saved(path)
     (place.folder / "timeline_x.bin").write_bytes(b"nothing")
     (place.folder / f"timeline_{origin + 5}.bin").write_bytes(file.read_bytes())
-    assert kept.load(place, origin + 1) is not None
+    assert timeline_file.load(place, origin + 1) is not None
     file.unlink()
     # its name says another origin than its header
-    assert kept.load(place, origin + 1) is None
-    assert kept.load(place, origin + 5) is None
+    assert timeline_file.load(place, origin + 1) is None
+    assert timeline_file.load(place, origin + 5) is None
 
 
 def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.Monke
     (result,) = analyse(path, output=path.parent / "results")
     assert result.ok
     trace, place, origin = opened(path)
-    found = kept.load(place, origin)
+    found = timeline_file.load(place, origin)
     assert found is not None and found.size_bytes == 0
     assert len(found.timeline.start) == len(build(trace, origin).start)
     # it is there
@@ -145,7 +145,7 @@ def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.Monke
     for file in place.folder.glob("timeline_*"):
         file.unlink()
     # the time to lay so few out is not noticed
-    monkeypatch.setattr(kept, "LEAST_EVENTS", 1 << 20)
+    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1 << 20)
     assert lay_out(trace) is None
     assert not list(place.folder.glob("timeline_*"))
 
@@ -155,7 +155,7 @@ def test_a_command_that_reads_a_run_lays_the_timeline_out(path: Path, command: t
     name, *more = command
     assert main([name, str(path), *more]) == 0
     trace, place, origin = opened(path)
-    found = kept.load(place, origin)
+    found = timeline_file.load(place, origin)
     assert found is not None and len(found.timeline.start) == len(build(trace, origin).start)
     (file,) = place.folder.glob("timeline_*")
     before = file.stat().st_mtime_ns
@@ -180,7 +180,7 @@ def test_a_command_does_without_a_timeline(path: Path, monkeypatch: pytest.Monke
     def fails(*_: object) -> None:
         raise MemoryError("too many events")
 
-    monkeypatch.setattr(ahead, "build", fails)
+    monkeypatch.setattr(prebuild, "build", fails)
     assert main(["summary", str(path)]) == 0
 
 
@@ -199,14 +199,14 @@ def test_an_analysis_does_without_a_timeline(path: Path, monkeypatch: pytest.Mon
 
 def test_other_tables_have_files_of_their_own(path: Path) -> None:
     _, place, origin, _ = saved(path)
-    assert kept.load(Kept(place.folder, "0" * 64), origin) is None
+    assert timeline_file.load(Kept(place.folder, "0" * 64), origin) is None
     before = path.stat().st_mtime_ns
     write(path, names=5)
     # later than before, however coarsely the file system tells times
     os.utime(path, ns=(before + 10**9, before + 10**9))
     trace, now, at = opened(path)
     assert now.fingerprint != place.fingerprint
-    assert kept.load(now, at) is None
+    assert timeline_file.load(now, at) is None
     assert {name for name in build(trace, at).names if name.startswith("aten::")} == {f"aten::op_{place}" for place in range(5)}
 
 
@@ -219,16 +219,16 @@ def test_no_damage_goes_unnoticed(path: Path) -> None:
     refused = 0
     for at in [0, 9, 17, 30, *rng.integers(0, len(whole), 60).tolist()]:
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
-        found = kept.load(place, origin)
+        found = timeline_file.load(place, origin)
         # the only bytes that do not matter are those between the columns
         assert found is None or whole[at] == 0
         refused += found is None
     assert refused > 50
     for size in (0, 5, 24, 200, len(whole) // 2, len(whole) - 70):
         file.write_bytes(whole[:size])
-        assert kept.load(place, origin) is None
+        assert timeline_file.load(place, origin) is None
     file.write_bytes(whole)
-    assert kept.load(place, origin) is not None
+    assert timeline_file.load(place, origin) is not None
 
 
 def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
@@ -236,14 +236,14 @@ def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.bin"
     file.rename(elsewhere)
     file.symlink_to(elsewhere)
-    assert kept.load(place, origin) is None
-    assert kept.save(pyramid, place) is not None
+    assert timeline_file.load(place, origin) is None
+    assert timeline_file.save(pyramid, place) is not None
     assert not file.is_symlink()
     moved = tmp_path / "moved"
     shutil.move(place.folder, moved)
     place.folder.symlink_to(moved)
-    assert kept.load(place, origin) is None
-    assert kept.save(pyramid, place) is None
+    assert timeline_file.load(place, origin) is None
+    assert timeline_file.save(pyramid, place) is None
 
 
 def test_files_do_not_pile_up(path: Path) -> None:
@@ -253,7 +253,7 @@ def test_files_do_not_pile_up(path: Path) -> None:
     name = partial.beside(place.folder / "timeline_1.bin").name
     (place.folder / name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")).write_bytes(b"left by a server that was killed")
     for shift in range(4):
-        assert kept.save(Pyramid(build(trace, origin - shift)), place) is not None
+        assert timeline_file.save(Pyramid(build(trace, origin - shift)), place) is not None
         os.utime(place.folder / f"timeline_{origin - shift}.bin", ns=(shift, shift))
     names = {file.name for file in place.folder.iterdir() if file.suffix not in (".arrow", ".parquet")}
     assert names == {"manifest.json", f"timeline_{origin - 2}.bin", f"timeline_{origin - 3}.bin"}
@@ -261,17 +261,17 @@ def test_files_do_not_pile_up(path: Path) -> None:
 
 def test_little_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace, place, origin = opened(path)
-    monkeypatch.setattr(kept, "LEAST_EVENTS", 10 * EVENTS)
-    assert kept.save(Pyramid(build(trace, origin)), place) is None
-    monkeypatch.setattr(kept, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 10 * EVENTS)
+    assert timeline_file.save(Pyramid(build(trace, origin)), place) is None
+    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
     monkeypatch.setattr("steplens.rundir.free_bytes", lambda _: 1000)
-    assert kept.save(Pyramid(build(trace, origin)), place) is None
+    assert timeline_file.save(Pyramid(build(trace, origin)), place) is None
 
 
 def test_a_server_keeps_its_timelines_and_uses_them_the_next_time(path: Path) -> None:
     answers = []
     for time_of_showing in range(2):
-        library = Library([path])
+        library = RunLibrary([path])
         library.start()
         deadline = time.monotonic() + DEADLINE_S
         shown = library.runs[0]

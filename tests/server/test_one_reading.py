@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from steplens.server.http import requests
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 from steplens.server.tables import tables
 from steplens.trace.trace import Trace
 
@@ -24,7 +24,7 @@ def rank(folder: Path, number: int) -> None:
     (folder / f"rank{number}.json").write_text(json.dumps(content))
 
 
-def asked(library: Library) -> Any:
+def asked(library: RunLibrary) -> Any:
     """The run as an address gets it."""
     return asyncio.run(requests.as_read(asyncio.run(requests.shown(0, library))))
 
@@ -33,7 +33,7 @@ def asked(library: Library) -> Any:
 def test_a_table_of_all_ranks_is_of_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for number in (1, 2):
         rank(tmp_path / "run", number)
-    library = Library([tmp_path / "run"])
+    library = RunLibrary([tmp_path / "run"])
     library.runs[0].open()
     chosen = asked(library)
     looked: list[int] = []

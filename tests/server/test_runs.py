@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.server.memo import Memo
-from steplens.server.runs import Library
-from steplens.timeline.origins import origins
+from steplens.server.memo import AnswerCache
+from steplens.server.runs import RunLibrary
+from steplens.timeline.time_origin import origins
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
@@ -19,7 +19,7 @@ from .conftest import DEADLINE_S
 
 
 def test_an_answer_is_made_once_whoever_asks() -> None:
-    memo = Memo(1000)
+    memo = AnswerCache(1000)
     made = []
     start = threading.Barrier(8)
 
@@ -36,7 +36,7 @@ def test_an_answer_is_made_once_whoever_asks() -> None:
 
 
 def test_the_longest_unused_answer_is_forgotten_first() -> None:
-    memo = Memo(100)
+    memo = AnswerCache(100)
     for key in "abc":
         memo.get(key, lambda key=key: key * 2, lambda _: 40)
         memo.get("a", lambda: "aa", lambda _: 40)
@@ -50,7 +50,7 @@ def test_the_longest_unused_answer_is_forgotten_first() -> None:
 
 
 def test_an_answer_that_takes_less_takes_the_place_of_one_that_is_there() -> None:
-    memo = Memo(100)
+    memo = AnswerCache(100)
     memo.get("a", lambda: "large", lambda _: 90)
     memo.replace("a", "small", 5)
     memo.replace("b", "nobody asked", 5)
@@ -60,7 +60,7 @@ def test_an_answer_that_takes_less_takes_the_place_of_one_that_is_there() -> Non
 
 
 def test_what_fails_is_tried_again() -> None:
-    memo = Memo(100)
+    memo = AnswerCache(100)
     tries = []
 
     def fails_once() -> int:
@@ -75,7 +75,7 @@ def test_what_fails_is_tried_again() -> None:
 
 
 def test_what_takes_long_goes_on_in_the_background() -> None:
-    library = Library([Path("nothing")])
+    library = RunLibrary([Path("nothing")])
     shown = library.runs[0]
     go_on = threading.Event()
 

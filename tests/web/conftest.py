@@ -19,7 +19,7 @@ from steplens.cli.view_captures import Trainings
 from steplens.server.app import STATIC, create_app
 from steplens.server.http import connections
 from steplens.server.http.address import listen
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 
 from ..once import once, run_program, torchrun
 from . import scripts
@@ -164,7 +164,7 @@ def axe() -> str:
 @contextlib.contextmanager
 def served(paths: Sequence[Path]) -> Iterator[int]:
     """A server of runs on a free port."""
-    library = Library(paths)
+    library = RunLibrary(paths)
     bound = listen("127.0.0.1", 0)
     server = connections.server(create_app(library, TOKEN, control=Trainings()))
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)

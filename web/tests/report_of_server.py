@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens.report.ask import Asker
+from steplens.report.ask import InProcessClient
 from steplens.report.collecting import Collector
 from steplens.report.parts import Parts
 from steplens.report.window import Window
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 from steplens.server.search import PER_KIND
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
@@ -55,7 +55,7 @@ def conditions(page: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     return {"where": where, "sort": sort, "offset": chance.choice((0, 3)), "limit": chance.choice((5, 1000))}
 
 
-def graphs_of_stages(ask: Callable[..., None], asker: Asker) -> None:
+def graphs_of_stages(ask: Callable[..., None], asker: InProcessClient) -> None:
     """Questions about the strategy: graphs with scopes that are open, every operator, and searches."""
     scopes: list[list[str]] = [[], ["Default"], ["Default", "Default/network"], ["Gradients"], ["Default/network"], ["nothing"]]
     for stage in (1, 2):
@@ -78,12 +78,12 @@ def main() -> None:
         planned.mkdir()
         run_of(planned, [random_graph(0, 30, 5), random_graph(4, 90, 6)])
         job = strategy_files.write_strategy(Path(folder) / "job")
-        library = Library([hostile.trace_file(Path(folder) / "run"), job, planned])
+        library = RunLibrary([hostile.trace_file(Path(folder) / "run"), job, planned])
         shown = library.runs[0]
         for one in library.runs:
             one.open()
         parts = Parts(1 << 40)
-        with Asker(library) as asker:
+        with InProcessClient(library) as asker:
             low, high = library.timeline(shown, 0).timeline.bounds
             collector = Collector(library, asker, [Window(low, high + 1)] * len(library.runs), 100_000)
             for job in collector.jobs():

@@ -45,10 +45,10 @@ _FEW_THREADS = 16
 
 
 if TYPE_CHECKING:
-    worked_out = cached_property
+    unlocked_cached_property = cached_property
 else:
 
-    class worked_out(cached_property):
+    class unlocked_cached_property(cached_property):
         """A property that is worked out once, for objects of which each belongs to one thread.
 
         Before Python 3.12 ``cached_property`` has one lock for all objects: traces would wait for each other.
@@ -79,14 +79,14 @@ class Facts:
         #: of several traces, of which this is the first; see ``together``
         self.answers: dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any] = {}
 
-    @worked_out
+    @unlocked_cached_property
     def steps(self) -> pl.DataFrame:
         """``analysis.steps.times.step_times`` of the steps that figures of "a step" are of."""
         steps = step_times(self.trace).filter("complete") if self._warm_up else chosen_step_times(self.trace)
         # of results alone nothing says when a step began
         return steps.drop_nulls("start_ns")
 
-    @worked_out
+    @unlocked_cached_property
     def with_warm_up(self) -> Facts:
         """The same of all complete steps, those of the warm-up too."""
         return Facts(self.trace, warm_up=True)
@@ -96,7 +96,7 @@ class Facts:
         """Numbers of these steps."""
         return tuple(self.steps["step"].to_list())
 
-    @worked_out
+    @unlocked_cached_property
     def step_ns(self) -> float:
         """Step time, the median over these steps; 0 without steps."""
         return self.median("step_time_ns")
@@ -121,7 +121,7 @@ class Facts:
             return float(np.median(lengths))
         return max(float(np.median(lengths)), _mean_without_one(lengths))
 
-    @worked_out
+    @unlocked_cached_property
     def recorded(self) -> pl.DataFrame:
         """Those of ``steps`` of which the device was recorded; all where it was of none."""
         steps = self.steps.drop_nulls("device_period_ns")
@@ -152,14 +152,14 @@ class Facts:
         """The same of intervals, as far as they lie in the device period of a step, or in the step where there is none."""
         return _typical(length_inside(intervals, *self._borders), self.recorded.height)
 
-    @worked_out
+    @unlocked_cached_property
     def _borders(self) -> tuple[Int64Array, Int64Array]:
         """Where the steps of ``recorded`` begin and end."""
         start, length = (pl.coalesce(of_device, host) for of_device, host in _OF_DEVICE_AND_HOST)
         borders = self.recorded.select(start=start, end=start + length)
         return borders["start"].to_numpy(), borders["end"].to_numpy()
 
-    @worked_out
+    @unlocked_cached_property
     def calls(self) -> pl.DataFrame:
         """The calls of ``ops`` inside these steps, with ``name`` as text and ``duration_ns``; on the threads of the steps only.
 
@@ -167,13 +167,13 @@ class Facts:
         """
         return self.named_calls.with_columns(pl.col("name").cast(pl.String))
 
-    @worked_out
+    @unlocked_cached_property
     def named_calls(self) -> pl.DataFrame:
         """``calls`` with ``name`` as it is in ``ops``: comparing, grouping and sorting take a fraction of what text takes."""
         calls = self.on_threads(self.trace.required("ops").filter(pl.col("step").is_in(list(self.numbers))))
         return calls.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
 
-    @worked_out
+    @unlocked_cached_property
     def names(self) -> pl.Series:
         """The different names of ``calls``, as text."""
         calls = self.named_calls
@@ -191,17 +191,17 @@ class Facts:
         on_lanes = [(pl.col("pid") == pid) & (pl.col("tid") == tid) for pid, tid in lanes.drop_nulls().iter_rows()]
         return rows.filter(pl.any_horizontal(on_lanes) if on_lanes else pl.lit(False))
 
-    @worked_out
+    @unlocked_cached_property
     def device(self) -> str:
         """What the devices are: "CPU", "CUDA", "ROCM" or "NPU"."""
         return device_kind(self.trace)
 
-    @worked_out
+    @unlocked_cached_property
     def profile(self) -> DeviceProfile:
         """What is known of the device."""
         return device_profile(self.trace)
 
-    @worked_out
+    @unlocked_cached_property
     def tasks(self) -> pl.DataFrame:
         """The device tasks of these steps, in order of device, stream and start; ``duration_ns`` is their device time.
 
@@ -211,17 +211,17 @@ class Facts:
         tasks = tasks.rename({"self_ns": "duration_ns"}).filter(pl.col("duration_ns") >= 0)
         return in_order(tasks.collect(), "device", "stream", "start_ns")
 
-    @worked_out
+    @unlocked_cached_property
     def computing(self) -> pl.DataFrame:
         """Those of ``tasks`` that compute."""
         return self.tasks.filter(pl.col("kind") == KIND_COMPUTE)
 
-    @worked_out
+    @unlocked_cached_property
     def measured(self) -> pl.DataFrame:
         """``computing`` with the columns of ``analysis.device.core_utilization``, where performance counters were recorded."""
         return self.computing.join(core_utilization(self.trace), left_on="id", right_on="kernel")
 
-    @worked_out
+    @unlocked_cached_property
     def runtime(self) -> pl.DataFrame:
         """The runtime calls that began in these steps, by start: name, start_ns, end_ns, pid, tid, step, duration_ns."""
         steps = self.steps.sort("start_ns")
@@ -235,7 +235,7 @@ class Facts:
         calls = calls.with_columns(around["step"], duration_ns=pl.col("end_ns") - pl.col("start_ns"))
         return calls.filter(inside & (calls["duration_ns"] >= 0))
 
-    @worked_out
+    @unlocked_cached_property
     def saves(self) -> pl.DataFrame:
         """When torch.save kept a step waiting (start_ns, end_ns): automatic marks; other threads save beside the step."""
         if "marks" not in self.trace:
@@ -246,12 +246,12 @@ class Facts:
             marks = marks.filter(pl.col("tid").is_in(threads.to_list()).fill_null(True))
         return marks.select("start_ns", "end_ns").drop_nulls().collect()
 
-    @worked_out
+    @unlocked_cached_property
     def idle(self) -> pl.DataFrame:
         """``analysis.device.idle.idle_causes`` of these steps."""
         return idle_causes(self.trace).filter(pl.col("step").is_in(list(self.numbers)))
 
-    @worked_out
+    @unlocked_cached_property
     def gaps(self) -> Intervals:
         """When the device did nothing, between the first and the last of its work in these steps; copying is work."""
         columns = ["start_ns", "end_ns"]
@@ -299,7 +299,7 @@ class Facts:
         rows = calls.filter(named)
         return rows.with_columns(rows["name"].cast(pl.String))
 
-    @worked_out
+    @unlocked_cached_property
     def _no_calls(self) -> pl.DataFrame:
         return self.named_calls.clear().with_columns(pl.col("name").cast(pl.String))
 

@@ -133,11 +133,11 @@ def _of_steps(trace: Trace, name: str, stored: pl.DataFrame) -> Iterator[_Pair]:
     computed = {row["step"]: row for row in _computed_steps(trace).iter_rows(named=True)}
     for row in stored.iter_rows(named=True):
         step = _number(row[results.STEP])
-        own = computed.get(None if step is None else int(step))
-        if own is None:
+        computed_row = computed.get(None if step is None else int(step))
+        if computed_row is None:
             continue
         for title, column in (_FIGURES_OF_DATABASES if name == STEP_TABLE else _FIGURES).items():
-            said, length = _number(row.get(title)), own[column] / 1000
+            said, length = _number(row.get(title)), computed_row[column] / 1000
             if said is not None:
                 yield _Pair(title if step is None else f"{title} in step {int(step)}", said, length, _ROUNDING_US)
 
@@ -145,15 +145,15 @@ def _of_steps(trace: Trace, name: str, stored: pl.DataFrame) -> Iterator[_Pair]:
 def _between(text: pl.DataFrame, database: pl.DataFrame) -> Iterator[_Pair]:
     """The figures that both tables have of a step of a device."""
     keys = [key for key in (results.DEVICE, results.STEP) if key in text.columns and key in database.columns]
-    said = {_row_key(row, keys): row for row in database.iter_rows(named=True)}
-    if results.STEP not in keys or len(said) < database.height:
+    rows_by_key = {_row_key(row, keys): row for row in database.iter_rows(named=True)}
+    if results.STEP not in keys or len(rows_by_key) < database.height:
         return
     for row in text.iter_rows(named=True):
-        other = said.get(_row_key(row, keys))
-        for title in _FIGURES if other is not None else ():
-            own, same = _number(row.get(title)), _number((other or {}).get(title))
-            if own is not None and same is not None:
-                yield _Pair(f"{title} in step {row[results.STEP]}" if row[results.STEP] else title, own, same, _ROUNDING_US)
+        other_row = rows_by_key.get(_row_key(row, keys))
+        for title in _FIGURES if other_row is not None else ():
+            value, same = _number(row.get(title)), _number((other_row or {}).get(title))
+            if value is not None and same is not None:
+                yield _Pair(f"{title} in step {row[results.STEP]}" if row[results.STEP] else title, value, same, _ROUNDING_US)
 
 
 def _row_key(row: dict[str, object], keys: Sequence[str]) -> tuple[object, ...]:
@@ -165,26 +165,28 @@ def _of_collectives(trace: Trace, database: pl.DataFrame) -> Iterator[_Pair]:
     """How long the collectives of a step took together, by the text file and by the database."""
     rows = trace.required("communication_times").drop_nulls(["step", "elapse_ms"])
     sums = rows.group_by("step").agg(us=pl.col("elapse_ms").sum() * 1000).sort("step").collect()
-    said = {_number(row["step"]): _number(row["elapse_time"]) for row in database.iter_rows(named=True)}
+    elapsed_of = {_number(row["step"]): _number(row["elapse_time"]) for row in database.iter_rows(named=True)}
     for step, us in sums.iter_rows():
-        if (ms := said.get(float(step))) is not None:
+        if (ms := elapsed_of.get(float(step))) is not None:
             yield _Pair(f"collectives in step {step}", us, ms * 1000, _ROUNDING_US)
 
 
 def _of_types(trace: Trace, stored: pl.DataFrame) -> Iterator[_Pair]:
     if not {results.OP_TYPE, results.TOTAL_TIME} <= set(stored.columns):
         return
-    said: dict[str, float] = {}
+    stored_of: dict[str, float] = {}
     for row in stored.iter_rows(named=True):
-        said[str(row[results.OP_TYPE])] = said.get(str(row[results.OP_TYPE]), 0.0) + (_number(row[results.TOTAL_TIME]) or 0.0)
+        stored_of[str(row[results.OP_TYPE])] = stored_of.get(str(row[results.OP_TYPE]), 0.0) + (
+            _number(row[results.TOTAL_TIME]) or 0.0
+        )
     computing = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
     # tasks of a CPU lie in one another, and count with their own time
     length = pl.coalesce("self_ns", pl.col("end_ns") - pl.col("start_ns")).sum() / 1000
     types = computing.group_by(pl.col("type").cast(pl.String)).agg(pl.len(), length=length).collect()
-    both = types.filter(pl.col("type").is_in(list(said)))
+    both = types.filter(pl.col("type").is_in(list(stored_of)))
     for type_, count, computed in both.iter_rows():
-        yield _Pair(f"operators of type {type_}", said[type_], computed, max(_ROUNDING_US, count * _ROUNDING_PER_TASK_US))
-    total, everything = sum(said.values()), float(types["length"].sum())
+        yield _Pair(f"operators of type {type_}", stored_of[type_], computed, max(_ROUNDING_US, count * _ROUNDING_PER_TASK_US))
+    total, everything = sum(stored_of.values()), float(types["length"].sum())
     yield _Pair("operators", total, everything, max(_ROUNDING_US, int(types["len"].sum()) * _ROUNDING_PER_TASK_US))
 
 

@@ -110,8 +110,8 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     accelerated = [trace for trace in traces if trace.has_accelerator]
     device = next((_DEVICE_WORDS.get(kind, kind) for trace in accelerated or traces if (kind := device_kind(trace))), "CPU")
     of_device = bool(accelerated) and summary.device_ns is not None
-    whole = _whole_ns(summary)
-    parts = {name: value / whole for name, value in summary.device.items()} if whole else {}
+    whole_ns = _whole_ns(summary)
+    parts = {name: value / whole_ns for name, value in summary.device.items()} if whole_ns else {}
     busy = parts.get("computing_ns") if summary.device else None
     if not summary.steps or not (summary.host or summary.device):
         return _of(UNKNOWN, 0.0, of_device, None, device, summary, GUESS)
@@ -171,8 +171,8 @@ def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | Non
     """The rank that the others wait for again and again, and for which share of a step."""
     if len({trace.rank for trace in traces if trace.rank >= 0}) < 2 or not summary.step_time_ns:
         return None, 0.0
-    chosen = {step for choice in summary.chosen for step in choice.steps}
-    slow = slow_rank(arrivals(traces).filter(pl.col("step").is_in(sorted(chosen))), summary.step_time_ns)
+    chosen_steps = {step for choice in summary.chosen for step in choice.steps}
+    slow = slow_rank(arrivals(traces).filter(pl.col("step").is_in(sorted(chosen_steps))), summary.step_time_ns)
     return (slow.rank, slow.hold_up_ns / summary.step_time_ns) if slow is not None else (None, 0.0)
 
 
@@ -217,11 +217,11 @@ def _in_chosen(trace: Trace, table: str) -> pl.LazyFrame:
 
 def _leading(rows: pl.DataFrame, least: float) -> tuple[str, float]:
     sums = rows.drop_nulls().group_by("name").agg(pl.col("length").sum()).sort("length", "name", descending=[True, False])
-    whole = float(sums["length"].sum()) if sums.height else 0.0
-    if whole <= 0:
+    total_ns = float(sums["length"].sum()) if sums.height else 0.0
+    if total_ns <= 0:
         return "", 0.0
     name, length = sums.row(0)
-    return (name, length / whole) if length / whole >= least else ("", 0.0)
+    return (name, length / total_ns) if length / total_ns >= least else ("", 0.0)
 
 
 def _confidence(traces: Sequence[Trace], summary: StepSummary, shares: Sequence[float]) -> str:
@@ -268,8 +268,8 @@ def _sentence(found: Verdict) -> str:
             most = f", {percent(found.leading_share)} of it {found.leading}" if found.leading else ""
             return f"Compute bound: the {device} computes {share} of the step{most}."
         case "communication":
-            what = f"exposed {collective_name(found.leading)}" if found.leading else "exposed communication"
-            return f"Communication bound: {share} of the step is {what}."
+            subject = f"exposed {collective_name(found.leading)}" if found.leading else "exposed communication"
+            return f"Communication bound: {share} of the step is {subject}."
         case "copy":
             return f"Copy bound: {share} of the step the {device} copies and does nothing else."
         case "input":

@@ -45,23 +45,23 @@ def advise(
     from steplens.advice.words import Words
     from steplens.cli.text import advise_text
 
-    own, own_texts = load_rules(rules) if rules is not None else ([], {})
+    user_rules, own_texts = load_rules(rules) if rules is not None else ([], {})
     words = Words(language.value, {**all_texts(), **own_texts})
     # a rule of the user's own replaces ours of the same name
-    judged = tuple({rule.name: rule for rule in (*all_rules(), *own)}.values())
+    judged = tuple({rule.name: rule for rule in (*all_rules(), *user_rules)}.values())
     run = opened(path)
-    found = judge(run, judged)
-    change = compare(judge(opened(since), judged), found) if since is not None else None
+    advice = judge(run, judged)
+    change = compare(judge(opened(since), judged), advice) if since is not None else None
     if as_json:
-        document: dict[str, Any] = {"verdict": verdict_row(run), "of": run.step_summary().sentence(), **_document(found, words)}
+        document: dict[str, Any] = {"verdict": verdict_row(run), "of": run.step_summary().sentence(), **_document(advice, words)}
         if change is not None:
-            parts = {name: [one.id for one in getattr(change, name)] for name in ("cured", "remaining", "new")}
+            parts = {name: [finding.id for finding in getattr(change, name)] for name in ("cured", "remaining", "new")}
             times = {name: getattr(change, name) for name in ("before_ns", "after_ns", "saved_ns", "promised_ns")}
             document["since"] = {**parts, **times}
         print_json(document)
     else:
         advise_text.show_verdict(run.verdict(), run.step_summary(), words)
-        advise_text.show(found, words)
+        advise_text.show(advice, words)
         if change is not None:
             advise_text.show_change(change, words)
     keep_timelines(run)
@@ -71,15 +71,15 @@ def _document(found: Advice, words: Words) -> dict[str, Any]:
     return {
         "step_ns": found.step_ns,
         "findings": [_row(finding, words) for finding in found.findings],
-        "silenced": [asdict(one) for one in found.silenced],
+        "silenced": [asdict(item) for item in found.silenced],
     }
 
 
 def _row(finding: Finding, words: Words) -> dict[str, Any]:
     text = words.of(finding)
     derived = {"id": finding.id, "level": finding.level, "share": finding.share}
-    said = {"title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
-    return {**derived, **asdict(finding), **said, "documentation": words.documentation(finding)}
+    texts = {"title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
+    return {**derived, **asdict(finding), **texts, "documentation": words.documentation(finding)}
 
 
 def register(app: typer.Typer) -> None:

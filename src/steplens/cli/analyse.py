@@ -71,16 +71,16 @@ def _show(results: list[RunResult], path: Path) -> None:
     out = console()
     for result in results:
         if result.problem:
-            what = "no results"
+            outcome = "no results"
         elif result.note:
-            what = result.note
+            outcome = result.note
         elif result.already_complete:
-            what = "complete already"
+            outcome = "complete already"
         else:
             written = sum(status.status == "done" for status in result.outputs.values())
-            what = f"{written} files in {result.seconds:.1f} s" + ("" if result.ok else ", not everything")
+            outcome = f"{written} files in {result.seconds:.1f} s" + ("" if result.ok else ", not everything")
         folder = (result.written_to or result.path) / rundir.OUTPUT_DIRECTORY if not result.note else result.path
-        out.print(plain(f"{folder}: {what}"), soft_wrap=True)
+        out.print(plain(f"{folder}: {outcome}"), soft_wrap=True)
         for comparison in result.comparison:
             out.print(plain(f"  {comparison.name}: {_compared(comparison)}"), soft_wrap=True)
     if any(result.ok for result in results):
@@ -89,12 +89,12 @@ def _show(results: list[RunResult], path: Path) -> None:
 
 def _compared(comparison: Comparison) -> str:
     """One sentence on how a recomputed file differs from the capture's own."""
-    own, again = comparison.rows
+    recorded, again = comparison.rows
     matters = "; this is more than rounding" if comparison.matters else ""
     if comparison.problem:
-        return f"{comparison.problem} ({own} in the capture, {again} recomputed)"
+        return f"{comparison.problem} ({recorded} in the capture, {again} recomputed)"
     if comparison.equal == comparison.cells:
-        return f"{own} rows, all {comparison.cells} cells equal the capture's own"
+        return f"{recorded} rows, all {comparison.cells} cells equal the capture's own"
     largest = f"; the largest difference is {comparison.largest:g} in {comparison.column}" if comparison.largest else ""
     where = largest or f"; the first column that differs is {comparison.column}"
-    return f"{own} rows, {comparison.equal} of {comparison.cells} cells equal the capture's own{where}{matters}"
+    return f"{recorded} rows, {comparison.equal} of {comparison.cells} cells equal the capture's own{where}{matters}"

@@ -160,9 +160,11 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
         yield Check(name, False, f"device data cannot be recorded: {probed['problem']}", remedy)
         yield Check("torch_npu", plug_in is not None, plug_in or "not installed: a PyTorch program cannot use the NPU")
         return
-    others = profiler_environment.variables_of_other_profilers()
-    if others:
-        yield Check(name, False, f"{' and '.join(others)} is set: another profiler owns this environment, nothing is recorded")
+    other_profilers = profiler_environment.variables_of_other_profilers()
+    if other_profilers:
+        yield Check(
+            name, False, f"{' and '.join(other_profilers)} is set: another profiler owns this environment, nothing is recorded"
+        )
         return
     absent = [symbol for symbol, there in probed["symbols"].items() if not there]
     without = f"; older than this, without {', '.join(absent)}" if absent else ""

@@ -15,8 +15,8 @@ def keep_timelines(run: Run) -> None:
 
     It takes less than a tenth of what reading took, and nothing where a run is small or was laid out before.
     """
-    from steplens.timeline.ahead import lay_out
-    from steplens.timeline.origins import origins
+    from steplens.timeline.prebuild import lay_out
+    from steplens.timeline.time_origin import origins
 
     sys.stdout.flush()
     if all(trace.kept is None for trace in run.traces):

@@ -69,8 +69,8 @@ def open_(
     health = run.health().to_dicts()
     if json:
         unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
-        found = [dataclasses.asdict(trace) for trace in traces]
-        answer = {"path": str(path), "traces": found, "not_read": unread, "health": health}
+        documents = [dataclasses.asdict(trace) for trace in traces]
+        answer = {"path": str(path), "traces": documents, "not_read": unread, "health": health}
         print_json(answer)
     else:
         _show(run, traces, health)
@@ -85,8 +85,10 @@ def describe(source: Source, trace: Trace) -> Opened:
 
     # what the CPU computes and communicates are operator calls, which are counted once
     counted = [name for name in _COUNTED if name in trace and not (name in _OF_DEVICE and cpu_is_device(trace))]
-    known = extents(trace)
-    spans = [known[name] for name in ("ops", "python", "api", "kernels", "communication", "steps") if name in known]
+    trace_extents = extents(trace)
+    spans = [
+        trace_extents[name] for name in ("ops", "python", "api", "kernels", "communication", "steps") if name in trace_extents
+    ]
     first_ns = min((span.first_ns for span in spans if span.first_ns is not None), default=0)
     last_ns = max((span.last_ns for span in spans if span.first_ns is not None and span.last_ns is not None), default=0)
     steps = trace.steps
@@ -99,7 +101,7 @@ def describe(source: Source, trace: Trace) -> Opened:
         devices=_devices(trace),
         steps=given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
         duration_ns=last_ns - first_ns,
-        rows={name: known[name].rows for name in counted if known[name].rows},
+        rows={name: trace_extents[name].rows for name in counted if trace_extents[name].rows},
     )
 
 
@@ -115,13 +117,13 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
     from steplens.cli.text.health_text import show_health
 
     out = console()
-    found = len(traces) + len(run.unreadable)
+    trace_count = len(traces) + len(run.unreadable)
     # printed at once: to print is more work than what is printed
-    told = [plain(f"{run.path}: {found} trace{'s' if found > 1 else ''}", "bold")]
+    header = [plain(f"{run.path}: {trace_count} trace{'s' if trace_count > 1 else ''}", "bold")]
     for trace in traces:
-        told.append(plain(""))
+        header.append(plain(""))
         rank = f"rank {trace.rank}" if trace.rank is not None else "rank unknown"
-        told.append(plain(trace.path, "cyan"))
+        header.append(plain(trace.path, "cyan"))
         lines = [
             f"{trace.format}, because {trace.reason}",
             f"{rank}, {', '.join(trace.devices) or 'no device'}, {_steps(trace.steps)}, {duration(trace.duration_ns)} recorded",
@@ -129,8 +131,8 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
         ]
         if trace.ignored:
             lines.append(f"not read: {', '.join(trace.ignored)}")
-        told += [plain(f"  {line}") for line in lines]
-    out.print(Text("\n").join(told), soft_wrap=True)
+        header += [plain(f"  {line}") for line in lines]
+    out.print(Text("\n").join(header), soft_wrap=True)
     if run.unread:
         from steplens.readers.unread import grouped, listed
 

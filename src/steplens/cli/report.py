@@ -56,8 +56,8 @@ def report(
         from steplens.report.write import Options, write
 
     out = console()
-    wanted = Wanted(step, parse(window) if window is not None else None)
-    options = Options(wanted, rows, limit << 20, redact, lang.value if lang is not None else None)
+    bounds = Wanted(step, parse(window) if window is not None else None)
+    options = Options(bounds, rows, limit << 20, redact, lang.value if lang is not None else None)
     with out.status("") as status:
         written = write(paths, output, options, lambda what: status.update(plain(what)))
     out.print(plain(f"{output}: {size(written.size_bytes)}", "bold"), soft_wrap=True)

@@ -50,23 +50,25 @@ def table(
         return
     try:
         run = opened(path)
-        found = rows(run, name, by=by, sort=sort, columns=columns, rank=rank)
+        table_rows = rows(run, name, by=by, sort=sort, columns=columns, rank=rank)
         if csv is not None:
-            _write_csv(found.head(top) if top else found, csv)
+            _write_csv(table_rows.head(top) if top else table_rows, csv)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
-    shown = found.head(top) if top else found
+    first_rows = table_rows.head(top) if top else table_rows
     if json:
-        types = {column: str(dtype) for column, dtype in found.schema.items()}
-        print_json({"path": str(path), "table": name, "by": by, "of": found.height, "columns": types, "rows": shown.to_dicts()})
+        types = {column: str(dtype) for column, dtype in table_rows.schema.items()}
+        print_json(
+            {"path": str(path), "table": name, "by": by, "of": table_rows.height, "columns": types, "rows": first_rows.to_dicts()}
+        )
     elif csv is not None:
-        console().print(plain(f"{csv}: {shown.height} rows"), soft_wrap=True)
+        console().print(plain(f"{csv}: {first_rows.height} rows"), soft_wrap=True)
     else:
         from steplens.cli.text.table_text import show
 
-        show(console(), found, top or _SHOWN, f"{name} by {by}" if by else name)
+        show(console(), table_rows, top or _SHOWN, f"{name} by {by}" if by else name)
     keep_timelines(run)
 
 
@@ -84,8 +86,8 @@ def rows(
 
     if rank is not None:
         run.trace(rank)
-        own = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
-        run = Run(run.path, own, run.unreadable)
+        own_traces = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
+        run = Run(run.path, own_traces, run.unreadable)
     try:
         found = run.table(name, by)
     except ValueError as error:

@@ -29,7 +29,7 @@ def view(
     check(paths)
     with needing_the_extra("the web UI"):
         from steplens.server.http.address import is_local, listen
-        from steplens.server.runs import Library
+        from steplens.server.runs import RunLibrary
 
     out = console()
     if not is_local(host):
@@ -42,7 +42,7 @@ def view(
         out.file.flush()
 
     bound = listen(host, port)
-    library = Library(paths)
+    library = RunLibrary(paths)
     # the runs are read while most of the server is still being loaded
     library.start()
     from steplens.server.http.serve import serve

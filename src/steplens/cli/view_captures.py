@@ -22,11 +22,11 @@ class Trainings:
     def folder(self, run: Path) -> Path | None:
         """The folder at or directly below ``run`` that has a ``profiler_config.json``."""
         try:
-            below = sorted(path for path in run.iterdir() if path.is_dir() and not path.is_symlink())[:_MOST_FOLDERS]
+            subfolders = sorted(path for path in run.iterdir() if path.is_dir() and not path.is_symlink())[:_MOST_FOLDERS]
         except OSError:
             return None
-        found = (path for path in (run, *below) if (path / job_folder.CONFIGURATION_FILE).is_file())
-        return next((job_folder.configuration_directory(path) for path in found), None)
+        folders = (path for path in (run, *subfolders) if (path / job_folder.CONFIGURATION_FILE).is_file())
+        return next((job_folder.configuration_directory(path) for path in folders), None)
 
     def processes(self, folder: Path) -> Sequence[Mapping[str, Any]]:
         """Every process that watches ``folder``, and dead ones of the last job."""
@@ -49,11 +49,11 @@ class Trainings:
 
 
 def _shown(item: client.Participant) -> dict[str, Any]:
-    told = describe(item)
+    described = describe(item)
     names = ("pid", "rank", "program", "state", "step", "step_age_ns", "eligible", "why_not", "problem")
-    done, wanted = item.progress or (None, None)
-    requests = [_request(one) for one in told["requests"]]
-    return {**{name: told[name] for name in names}, "recorded": done, "wanted": wanted, "requests": requests}
+    done, steps_asked = item.progress or (None, None)
+    requests = [_request(request) for request in described["requests"]]
+    return {**{name: described[name] for name in names}, "recorded": done, "wanted": steps_asked, "requests": requests}
 
 
 def _request(told: Mapping[str, Any]) -> dict[str, Any]:

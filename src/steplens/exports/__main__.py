@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("target")
     parser.add_argument("--metric", choices=stacks.METRICS, default=stacks.SELF_CPU)
     parser.add_argument("--device")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        export(given.source, given.to, given.target, metric=given.metric, device=given.device)
+        export(options.source, options.to, options.target, metric=options.metric, device=options.device)
     # The boundary to the process that started this one: one line, no traceback.
     except (Exception, pl.exceptions.PanicException) as error:
         name = "" if isinstance(error, SteplensError) else f"{type(error).__name__}: "

@@ -58,17 +58,17 @@ def export(
         SteplensError: the format is unknown, the source cannot be read or has nothing of what the format shows, or the
             target cannot be written.
     """
-    chosen = format_of(to)
-    found = subjects(source if isinstance(source, (Trace, Run)) else open_run(source))
-    selected = [subject for subject in found if rank is None or subject.trace.rank == rank]
+    target_format = format_of(to)
+    traces = subjects(source if isinstance(source, (Trace, Run)) else open_run(source))
+    selected = [subject for subject in traces if rank is None or subject.trace.rank == rank]
     if not selected:
-        known = sorted({subject.trace.rank for subject in found})
-        path = source.path if isinstance(source, Run) else found[0].path if isinstance(source, Trace) else Path(source)
-        raise InputError(path, f"holds no rank {rank}; its ranks are {', '.join(map(str, known))}")
+        ranks_present = sorted({subject.trace.rank for subject in traces})
+        path = source.path if isinstance(source, Run) else traces[0].path if isinstance(source, Trace) else Path(source)
+        raise InputError(path, f"holds no rank {rank}; its ranks are {', '.join(map(str, ranks_present))}")
     choices = Choices(metric, device, on_note)
     written = []
-    for subject, target in zip(selected, _targets(selected, chosen, output), strict=True):
-        export_trace(subject, chosen, target, choices)
+    for subject, target in zip(selected, _targets(selected, target_format, output), strict=True):
+        export_trace(subject, target_format, target, choices)
         written.append(target)
         on_written(target)
     return written
@@ -114,21 +114,25 @@ def export_trace(subject: Subject, chosen: Format, target: Path, choices: Choice
 
 def _other_run_folder(chosen: Format, target: Path) -> str:
     """What to do where a run directory exists already, possibly of the other export type."""
-    above = target.parent
-    other = shlex.quote(str(above.parent / f"{above.name or _EXPORTED}_{chosen.name}"))
+    parent = target.parent
+    other_path = shlex.quote(str(parent.parent / f"{parent.name or _EXPORTED}_{chosen.name}"))
     why = "text and db need a folder each, since tools read databases in place of the text files beside them"
-    return f"Give another one, such as --output {other}, or remove it; {why}"
+    return f"Give another one, such as --output {other_path}, or remove it; {why}"
 
 
 def _targets(selected: list[Subject], chosen: Format, output: str | os.PathLike[str] | None) -> list[Path]:
     """Where each trace goes."""
-    given = Path(output) if output is not None else None
+    output_path = Path(output) if output is not None else None
     alone = len(selected) == 1
-    if alone and given is not None and (given.name.endswith(chosen.suffix) if chosen.is_run else not given.is_dir()):
-        return [given]
-    if given is not None and given.exists() and not given.is_dir():
-        raise InputError(given, f"is a file, {len(selected)} traces need a folder", "Give another --output, or one --rank")
-    folder = given or Path(_EXPORTED if chosen.is_run else ".")
+    if (
+        alone
+        and output_path is not None
+        and (output_path.name.endswith(chosen.suffix) if chosen.is_run else not output_path.is_dir())
+    ):
+        return [output_path]
+    if output_path is not None and output_path.exists() and not output_path.is_dir():
+        raise InputError(output_path, f"is a file, {len(selected)} traces need a folder", "Give another --output, or one --rank")
+    folder = output_path or Path(_EXPORTED if chosen.is_run else ".")
     targets: list[Path] = []
     for subject in selected:
         name, rank = subject.name, subject.trace.recorded_rank

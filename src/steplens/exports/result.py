@@ -51,8 +51,8 @@ def recorded_level(trace: Trace) -> str:
 
 def _copy_side_files(subject: Subject, folder: Path) -> None:
     source, trace = subject.path, subject.trace
-    found = [*info_files(source), source / rundir.METADATA_FILE] if source.is_dir() else []
-    for file in found:
+    side_files = [*info_files(source), source / rundir.METADATA_FILE] if source.is_dir() else []
+    for file in side_files:
         # what a tool knows the run by is copied as it is; a link could lead anywhere
         if file.is_file() and not file.is_symlink() and file.stat().st_size < _SIDE_FILE_BYTES:
             with contextlib.suppress(PermissionError):

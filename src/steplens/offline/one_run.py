@@ -24,7 +24,7 @@ from steplens.readers.ascend.msprof_command import find_msprof
 from steplens.readers.common.run_info import info_files
 from steplens.readers.common.side_files import read_json
 from steplens.readers.reader import AnyCapture
-from steplens.timeline.ahead import lay_out
+from steplens.timeline.prebuild import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
 from steplens.trace.trace import Trace
 from steplens.writers.result import TEXT, Settings, complete, output_directory, with_databases, write_result, write_status

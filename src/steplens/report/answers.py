@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steplens.report.ask import Answer, Asker
+from steplens.report.ask import Answer, InProcessClient
 from steplens.report.parts import Parts
-from steplens.server.runs import Shown
+from steplens.server.runs import OpenedRun
 
 RUN = "/api/runs/{run}"
 
@@ -67,14 +67,14 @@ class Parameter:
     default: Any
 
 
-def parameters(asker: Asker) -> dict[str, list[Parameter]]:
+def parameters(asker: InProcessClient) -> dict[str, list[Parameter]]:
     """The parameters of every address that can be got, besides the run."""
-    found = {}
+    of_path = {}
     for path, methods in asker.app.openapi()["paths"].items():
         if "get" in methods:
-            told = methods["get"].get("parameters", [])
-            found[path] = [_parameter(one) for one in told if one["name"] != "run"]
-    return found
+            described = methods["get"].get("parameters", [])
+            of_path[path] = [_parameter(parameter) for parameter in described if parameter["name"] != "run"]
+    return of_path
 
 
 def _parameter(told: dict[str, Any]) -> Parameter:
@@ -94,7 +94,7 @@ class Values:
         shown: the run.
     """
 
-    def __init__(self, asker: Asker, shown: Shown) -> None:
+    def __init__(self, asker: InProcessClient, shown: OpenedRun) -> None:
         self._asker = asker
         self._run = f"runs/{shown.id}"
         self._traces = len(shown.run.traces)
@@ -122,8 +122,8 @@ class Values:
     def stages(self, _: int) -> Sequence[int]:
         """The numbers of the pipeline stages of the job."""
         cluster, strategy = self._asker.get(f"{self._run}/cluster/steps"), self._asker.get(f"{self._run}/strategy")
-        known = {row["stage"] for row in strategy.json["stages"]} if strategy.ok else set()
-        return sorted(known | (set(range(cluster.json["job"]["stages"])) if cluster.ok else set()))
+        stage_numbers = {row["stage"] for row in strategy.json["stages"]} if strategy.ok else set()
+        return sorted(stage_numbers | (set(range(cluster.json["job"]["stages"])) if cluster.ok else set()))
 
     def steps(self, trace: int) -> Sequence[int]:
         """The ids of the steps."""
@@ -143,20 +143,20 @@ class Values:
 
     def moments(self, trace: int) -> Sequence[int]:
         """The peak of every series of memory, and moments that are evenly spread over the run."""
-        told = self._asker.get(f"{self._run}/timeline", {"trace": trace})
-        if not told.ok:
+        laid_out = self._asker.get(f"{self._run}/timeline", {"trace": trace})
+        if not laid_out.ok:
             return []
-        start, end = told.json["start_ns"], told.json["end_ns"] + 1
-        wanted = min(max(_MOMENTS_OF_ALL // self._traces, _LEAST_MOMENTS), _MOMENTS)
+        start, end = laid_out.json["start_ns"], laid_out.json["end_ns"] + 1
+        moment_count = min(max(_MOMENTS_OF_ALL // self._traces, _LEAST_MOMENTS), _MOMENTS)
         found = set()
-        for series in told.json["series"]:
+        for series in laid_out.json["series"]:
             if not series["label"].startswith("memory "):
                 continue
             query = {"trace": trace, "start_ns": start, "end_ns": end, "points": 1200}
             curve = self._asker.get(f"{self._run}/timeline/series/{series['series']}", query).json
             if curve["max"]:
                 found.add(curve["time_ns"][curve["max"].index(max(curve["max"]))])
-                found.update(curve["time_ns"][:: max(len(curve["time_ns"]) // wanted, 1)])
+                found.update(curve["time_ns"][:: max(len(curve["time_ns"]) // moment_count, 1)])
         return sorted(found)
 
 
@@ -171,14 +171,16 @@ _VALUES: dict[str, Callable[[Values, int], Sequence[Any]]] = {
 }
 
 
-def unanswered(asker: Asker, values: Values) -> list[str]:
+def unanswered(asker: InProcessClient, values: Values) -> list[str]:
     """Addresses that no report could answer: one of their parameters must be given and its values are not known."""
     return [
         path
-        for path, wanted in parameters(asker).items()
+        for path, path_parameters in parameters(asker).items()
         if path.startswith(RUN)
         and path not in (*ELSEWHERE, *SERVER_ONLY)
-        and any(one.required and not one.choices and values.of(one.name, 0) is None for one in wanted)
+        and any(
+            parameter.required and not parameter.choices and values.of(parameter.name, 0) is None for parameter in path_parameters
+        )
     ]
 
 
@@ -197,78 +199,82 @@ class AddressAnswers:
     asked: int
 
 
-def addresses(asker: Asker) -> list[str]:
+def addresses(asker: InProcessClient) -> list[str]:
     """The addresses that a report answers with what the server answered."""
     return [path for path in parameters(asker) if path.startswith(RUN) and path not in (*ELSEWHERE, *SERVER_ONLY)]
 
 
-def ask_address(asker: Asker, values: Values, shown: Shown, path: str) -> AddressAnswers:
+def ask_address(asker: InProcessClient, values: Values, shown: OpenedRun, path: str) -> AddressAnswers:
     """Ask one of ``addresses`` everything that a report holds."""
-    wanted = parameters(asker)[path]
-    told = _told(path, shown)
-    within = re.findall(r"\{(\w+)\}", told)
-    found = []
+    path_parameters = parameters(asker)[path]
+    path_of_run = _told(path, shown)
+    within = re.findall(r"\{(\w+)\}", path_of_run)
+    replies = []
     count = 0
-    for query in queries(wanted, values):
+    for query in queries(path_parameters, values):
         count += 1
         if count > _MOST:
             continue
-        place = told.format(**{name: query.pop(name) for name in within})
-        answer = ask(asker, place, query, wanted)
+        place = path_of_run.format(**{name: query.pop(name) for name in within})
+        answer = ask(asker, place, query, path_parameters)
         if answer.status < 500:
-            found.append((key(place, query), answer.status, answer.body))
-    return AddressAnswers({one.name: one.default for one in wanted if one.default is not None}, found, count)
+            replies.append((key(place, query), answer.status, answer.body))
+    return AddressAnswers(
+        {parameter.name: parameter.default for parameter in path_parameters if parameter.default is not None}, replies, count
+    )
 
 
-def _told(path: str, shown: Shown) -> str:
+def _told(path: str, shown: OpenedRun) -> str:
     """An address as the front end calls it."""
     return path.removeprefix("/api/").replace("{run}", str(shown.id))
 
 
-def put(shown: Shown, answered: Mapping[str, AddressAnswers], parts: Parts) -> None:
+def put(shown: OpenedRun, answered: Mapping[str, AddressAnswers], parts: Parts) -> None:
     """Put the answers about a run into a report, by their address: one part with all of them, equal ones once."""
     bodies: dict[bytes, int] = {}
-    known: dict[str, list[int]] = {}
+    numbers_of: dict[str, list[int]] = {}
     defaults: dict[str, dict[str, Any]] = {}
     for path, address in answered.items():
-        told = _told(path, shown)
-        defaults[told] = address.defaults
+        path_of_run = _told(path, shown)
+        defaults[path_of_run] = address.defaults
         for question, status, body in address.answers:
-            known[question] = [status, bodies.setdefault(body, len(bodies))]
+            numbers_of[question] = [status, bodies.setdefault(body, len(bodies))]
         if address.asked > _MOST:
-            parts.lost("answers", shown.id, None, told, _MOST, address.asked, "many")
+            parts.lost("answers", shown.id, None, path_of_run, _MOST, address.asked, "many")
     # bodies are JSON already
     joined = b"[" + b",".join(bodies) + b"]"
-    parts.require(f"answers/{shown.id}", {"known": known, "defaults": defaults, "how_much": [*HOW_MUCH], "of_rows": OF_ROWS})
+    parts.require(f"answers/{shown.id}", {"known": numbers_of, "defaults": defaults, "how_much": [*HOW_MUCH], "of_rows": OF_ROWS})
     parts.require(f"bodies/{shown.id}", joined)
 
 
-def ask(asker: Asker, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
+def ask(asker: InProcessClient, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
     """What an address answers to a query of ``queries``, with as much as a report holds of it."""
-    amounts = {one.name: amount for one in wanted if (amount := HOW_MUCH.get(one.name)) is not None}
-    if {"offset", "limit"} <= {one.name for one in wanted} and "ranks_at_once" not in {one.name for one in wanted}:
+    amounts = {parameter.name: amount for parameter in wanted if (amount := HOW_MUCH.get(parameter.name)) is not None}
+    if {"offset", "limit"} <= {parameter.name for parameter in wanted} and "ranks_at_once" not in {
+        parameter.name for parameter in wanted
+    }:
         amounts["limit"] = _MOST_ROWS
     return asker.get(path, {**query, **amounts})
 
 
 def queries(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, Any]]:
     """Every combination of the known values of the parameters, and of leaving them out where that is allowed."""
-    traced = next((one for one in wanted if one.name == "trace"), None)
-    others = [one for one in wanted if one.name not in ("trace", *HOW_MUCH, *OF_ROWS)]
+    traced = next((parameter for parameter in wanted if parameter.name == "trace"), None)
+    free_parameters = [parameter for parameter in wanted if parameter.name not in ("trace", *HOW_MUCH, *OF_ROWS)]
     traces: list[int | None] = [*([] if traced is not None and traced.required else [None])]
     traces += list(values.of("trace", 0) or ()) if traced is not None else []
     for trace in traces:
         choices = []
-        for one in others:
-            known = one.choices or values.of(one.name, trace) or ()
-            choices.append([*([] if one.required else [None]), *known])
+        for parameter in free_parameters:
+            known = parameter.choices or values.of(parameter.name, trace) or ()
+            choices.append([*([] if parameter.required else [None]), *known])
         for picked in itertools.product(*choices):
-            query = {one.name: value for one, value in zip(others, picked, strict=True) if value is not None}
+            query = {parameter.name: value for parameter, value in zip(free_parameters, picked, strict=True) if value is not None}
             yield query if trace is None else {"trace": trace, **query}
 
 
 def key(path: str, query: dict[str, Any]) -> str:
     """What the front end calls a question: the path and the sorted parameters."""
-    told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
-    tail = "&".join(f"{name}={told[name]}" for name in sorted(told))
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+    tail = "&".join(f"{name}={texts[name]}" for name in sorted(texts))
     return f"{path}?{tail}" if tail else path

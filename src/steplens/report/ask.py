@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from steplens.readers.common import json_decoder
 from steplens.server.app import addresses
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 
 Query = Mapping[str, "str | int | bool | Sequence[str]"]
 
@@ -37,18 +37,18 @@ class Answer:
         return json_decoder.decode(self.body)
 
 
-class Asker:
+class InProcessClient:
     """Asks the addresses of some runs.
 
     Args:
         library: the runs, opened.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: RunLibrary) -> None:
         self.app: FastAPI = addresses(library)
         self._loop = asyncio.new_event_loop()
 
-    def __enter__(self) -> Asker:
+    def __enter__(self) -> InProcessClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -68,7 +68,7 @@ class Asker:
         return self._loop.run_until_complete(self._call(method, f"/api/{path}", query, body))
 
     async def _call(self, method: str, path: str, query: Query, body: bytes) -> Answer:
-        told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -78,21 +78,21 @@ class Asker:
             "path": path,
             "raw_path": path.encode(),
             "root_path": "",
-            "query_string": urlencode(told, doseq=True).encode(),
+            "query_string": urlencode(texts, doseq=True).encode(),
             "headers": [(b"content-type", b"application/json")] if body else [],
             "client": None,
             "server": None,
         }
         status = 500
         pieces: list[bytes] = []
-        asked = False
+        is_sent = False
 
         async def receive() -> dict[str, Any]:
-            nonlocal asked
-            if asked:
+            nonlocal is_sent
+            if is_sent:
                 # a streamed answer watches for the end of the connection, which never comes
                 await asyncio.Event().wait()
-            asked = True
+            is_sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
@@ -108,7 +108,7 @@ class Asker:
 
 async def _cancel_the_others() -> None:
     """End the questions that Ctrl-C broke off: with them end the threads that work for them, for which the process would wait."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for question in others:
+    other_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for question in other_tasks:
         question.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*other_tasks, return_exceptions=True)

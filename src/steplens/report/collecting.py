@@ -19,10 +19,10 @@ import msgspec
 from steplens.errors import SteplensError
 from steplens.report import answers, plans, shapes, strategy, tables, timeline
 from steplens.report.answers import AddressAnswers, Values
-from steplens.report.ask import Asker
+from steplens.report.ask import InProcessClient
 from steplens.report.parts import LeftOut, Parts
 from steplens.report.window import Window
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.search import entries
 from steplens.worker_processes import SharedTasks, serve
 
@@ -57,7 +57,7 @@ class Collector:
         rows: how many rows of a table a report has at most.
     """
 
-    def __init__(self, library: Library, asker: Asker, windows: Sequence[Window], rows: int) -> None:
+    def __init__(self, library: RunLibrary, asker: InProcessClient, windows: Sequence[Window], rows: int) -> None:
         self._library = library
         self._asker = asker
         self._windows = windows
@@ -91,47 +91,49 @@ class Collector:
         """
         _KINDS[job.kind](self, self._library.runs[job.run], job.of, parts)
 
-    def _answers(self, shown: Shown, path: str, _: Parts) -> None:
+    def _answers(self, shown: OpenedRun, path: str, _: Parts) -> None:
         if path in _WAITING:
             self._asker.get(f"runs/{shown.id}/advice")
         self.answered[shown.id][path] = answers.ask_address(self._asker, self._values[shown.id], shown, path)
 
-    def _end_of_answers(self, shown: Shown, _: None, parts: Parts) -> None:
+    def _end_of_answers(self, shown: OpenedRun, _: None, parts: Parts) -> None:
         answers.put(shown, self.answered[shown.id], parts)
-        found = {kind: [one.model_dump() for one in known] for kind, known in entries(shown, self._library).items()}
-        if not parts.add(f"search/{shown.id}", found):
-            parts.lost("answers", shown.id, None, "search", 0, sum(map(len, found.values())), "size")
+        entries_by_kind = {
+            kind: [entry.model_dump() for entry in kind_entries] for kind, kind_entries in entries(shown, self._library).items()
+        }
+        if not parts.add(f"search/{shown.id}", entries_by_kind):
+            parts.lost("answers", shown.id, None, "search", 0, sum(map(len, entries_by_kind.values())), "size")
 
-    def _comparison(self, _: Shown, __: None, parts: Parts) -> None:
+    def _comparison(self, _: OpenedRun, __: None, parts: Parts) -> None:
         runs = len(self._library.runs)
         pairs = list(itertools.permutations(range(min(runs, _MOST_COMPARED)), 2))
-        found = {}
+        replies = {}
         for before, after in pairs:
             answer = self._asker.get("compare", {"before": before, "after": after, "limit": 200})
-            found[answers.key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
-        every = runs * (runs - 1)
-        if found and not parts.add("compare", found):
+            replies[answers.key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
+        pair_count = runs * (runs - 1)
+        if replies and not parts.add("compare", replies):
             raise SteplensError("the comparison of the runs does not fit into the report; allow more with --limit")
-        if len(pairs) < every:
-            parts.lost("answers", 0, None, "compare", len(pairs), every, "many")
+        if len(pairs) < pair_count:
+            parts.lost("answers", 0, None, "compare", len(pairs), pair_count, "many")
 
-    def _timeline(self, shown: Shown, trace: int, parts: Parts) -> None:
+    def _timeline(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
         timeline.collect(self._library, self._asker, shown, trace, self._windows[shown.id], parts)
 
-    def _plans(self, shown: Shown, _: None, parts: Parts) -> None:
+    def _plans(self, shown: OpenedRun, _: None, parts: Parts) -> None:
         plans.collect(shown, parts)
 
-    def _strategy(self, shown: Shown, _: None, parts: Parts) -> None:
+    def _strategy(self, shown: OpenedRun, _: None, parts: Parts) -> None:
         strategy.collect(shown, parts)
 
-    def _shapes(self, shown: Shown, trace: int, parts: Parts) -> None:
+    def _shapes(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
         shapes.collect(self._library, shown, trace, parts)
 
-    def _table(self, shown: Shown, table: dict[str, Any], parts: Parts) -> None:
+    def _table(self, shown: OpenedRun, table: dict[str, Any], parts: Parts) -> None:
         tables.collect(self._asker, shown, table, self._windows[shown.id], self._rows, parts)
 
 
-_KINDS: dict[str, Callable[[Collector, Shown, Any, Parts], None]] = {
+_KINDS: dict[str, Callable[[Collector, OpenedRun, Any, Parts], None]] = {
     "answers": Collector._answers,
     "end of answers": Collector._end_of_answers,
     "comparison": Collector._comparison,
@@ -148,7 +150,7 @@ _NOT_SHARED = ("end of answers", "comparison", "plans", "strategy")
 
 
 def collect(
-    library: Library, collector: Collector, windows: Sequence[Window], rows: int, parts: Parts, begun: Callable[[Job], None]
+    library: RunLibrary, collector: Collector, windows: Sequence[Window], rows: int, parts: Parts, begun: Callable[[Job], None]
 ) -> None:
     """Collect all that a report holds.
 
@@ -192,7 +194,7 @@ def collect(
             collector.do(jobs[number], parts)
 
 
-def _fingerprints(library: Library) -> list[str]:
+def _fingerprints(library: RunLibrary) -> list[str]:
     """What the tables of every trace are known by; empty where they are not kept."""
     return ["" if trace.kept is None else trace.kept.fingerprint for shown in library.runs for trace in shown.run.traces]
 
@@ -202,19 +204,19 @@ def _take(collector: Collector, job: Job, made: dict[str, Any] | None, parts: Pa
     if made is None:
         return False
     if made["answers"] is not None:
-        defaults, answered, asked = made["answers"]
-        collector.answered[job.run][job.of] = AddressAnswers(defaults, [tuple(answer) for answer in answered], asked)
-    return parts.take(made["pieces"], [LeftOut(**one) for one in made["left_out"]])
+        defaults, answered, question_count = made["answers"]
+        collector.answered[job.run][job.of] = AddressAnswers(defaults, [tuple(answer) for answer in answered], question_count)
+    return parts.take(made["pieces"], [LeftOut(**item) for item in made["left_out"]])
 
 
 def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
-    library = Library([Path(path) for path in request["paths"]])
+    library = RunLibrary([Path(path) for path in request["paths"]])
     for shown in library.runs:
         shown.open()
     if _fingerprints(library) != request["tables"]:
         raise SteplensError("a run has changed meanwhile")
     windows = [Window(**window) for window in request["windows"]]
-    collector = Collector(library, Asker(library), windows, request["rows"])
+    collector = Collector(library, InProcessClient(library), windows, request["rows"])
     jobs = [Job(**job) for job in request["jobs"]]
 
     def make(number: int) -> dict[str, Any]:

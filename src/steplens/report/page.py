@@ -39,10 +39,10 @@ def front_end(folder: Path) -> FrontEnd:
         raise InputError(page, "the pages are not built", _REMEDY)
     text = page.read_text(encoding="utf-8")
     script, styles, icon = _SCRIPT.findall(text), _STYLES.findall(text), _ICON.findall(text)
-    scripts = [one for one in folder.rglob("*.js") if one.is_file()]
+    scripts = [file for file in folder.rglob("*.js") if file.is_file()]
     if len(script) != 1 or len(styles) != 1 or len(icon) != 1 or len(scripts) != 1:
         raise InputError(page, "is not the page of a build with one script and one file of styles", _REMEDY)
-    read = [(folder / one).read_text(encoding="utf-8") for one in (script[0], styles[0], icon[0][0])]
+    read = [(folder / file).read_text(encoding="utf-8") for file in (script[0], styles[0], icon[0][0])]
     return FrontEnd(*read)
 
 

@@ -90,4 +90,4 @@ class Parts:
 
     def told(self) -> list[dict[str, Any]]:
         """What is left out, for the page that lists it."""
-        return [asdict(one) for one in self.left_out]
+        return [asdict(item) for item in self.left_out]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from steplens.analysis.memory.memory_graphs import graph_tensors, memory_graphs
 from steplens.report.parts import Parts
-from steplens.server.runs import Shown
+from steplens.server.runs import OpenedRun
 
 #: tensors of a graph
 _MOST = 50_000
 _COLUMNS = ("tensor", "owner", "kind", "type", "bytes", "life_start", "life_end")
 
 
-def collect(shown: Shown, parts: Parts) -> None:
+def collect(shown: OpenedRun, parts: Parts) -> None:
     """Put the tensors of every graph whose memory was planned into a report, of very many the largest."""
     for number, trace in enumerate(shown.run.traces):
         for graph in memory_graphs(trace)["graph"]:
-            every = graph_tensors(trace, graph).sort("bytes", "tensor", descending=[True, False])
-            fits = parts.add(f"plan/{shown.id}/{number}/{graph}", every.head(_MOST).select(_COLUMNS).to_dicts())
-            held = min(every.height, _MOST) if fits else 0
-            if held < every.height:
-                parts.lost("plans", shown.id, number, str(graph), held, every.height, "many" if fits else "size")
+            tensors = graph_tensors(trace, graph).sort("bytes", "tensor", descending=[True, False])
+            fits = parts.add(f"plan/{shown.id}/{number}/{graph}", tensors.head(_MOST).select(_COLUMNS).to_dicts())
+            held = min(tensors.height, _MOST) if fits else 0
+            if held < tensors.height:
+                parts.lost("plans", shown.id, number, str(graph), held, tensors.height, "many" if fits else "size")

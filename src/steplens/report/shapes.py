@@ -9,37 +9,37 @@ import polars as pl
 from steplens.analysis.operators import dynamic_shape
 from steplens.report.parts import Parts
 from steplens.server import shapes
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 
 LEVELS: tuple[Literal["operator", "kernel"], ...] = ("operator", "kernel")
 #: runs of one trace and level
 _MOST_RUNS = 60_000
 
 
-def collect(library: Library, shown: Shown, trace: int, parts: Parts) -> None:
+def collect(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> None:
     """Put what the page of changing shapes asks for into a report, of a trace at every level."""
     for level in LEVELS:
-        listed = [one.type for one in shapes.shape_types(shown, library, trace, level).types]
+        listed = [item.type for item in shapes.shape_types(shown, library, trace, level).types]
         if not listed:
             continue
         series = shapes.shape_series(shown, library, listed, trace, level)
         runs = dynamic_shape.runs(shown.trace(trace), level, listed)
-        kept = _kept(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
+        longest_runs = _kept(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
         totals = dict(runs.group_by("type").len().rows())
         body = {
             "steps": series[0].step,
             "types": [
                 {
-                    "type": one.type,
-                    "total": totals.get(one.type, 0),
-                    **one.model_dump(include={"average_ns", "count", "shapes"}),
+                    "type": item.type,
+                    "total": totals.get(item.type, 0),
+                    **item.model_dump(include={"average_ns", "count", "shapes"}),
                 }
-                for one in series
+                for item in series
             ],
-            "runs": _columns(kept, listed),
+            "runs": _columns(longest_runs, listed),
         }
         fits = parts.add(f"shapes/{shown.id}/{trace}/{level}", body)
-        held = kept.height if fits else 0
+        held = longest_runs.height if fits else 0
         if held < runs.height:
             parts.lost("shapes", shown.id, trace, level, held, runs.height, "many" if fits else "size")
 
@@ -56,16 +56,20 @@ def _kept(runs: pl.DataFrame, most: int) -> pl.DataFrame:
         if count > cap:
             break
         room -= count
-    return pl.concat([shapes.extremes(one, max(cap, 2)) for one in numbered.partition_by("type")]).sort("place").drop("place")
+    return (
+        pl.concat([shapes.extremes(of_type, max(cap, 2)) for of_type in numbered.partition_by("type")])
+        .sort("place")
+        .drop("place")
+    )
 
 
 def _columns(runs: pl.DataFrame, types: list[str]) -> dict[str, Any]:
     """Names and shapes once each; types by their place in the list."""
     place = {name: at for at, name in enumerate(types)}
-    told: dict[str, Any] = {"step": runs["step"].to_list(), "type": [place[one] for one in runs["type"]]}
-    told["duration_ns"] = runs["duration_ns"].to_list()
+    columns: dict[str, Any] = {"step": runs["step"].to_list(), "type": [place[type_name] for type_name in runs["type"]]}
+    columns["duration_ns"] = runs["duration_ns"].to_list()
     for name in ("name", "shapes"):
         distinct = runs[name].unique(maintain_order=True).to_list()
         at = {text: number for number, text in enumerate(distinct)}
-        told[f"{name}_texts"], told[name] = distinct, [at[text] for text in runs[name]]
-    return told
+        columns[f"{name}_texts"], columns[name] = distinct, [at[text] for text in runs[name]]
+    return columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steplens.analysis.cluster.strategy import stage_operators, stage_ranks
 from steplens.report.parts import Parts
-from steplens.server.runs import Shown
+from steplens.server.runs import OpenedRun
 
 #: operators of a stage
 _MOST = 100_000
@@ -13,13 +13,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def collect(shown: Shown, parts: Parts) -> None:
+def collect(shown: OpenedRun, parts: Parts) -> None:
     """Put the operators of every pipeline stage into a report."""
     traces = shown.run.traces
     for stage in stage_ranks(traces):
-        found = stage_operators(traces, stage)
-        kept = found.head(_MOST).select(_COLUMNS)
-        fits = parts.add(f"strategy/{shown.id}/{stage}", kept.to_dict(as_series=False))
-        held = kept.height if fits else 0
-        if held < found.height:
-            parts.lost("strategy", shown.id, None, str(stage), held, found.height, "many" if fits else "size")
+        operators = stage_operators(traces, stage)
+        first_operators = operators.head(_MOST).select(_COLUMNS)
+        fits = parts.add(f"strategy/{shown.id}/{stage}", first_operators.to_dict(as_series=False))
+        held = first_operators.height if fits else 0
+        if held < operators.height:
+            parts.lost("strategy", shown.id, None, str(stage), held, operators.height, "many" if fits else "size")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens.report.ask import Asker
+from steplens.report.ask import InProcessClient
 from steplens.report.parts import Parts
 from steplens.report.window import Window
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 from steplens.server.timeline import details, tile_format, tiles
 from steplens.server.timeline.tiles import Tile
@@ -34,7 +34,7 @@ _POINTS = 1200
 _POINTS_INSIDE = 4000
 
 
-def collect(library: Library, asker: Asker, shown: Shown, trace: int, window: Window, parts: Parts) -> None:
+def collect(library: RunLibrary, asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     """Put the timeline of a trace into a report.
 
     What the whole run looks like, the events of the window at several levels of detail, the finest of which has each of them,
@@ -51,73 +51,73 @@ def collect(library: Library, asker: Asker, shown: Shown, trace: int, window: Wi
     _arrows(asker, shown, trace, window, parts)
 
 
-def _levels(pyramid: Pyramid, shown: Shown, trace: int, window: Window, parts: Parts) -> bool:
+def _levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> bool:
     timeline = pyramid.timeline
     rows = range(len(timeline.offsets) - 1)
     low, high = timeline.bounds
-    whole = tiles.tile(pyramid, rows, low, high + 1, _PIXELS)
-    if not parts.add(f"level/{shown.id}/{trace}/0", tile_format.encode(whole, timeline)):
+    tile_of_all = tiles.tile(pyramid, rows, low, high + 1, _PIXELS)
+    if not parts.add(f"level/{shown.id}/{trace}/0", tile_format.encode(tile_of_all, timeline)):
         return False
     # no bucket of the whole run lies half inside it; what is shorter than a bucket and begins before it ends before the window
-    start = (max(window.start_ns, low) >> whole.shift) - 1 << whole.shift
-    end = -(-min(window.end_ns, high + 1) // (1 << whole.shift)) << whole.shift
+    start = (max(window.start_ns, low) >> tile_of_all.shift) - 1 << tile_of_all.shift
+    end = -(-min(window.end_ns, high + 1) // (1 << tile_of_all.shift)) << tile_of_all.shift
     made: list[Tile] = []
-    for shift in range(0, whole.shift, _FINER) if start < end else ():
-        found = _inside(tiles.tile(pyramid, rows, start, end, max((end - start) >> shift, 1)), start, end)
-        if not made or (found.shift > made[-1].shift and len(found.items.start) * _WORTH <= len(made[-1].items.start)):
-            made.append(found)
-    kept: list[Tile] = []
-    for found in reversed(made):
-        if parts.add(f"level/{shown.id}/{trace}/{len(kept) + 1}", tile_format.encode(found, timeline)):
-            kept.append(found)
+    for shift in range(0, tile_of_all.shift, _FINER) if start < end else ():
+        detailed = _inside(tiles.tile(pyramid, rows, start, end, max((end - start) >> shift, 1)), start, end)
+        if not made or (detailed.shift > made[-1].shift and len(detailed.items.start) * _WORTH <= len(made[-1].items.start)):
+            made.append(detailed)
+    tiles_by_level: list[Tile] = []
+    for detailed in reversed(made):
+        if parts.add(f"level/{shown.id}/{trace}/{len(tiles_by_level) + 1}", tile_format.encode(detailed, timeline)):
+            tiles_by_level.append(detailed)
     events = int(made[0].items.count.sum()) if made else 0
-    finest = kept[-1] if kept else whole
-    single = finest.items.longest[finest.items.count == 1] if kept else np.empty(0, dtype=np.int64)
+    finest = tiles_by_level[-1] if tiles_by_level else tile_of_all
+    single = finest.items.longest[finest.items.count == 1] if tiles_by_level else np.empty(0, dtype=np.int64)
     if len(single) < events:
         parts.lost("events", shown.id, trace, "", len(single), events, "size")
-    known = _details(timeline, shown, trace, single, parts)
-    told = {
+    event_details = _details(timeline, shown, trace, single, parts)
+    answer = {
         "start_ns": start,
         "end_ns": end,
         "from_ns": window.start_ns,
-        "levels": len(kept) + 1,
+        "levels": len(tiles_by_level) + 1,
         "exact": len(single) == events,
-        "details": known,
+        "details": event_details,
     }
-    return parts.add(f"timeline/{shown.id}/{trace}", told)
+    return parts.add(f"timeline/{shown.id}/{trace}", answer)
 
 
 def _inside(tile: Tile, start_ns: int, end_ns: int) -> Tile:
     """The items of a tile that begin in a window; the others are items of the whole run."""
-    kept = np.flatnonzero((tile.items.start >= start_ns) & (tile.items.start < end_ns))
-    offsets = np.searchsorted(kept, tile.offsets)
-    return dataclasses.replace(tile, start_ns=start_ns, end_ns=end_ns, offsets=offsets, items=tile.items.take(kept))
+    inside_at = np.flatnonzero((tile.items.start >= start_ns) & (tile.items.start < end_ns))
+    offsets = np.searchsorted(inside_at, tile.offsets)
+    return dataclasses.replace(tile, start_ns=start_ns, end_ns=end_ns, offsets=offsets, items=tile.items.take(inside_at))
 
 
-def _details(timeline: Timeline, shown: Shown, trace: int, events: Int64Array, parts: Parts) -> int:
+def _details(timeline: Timeline, shown: OpenedRun, trace: int, events: Int64Array, parts: Parts) -> int:
     """Rows and links of some events, the longest first where there are too many; how many are known."""
     if len(events) > MOST_DETAILED:
         longest = np.argsort(timeline.start[events] - timeline.end[events], kind="stable")[:MOST_DETAILED]
         parts.lost("details", shown.id, trace, "", MOST_DETAILED, len(events), "many")
         events = np.sort(events[longest])
     tables = shown.trace(trace)
-    told: dict[str, Any] = {}
+    details_by_event: dict[str, Any] = {}
     linked = [events]
-    for table, own in _by_table(timeline, events):
-        rows = timeline.table_row[own].astype(np.int64)
+    for table, rows_of_table in _by_table(timeline, events):
+        rows = timeline.table_row[rows_of_table].astype(np.int64)
         frame = details.row_columns(tables, table, rows)
         links = []
         for kind, target, pairs in details.links(tables, table, np.unique(rows)):
             found = _link(timeline, target, pairs)
             linked.append(found["event"].explode().drop_nulls().to_numpy().astype(np.int64))
             links.append({"kind": kind, **{name: found[name].to_list() for name in found.columns}})
-        told[table] = {
-            "events": own.tolist(),
+        details_by_event[table] = {
+            "events": rows_of_table.tolist(),
             "rows": rows.tolist(),
             "columns": {column.name: _column(column) for column in frame.iter_columns()},
             "links": links,
         }
-    body = {"tables": told, "briefs": _briefs(timeline, np.unique(np.concatenate(linked)))}
+    body = {"tables": details_by_event, "briefs": _briefs(timeline, np.unique(np.concatenate(linked)))}
     if parts.add(f"details/{shown.id}/{trace}", body):
         return len(events)
     parts.lost("details", shown.id, trace, "", 0, len(events), "size")
@@ -129,7 +129,7 @@ def _by_table(timeline: Timeline, events: Int64Array) -> Iterator[tuple[str, Int
     first = np.array([timeline.offsets[lane.first_row] for lane in timeline.lanes], dtype=np.int64)
     lane = np.searchsorted(first, events, side="right") - 1
     # a lane without events begins where the next one does; every lane has some
-    table = np.array([one.source.table for one in timeline.lanes])[lane]
+    table = np.array([lane_of_timeline.source.table for lane_of_timeline in timeline.lanes])[lane]
     for name in np.unique(table):
         if name:
             yield str(name), events[table == name]
@@ -139,8 +139,8 @@ def _link(timeline: Timeline, target: str, pairs: pl.DataFrame) -> pl.DataFrame:
     """row, count of the rows that it is tied to, and the events of the first of them in order of start."""
     counted = pairs.group_by("row", maintain_order=True).agg(count=pl.len(), target=pl.col("target").head(details.MOST_LINKS))
     some = counted.explode("target")
-    known = details.events_of(timeline, target, some["target"].drop_nulls().unique()).rename({"row": "target"})
-    placed = some.select("row", "target").join(known, on="target", how="inner").sort("row", "start", "event")
+    linked_events = details.events_of(timeline, target, some["target"].drop_nulls().unique()).rename({"row": "target"})
+    placed = some.select("row", "target").join(linked_events, on="target", how="inner").sort("row", "start", "event")
     ids = placed.group_by("row", maintain_order=True).agg("event")
     return (
         counted.select("row", "count")
@@ -175,9 +175,9 @@ def _briefs(timeline: Timeline, events: Int64Array) -> dict[str, Any]:
     }
 
 
-def _names(timeline: Timeline, shown: Shown, trace: int, parts: Parts) -> None:
+def _names(timeline: Timeline, shown: OpenedRun, trace: int, parts: Parts) -> None:
     """How often every name occurs on every lane, so that a search tells of the whole run."""
-    lane = np.repeat(np.arange(len(timeline.lanes)), [one.events for one in timeline.lanes])
+    lane = np.repeat(np.arange(len(timeline.lanes)), [lane_of_timeline.events for lane_of_timeline in timeline.lanes])
     pairs, count = np.unique(timeline.name.astype(np.int64) * max(len(timeline.lanes), 1) + lane, return_counts=True)
     name, on = np.divmod(pairs, max(len(timeline.lanes), 1))
     body = {"names": list(timeline.names), "name": name.tolist(), "lane": on.tolist(), "count": count.tolist()}
@@ -185,7 +185,7 @@ def _names(timeline: Timeline, shown: Shown, trace: int, parts: Parts) -> None:
         parts.lost("answers", shown.id, trace, "timeline/search", 0, len(timeline.names), "size")
 
 
-def _series(asker: Asker, shown: Shown, trace: int, window: Window, parts: Parts) -> None:
+def _series(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     path = f"runs/{shown.id}/timeline"
     told = asker.get(path, {"trace": trace}).json
     spans = [
@@ -202,10 +202,10 @@ def _series(asker: Asker, shown: Shown, trace: int, window: Window, parts: Parts
         parts.lost("curves", shown.id, trace, "", len(curves) if fits else 0, len(numbers), "many" if fits else "size")
 
 
-def _arrows(asker: Asker, shown: Shown, trace: int, window: Window, parts: Parts) -> None:
+def _arrows(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     query = {"trace": trace, "start_ns": window.start_ns, "end_ns": window.end_ns, "limit": _MOST_ARROWS}
-    found = asker.get(f"runs/{shown.id}/timeline/flows", query).json
-    fits = parts.add(f"arrows/{shown.id}/{trace}", found)
-    shown_arrows = len(found["arrows"]) if fits else 0
-    if shown_arrows < found["total"]:
-        parts.lost("arrows", shown.id, trace, "", shown_arrows, found["total"], "many" if fits else "size")
+    flows = asker.get(f"runs/{shown.id}/timeline/flows", query).json
+    fits = parts.add(f"arrows/{shown.id}/{trace}", flows)
+    shown_arrows = len(flows["arrows"]) if fits else 0
+    if shown_arrows < flows["total"]:
+        parts.lost("arrows", shown.id, trace, "", shown_arrows, flows["total"], "many" if fits else "size")

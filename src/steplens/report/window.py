@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.errors import InputError, SteplensError
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import tables
 
 #: shown beside a step, as a share of it
@@ -37,7 +37,7 @@ class Window:
     median: bool = False
 
 
-def choose(library: Library, shown: Shown, wanted: Wanted) -> Window:
+def choose(library: RunLibrary, shown: OpenedRun, wanted: Wanted) -> Window:
     """The window of a run: what was asked for, or else the step of median length, or else all of it.
 
     Raises:
@@ -49,11 +49,11 @@ def choose(library: Library, shown: Shown, wanted: Wanted) -> Window:
     if "trace" in steps.columns and steps.height:
         steps = steps.filter(pl.col("trace") == steps["trace"].min())
     if wanted.step is not None:
-        found = steps.filter(pl.col("step") == wanted.step)
-        if found.is_empty():
-            known = ", ".join(map(str, steps["step"].head(20))) or "none"
-            raise InputError(shown.path, f"has no complete step {wanted.step}; its complete steps: {known}")
-        return _around(found, median=False)
+        matching = steps.filter(pl.col("step") == wanted.step)
+        if matching.is_empty():
+            first_steps = ", ".join(map(str, steps["step"].head(20))) or "none"
+            raise InputError(shown.path, f"has no complete step {wanted.step}; its complete steps: {first_steps}")
+        return _around(matching, median=False)
     if steps.height:
         return _around(steps.sort("duration_ns", "step").slice((steps.height - 1) // 2, 1), median=True)
     bounds = [library.timeline(shown, number).timeline.bounds for number in range(len(shown.run.traces))]
@@ -74,9 +74,9 @@ def parse(text: str) -> tuple[int, int]:
     """
     start, _, end = text.partition(":")
     try:
-        found = round(float(start) * 1e6), round(float(end) * 1e6)
+        limits = round(float(start) * 1e6), round(float(end) * 1e6)
     except (ValueError, OverflowError):
-        found = 0, 0
-    if found[0] >= found[1] or max(map(abs, found)) > 1 << 62:
+        limits = 0, 0
+    if limits[0] >= limits[1] or max(map(abs, limits)) > 1 << 62:
         raise SteplensError(f"--window {text!r} is not START:END in ms from the start of the run, such as 120:180.5")
-    return found
+    return limits

@@ -13,7 +13,7 @@ from steplens import rundir
 from steplens.advice.prepare import prepare
 from steplens.errors import InputError
 from steplens.report import page, window
-from steplens.report.ask import Asker
+from steplens.report.ask import InProcessClient
 from steplens.report.collecting import Collector, Job, collect
 from steplens.report.parts import Parts
 from steplens.report.redaction import redact
@@ -21,7 +21,7 @@ from steplens.report.window import Wanted, Window
 from steplens.server import session
 from steplens.server.app import STATIC
 from steplens.server.http.errors import path_text
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.search import PER_KIND
 
 
@@ -68,7 +68,7 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
         SteplensError: the report does not fit into its limit.
     """
     built = page.front_end(static)
-    library = Library(paths)
+    library = RunLibrary(paths)
     for shown in library.runs:
         say(f"reading {shown.path}")
         _open(shown)
@@ -76,26 +76,26 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
         say("replacing names")
         redact.redact(library.runs)
     parts = Parts(options.limit_bytes)
-    with Asker(library) as asker:
+    with InProcessClient(library) as asker:
         for shown in library.runs:
             prepare(shown.run)
         windows = [window.choose(library, shown, options.wanted) for shown in library.runs]
         parts.require("session", asker.get("session").body)
         collector = Collector(library, asker, windows, options.rows)
         collect(library, collector, windows, options.rows, parts, _Saying(library, say))
-    told = {
+    document = {
         "version": session.VERSION,
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "redacted": options.redact,
         "rows": options.rows,
         "limit_bytes": options.limit_bytes,
         "per_kind": PER_KIND,
-        "windows": [vars(one) for one in windows],
+        "windows": [vars(item) for item in windows],
         "left_out": parts.told(),
     }
     # the list of what did not fit always fits
     room = replace(parts, limit_bytes=1 << 62)
-    room.require("report", msgspec.json.encode(told))
+    room.require("report", msgspec.json.encode(document))
     title = f"{', '.join(path_text(shown.path.resolve().name) for shown in library.runs[:3])} · steplens"
     data = page.compose(built, title, options.language, room.pieces)
     try:
@@ -106,11 +106,11 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
     return Written(len(data), windows, len(parts.left_out))
 
 
-def _open(shown: Shown) -> None:
+def _open(shown: OpenedRun) -> None:
     shown.open()
     if shown.opening.problem is not None:
-        told = shown.opening.problem
-        raise InputError(told.where or shown.path, told.problem, told.remedy)
+        problem = shown.opening.problem
+        raise InputError(problem.where or shown.path, problem.problem, problem.remedy)
 
 
 class _Saying:
@@ -121,7 +121,7 @@ class _Saying:
         say: told what is being done.
     """
 
-    def __init__(self, library: Library, say: Callable[[str], None]) -> None:
+    def __init__(self, library: RunLibrary, say: Callable[[str], None]) -> None:
         self._library = library
         self._say = say
         self._said: set[str] = set()
@@ -129,7 +129,7 @@ class _Saying:
     def __call__(self, job: Job) -> None:
         """A job is begun."""
         doing = {"answers": "analysing", "timeline": "events and tables of"}.get(job.kind)
-        said = f"{doing} {self._library.runs[job.run].path}"
-        if doing is not None and said not in self._said:
-            self._said.add(said)
-            self._say(said)
+        sentence = f"{doing} {self._library.runs[job.run].path}"
+        if doing is not None and sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)

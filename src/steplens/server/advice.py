@@ -11,7 +11,7 @@ from steplens.advice import Advice, Finding, advise
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 from steplens.trace.run import Run
 
@@ -77,23 +77,23 @@ class AdviceShown(BaseModel):
     silenced: list[SilencedShown]
 
 
-def judged(library: Library, shown: Shown) -> Advice:
+def judged(library: RunLibrary, shown: OpenedRun) -> Advice:
     """The advice about a run, worked out once."""
-    found: Advice = library.answer(shown, ("advice",), lambda: advise(shown.run))
-    return found
+    all_advice: Advice = library.answer(shown, ("advice",), lambda: advise(shown.run))
+    return all_advice
 
 
-def judged_soon(library: Library, shown: Shown, seconds: float) -> Advice | None:
+def judged_soon(library: RunLibrary, shown: OpenedRun, seconds: float) -> Advice | None:
     """The advice about a run if it is there within some seconds; None otherwise, and it goes on being worked out."""
-    found: Advice | None = library.soon(shown, ("advice",), lambda: advise(shown.run), seconds)
-    return found
+    all_advice: Advice | None = library.soon(shown, ("advice",), lambda: advise(shown.run), seconds)
+    return all_advice
 
 
-def _judged_alone(library: Library, shown: Shown, number: int) -> Advice:
+def _judged_alone(library: RunLibrary, shown: OpenedRun, number: int) -> Advice:
     trace = shown.trace(number)
     alone = Run(trace.source, [(shown.run.sources[number], trace)], [])
-    found: Advice = library.answer(shown, ("advice", number), lambda: advise(alone))
-    return found
+    rank_advice: Advice = library.answer(shown, ("advice", number), lambda: advise(alone))
+    return rank_advice
 
 
 @router.get("/advice")
@@ -103,11 +103,11 @@ def advice(
     trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="as if the run had only this trace")] = None,
 ) -> AdviceShown:
     """What to change, in all languages."""
-    found = judged(runs, chosen) if trace is None else _judged_alone(runs, chosen, trace)
+    judgement = judged(runs, chosen) if trace is None else _judged_alone(runs, chosen, trace)
     return AdviceShown(
-        step_ns=found.step_ns,
-        findings=[finding_shown(one) for one in found.findings],
-        silenced=[SilencedShown(rule=one.rule, conclusion=one.conclusion, reason=one.reason) for one in found.silenced],
+        step_ns=judgement.step_ns,
+        findings=[finding_shown(item) for item in judgement.findings],
+        silenced=[SilencedShown(rule=item.rule, conclusion=item.conclusion, reason=item.reason) for item in judgement.silenced],
     )
 
 
@@ -123,8 +123,8 @@ def finding_shown(finding: Finding) -> FindingShown:
         confidence=finding.confidence,
         share=finding.share,
         saving=None if saving is None else SavingShown(low_ns=saving.low_ns, likely_ns=saving.likely_ns, high_ns=saving.high_ns),
-        evidence=[_evidence(one, words) for one in finding.evidence],
-        texts={one.language: _text(one.of(finding)) for one in words},
+        evidence=[_evidence(item, words) for item in finding.evidence],
+        texts={item.language: _text(item.of(finding)) for item in words},
     )
 
 
@@ -140,5 +140,5 @@ def _evidence(evidence: Any, words: list[Words]) -> EvidenceShown:
         per_step=evidence.per_step,
         steps=list(evidence.steps),
         places=list(evidence.places),
-        words={one.language: one.evidence(evidence.what) for one in words},
+        words={language_words.language: language_words.evidence(evidence.what) for language_words in words},
     )

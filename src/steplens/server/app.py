@@ -16,7 +16,7 @@ from steplens.server.http.errors import Refusal
 from steplens.server.http.security import Guard
 from steplens.server.memory import memory, memory_plans
 from steplens.server.pipeline import pipeline, pipeline_batches, processors
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 from steplens.server.tables import table_routes
 from steplens.server.timeline import routes as timeline_routes
 
@@ -50,7 +50,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 
 
-def addresses(library: Library) -> FastAPI:
+def addresses(library: RunLibrary) -> FastAPI:
     """Everything that is answered about some runs, for whoever may ask: without the guard and without pages."""
     # no /docs: it would load its scripts from elsewhere
     app = FastAPI(
@@ -70,7 +70,7 @@ def addresses(library: Library) -> FastAPI:
 
 
 def create_app(
-    library: Library,
+    library: RunLibrary,
     token: str,
     host: str = "127.0.0.1",
     static: Path = STATIC,

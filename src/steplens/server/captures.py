@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from steplens.server.http.errors import Refusal, path_text
 from steplens.server.http.requests import PROBLEMS, Chosen
-from steplens.server.runs import Shown
+from steplens.server.runs import OpenedRun
 
 router = APIRouter(prefix="/api/runs/{run}/captures", tags=["live"], responses=PROBLEMS)
 
@@ -134,8 +134,10 @@ def captures(chosen: Chosen, request: Request) -> Captures:
     control, folder = _found(chosen, request)
     if control is None or folder is None:
         return Captures(folder=None, processes=[])
-    told = control.processes(folder)[:_MOST_PROCESSES]
-    processes = [Process.model_validate({**one, "requests": one["requests"][-_MOST_REQUESTS:]}) for one in told]
+    processes_told = control.processes(folder)[:_MOST_PROCESSES]
+    processes = [
+        Process.model_validate({**process, "requests": process["requests"][-_MOST_REQUESTS:]}) for process in processes_told
+    ]
     return Captures(folder=path_text(folder), processes=processes)
 
 
@@ -150,7 +152,7 @@ def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
             path_text(chosen.path),
             "Start the training with PROF_CONFIG_PATH set to this folder, or to a folder in it",
         )
-    if not any(one["eligible"] for one in control.processes(folder)):
+    if not any(process["eligible"] for process in control.processes(folder)):
         raise Refusal(409, "no process of the training can capture now", path_text(folder), "The page says why of each process")
     changes: dict[str, Any] = {
         "start_step": -1,
@@ -167,7 +169,7 @@ def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     return Asked(request=control.ask(folder, changes), folder=path_text(folder))
 
 
-def _found(chosen: Shown, request: Request) -> tuple[Control | None, Path | None]:
+def _found(chosen: OpenedRun, request: Request) -> tuple[Control | None, Path | None]:
     control: Control | None = getattr(request.app.state, "captures", None)
     if control is None or not chosen.path.is_dir():
         return control, None

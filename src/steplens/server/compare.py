@@ -18,7 +18,7 @@ from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
 from steplens.server.http.errors import path_text
 from steplens.server.http.requests import PROBLEMS, Runs
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns, tables
 from steplens.trace.run import Run
 from steplens.trace.trace import Trace
@@ -89,14 +89,14 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
         parts=_parts(*sides),
         tasks=columns.records(tasks.head(limit)),
         different_tasks=tasks.height,
-        cured=[advice.finding_shown(one) for one in change.cured],
-        remaining=[advice.finding_shown(one) for one in change.remaining],
-        new=[advice.finding_shown(one) for one in change.new],
+        cured=[advice.finding_shown(finding) for finding in change.cured],
+        remaining=[advice.finding_shown(finding) for finding in change.remaining],
+        new=[advice.finding_shown(finding) for finding in change.new],
         promised_ns=change.promised_ns,
     )
 
 
-def _side(runs: Library, chosen: Shown) -> Side:
+def _side(runs: RunLibrary, chosen: OpenedRun) -> Side:
     summary = runs.answer(chosen, ("verdict",), chosen.run.verdict).summary
     peak = tables.frame(runs, chosen, "memory")["peak_allocated"].max()
     return Side(
@@ -121,8 +121,8 @@ def _parts(before: Side, after: Side) -> list[dict[str, Any]]:
 
 def _changes(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFrame:
     """Names with calls and time of both runs, the largest change first; what a run has none of counts as 0."""
-    told = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
-    both = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(told)
+    renamed = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
+    both = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(renamed)
     both = both.with_columns(difference_ns=pl.col(f"after_{time}").fill_null(0) - pl.col(f"before_{time}").fill_null(0))
     return both.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
 
@@ -136,14 +136,14 @@ def _tasks(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
 
 
 def _per_step(
-    runs: Library, both: tuple[Shown, Shown], what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]
+    runs: RunLibrary, both: tuple[OpenedRun, OpenedRun], what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What ``rows`` counts in the chosen steps of all ranks, per step; in the whole run where there are no steps."""
 
     def of(run: Run) -> pl.DataFrame:
-        chosen = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
-        count = sum(map(len, chosen))
-        parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, chosen, strict=True)]
+        step_numbers = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
+        count = sum(map(len, step_numbers))
+        parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, step_numbers, strict=True)]
         return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))
 
     before, after = (runs.frame(one, ("compare", what), partial(of, one.run)) for one in both)

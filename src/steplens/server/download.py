@@ -18,7 +18,7 @@ from steplens.exports.merged import Member, write_merged
 from steplens.exports.subject import subjects
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment
-from steplens.server.runs import Shown
+from steplens.server.runs import OpenedRun
 from steplens.trace.window import window
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["download"], responses=PROBLEMS)
@@ -62,33 +62,33 @@ def download(
         return _answer(chosen, str(trace), to, lambda file: _write_one(chosen, trace, to, within, file))
     if to != "chrome":
         raise Refusal(422, f"{to!r} holds one trace", "traces", "Leave it out, or ask for chrome")
-    numbers = sorted({int(one) for one in traces.split(",")})
-    told = "-".join(map(str, numbers)) if len(numbers) <= _MOST_TOLD else f"{len(numbers)}_traces"
-    return _answer(chosen, told, to, lambda file: _write_several(chosen, numbers, within, file))
+    numbers = sorted({int(number) for number in traces.split(",")})
+    traces_text = "-".join(map(str, numbers)) if len(numbers) <= _MOST_TOLD else f"{len(numbers)}_traces"
+    return _answer(chosen, traces_text, to, lambda file: _write_several(chosen, numbers, within, file))
 
 
-def _write_one(chosen: Shown, number: int, to: str, within: tuple[int, int] | None, file: Path) -> None:
+def _write_one(chosen: OpenedRun, number: int, to: str, within: tuple[int, int] | None, file: Path) -> None:
     tables = chosen.trace(number)
     if within is not None:
         tables = window(tables, chosen.origins[number] + within[0], chosen.origins[number] + within[1])
     export(tables, to, file)
 
 
-def _write_several(chosen: Shown, numbers: Sequence[int], within: tuple[int, int] | None, file: Path) -> None:
-    members = [Member(_name(chosen, one), subjects(chosen.trace(one))[0], chosen.origins[one]) for one in numbers]
+def _write_several(chosen: OpenedRun, numbers: Sequence[int], within: tuple[int, int] | None, file: Path) -> None:
+    members = [Member(_name(chosen, number), subjects(chosen.trace(number))[0], chosen.origins[number]) for number in numbers]
     write_merged(members, file, within)
 
 
-def _name(chosen: Shown, number: int) -> str:
+def _name(chosen: OpenedRun, number: int) -> str:
     """What a file calls a trace, as the pages do: by its rank, and by its number where that alone tells it."""
     rank = chosen.trace(number).rank
     if rank < 0:
         return f"Trace {number}"
-    alone = sum(one.rank == rank for one in chosen.run.traces) == 1
+    alone = sum(other_trace.rank == rank for other_trace in chosen.run.traces) == 1
     return f"Rank {rank}" if alone else f"Rank {rank} (trace {number})"
 
 
-def _answer(chosen: Shown, told: str, to: str, write: Callable[[Path], None]) -> FileResponse:
+def _answer(chosen: OpenedRun, told: str, to: str, write: Callable[[Path], None]) -> FileResponse:
     folder = Path(tempfile.mkdtemp(prefix="steplens-view-"))
     with contextlib.ExitStack() as unless_answered:
         unless_answered.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_tree import flop_tree
-from steplens.analysis.operators.work import operator_work, work_of
+from steplens.analysis.operators.rank_flops import operator_work, work_of
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
 from steplens.server.tables import columns
 
@@ -92,11 +92,11 @@ def flops(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Flops:
 
 
 def _units(counted: pl.DataFrame, kind: str) -> Units | None:
-    known = counted.drop_nulls(f"{kind}_flops")
-    if not known.height:
+    counted_units = counted.drop_nulls(f"{kind}_flops")
+    if not counted_units.height:
         return None
     best: dict[str, Any] = {
-        "best_flops_per_s": known[f"{kind}_flops_per_s"].max(),
-        "best_utilization_percent": known[f"{kind}_utilization_percent"].max(),
+        "best_flops_per_s": counted_units[f"{kind}_flops_per_s"].max(),
+        "best_utilization_percent": counted_units[f"{kind}_utilization_percent"].max(),
     }
-    return Units(flops=float(known[f"{kind}_flops"].sum()), operators=known.height, **best)
+    return Units(flops=float(counted_units[f"{kind}_flops"].sum()), operators=counted_units.height, **best)

@@ -19,17 +19,17 @@ def files(path: Path) -> Files:
 
     Links to folders are not followed; what vanishes meanwhile is left out.
     """
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     if not path.is_dir():
-        _add(found, path, path.parent)
-        return found
+        _add(sizes, path, path.parent)
+        return sizes
     for folder, inside, names in os.walk(path):
         inside[:] = [name for name in inside if name != rundir.CACHE_DIRECTORY]
         for name in names:
-            _add(found, Path(folder, name), path)
-            if len(found) >= _MOST_FILES:
-                return found
-    return found
+            _add(sizes, Path(folder, name), path)
+            if len(sizes) >= _MOST_FILES:
+                return sizes
+    return sizes
 
 
 def _add(found: dict[str, tuple[int, int]], file: Path, top: Path) -> None:

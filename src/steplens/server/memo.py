@@ -13,7 +13,7 @@ T = TypeVar("T")
 _MANY_LOCKS = 64
 
 
-class Memo:
+class AnswerCache:
     """A cache of bounded size for several threads.
 
     Args:
@@ -51,7 +51,9 @@ class Memo:
                     _, (_, freed) = self._values.popitem(last=False)
                     self.size_bytes -= freed
                 if len(self._making) > _MANY_LOCKS + 2 * len(self._values):
-                    self._making = {one: lock for one, lock in self._making.items() if one in self._values or lock.locked()}
+                    self._making = {
+                        other_key: lock for other_key, lock in self._making.items() if other_key in self._values or lock.locked()
+                    }
             return made
 
     def replace(self, key: Hashable, value: Any, size_bytes: int) -> None:
@@ -63,8 +65,8 @@ class Memo:
     def known(self, key: Hashable) -> Any:
         """The value of a key if it has been made; None otherwise."""
         with self._lock:
-            found = self._values.get(key)
-        return None if found is None else found[0]
+            value = self._values.get(key)
+        return None if value is None else value[0]
 
     def _put(self, key: Hashable, value: Any, size_bytes: int) -> None:
         _, before = self._values.get(key, (None, 0))

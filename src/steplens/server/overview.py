@@ -20,7 +20,7 @@ from steplens.server.advice import FindingShown
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs, encoded
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns, tables
 from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.schema import KIND_COMPUTE
@@ -235,7 +235,7 @@ def overview(chosen: Chosen, runs: Runs) -> Overview:
         types=columns.records(_types(tables.frame(runs, chosen, "kernels_by_type")).head(_MOST_TYPES)),
         memory=columns.records(tables.frame(runs, chosen, "memory")),
         pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline(chosen, number)],
-        advice=[advice.finding_shown(one) for one in findings[:_ADVICE]],
+        advice=[advice.finding_shown(finding) for finding in findings[:_ADVICE]],
         findings=len(findings),
         judged=judged is not None,
         health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
@@ -253,8 +253,8 @@ def steps(
     chosen: Chosen, runs: Runs, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="only of this trace")] = None
 ) -> Any:
     """Every step with its phases, how their lengths spread, and which stand out."""
-    found = tables.frame(runs, chosen, "steps", trace)
-    return encoded({"steps": columns.records(found), "spread": _spread(step_distribution(found))})
+    step_rows = tables.frame(runs, chosen, "steps", trace)
+    return encoded({"steps": columns.records(step_rows), "spread": _spread(step_distribution(step_rows))})
 
 
 @router.get("/health")
@@ -266,13 +266,13 @@ def health(chosen: Chosen, runs: Runs) -> list[HealthFinding]:
 
 def parts(summary: StepSummary) -> dict[str, float]:
     """Phases of the host and parts of the device of a step, ns; without those of a device that was not recorded."""
-    found = dict(summary.host)
+    host_parts = dict(summary.host)
     if summary.host:
-        found["gradient_sync_ns"] = summary.gradient_sync_ns
-    found.update(summary.device)
+        host_parts["gradient_sync_ns"] = summary.gradient_sync_ns
+    host_parts.update(summary.device)
     if summary.device:
-        found["overlapped_communication_ns"] = summary.overlapped_communication_ns
-    return found
+        host_parts["overlapped_communication_ns"] = summary.overlapped_communication_ns
+    return host_parts
 
 
 def _spread(found: StepDistribution) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _spread(found: StepDistribution) -> dict[str, Any]:
     return {**numbers, "edges_ns": found.edges_ns, "counts": found.counts, "outliers": columns.records(found.outliers)}
 
 
-def _rank(runs: Library, chosen: Shown, number: int) -> Rank:
+def _rank(runs: RunLibrary, chosen: OpenedRun, number: int) -> Rank:
     trace, source = chosen.trace(number), chosen.run.sources[number]
     summary = runs.answer(chosen, ("figures", number), lambda: summarize_steps([trace]))
     peak = tables.frame(runs, chosen, "memory", number)["peak_allocated"].max()
@@ -307,7 +307,7 @@ def _figures(summary: StepSummary) -> StepFigures:
     which: dict[str, Any] = {
         "sentence": summary.sentence(),
         "chosen": list(choice.steps) if choice else [],
-        "left_out": [StepLeftOut(step=one.step, reason=one.reason) for one in choice.left_out] if choice else [],
+        "left_out": [StepLeftOut(step=step.step, reason=step.reason) for step in choice.left_out] if choice else [],
         "few": any(choice.few for choice in summary.chosen),
     }
     return StepFigures(**{name: getattr(summary, name) for name in StepFigures.model_fields if name not in which}, **which)
@@ -330,14 +330,23 @@ def _types(tasks: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by("type").agg(pl.col("count", "total_ns").sum()).sort("total_ns", "type", descending=[True, False])
 
 
-def _pipeline(chosen: Shown, number: int) -> list[dict[str, Any]]:
+def _pipeline(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
     trace = chosen.trace(number)
     if trace.lazy("pipeline_loaders") is not None:
         # of a loader the stages were measured, and its one queue tells less
         held_up = [
-            (one.loader, f"{one.stage} of DataLoader({one.dataset}, id={one.loader})", one.stage) for one in verdicts(trace)
+            (
+                stage_verdict.loader,
+                f"{stage_verdict.stage} of DataLoader({stage_verdict.dataset}, id={stage_verdict.loader})",
+                stage_verdict.stage,
+            )
+            for stage_verdict in verdicts(trace)
         ]
-        return [{"trace": number, "id": loader, "type": what, "usage": None} for loader, what, stage in held_up if stage != LOOP]
+        return [
+            {"trace": number, "id": loader, "type": stage_type, "usage": None}
+            for loader, stage_type, stage in held_up
+            if stage != LOOP
+        ]
     table = operations(trace)
     slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")
     return [{"trace": number, **row} for row in columns.records(slow)]

@@ -19,12 +19,12 @@ from steplens.server import live
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
 from steplens.server.live import Files
-from steplens.server.memo import Memo
-from steplens.timeline import kept
+from steplens.server.memo import AnswerCache
+from steplens.timeline import timeline_file
 from steplens.timeline.layout import build
-from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
+from steplens.timeline.time_origin import origins
 from steplens.trace.run import Run, open_draft, open_run
 from steplens.trace.trace import Trace
 
@@ -94,7 +94,7 @@ class Opened:
 
 
 @dataclass
-class Shown:
+class OpenedRun:
     """One path that the user wants to see, or the draft of one.
 
     Attributes:
@@ -111,7 +111,7 @@ class Shown:
     path: Path
     opening: Opening = field(default_factory=Opening)
     opened: Opened | None = None
-    draft: Shown | None = None
+    draft: OpenedRun | None = None
     one_of: float = 1.0
     seen: threading.Event = field(default_factory=threading.Event)
     _openings: int = 0
@@ -163,13 +163,13 @@ class Shown:
     def draw(self, number: int) -> None:
         """Make the draft of a run that takes long to read, under a number of its own, and let it be painted; never raises."""
         try:
-            drawn = open_draft(self.path, kept.seems_there)
+            drawn = open_draft(self.path, timeline_file.seems_there)
         except Exception:  # reading all of it tells what is wrong
             _LOG.exception("no draft of %s", self.path)
             return
         if drawn is not None:
             opened = Opened(drawn.run, origins(drawn.run.traces), 1, {})
-            self.draft = Shown(number, self.path, Opening(state="ready"), opened, one_of=drawn.of_bytes / drawn.bytes)
+            self.draft = OpenedRun(number, self.path, Opening(state="ready"), opened, one_of=drawn.of_bytes / drawn.bytes)
             if not drawn.is_read:
                 self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
 
@@ -209,7 +209,7 @@ def _small(_: object) -> int:
     return 1 << 16
 
 
-class Library:
+class RunLibrary:
     """All runs of a server.
 
     Args:
@@ -217,37 +217,37 @@ class Library:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.runs = [Shown(number, path) for number, path in enumerate(paths)]
-        self._answers = Memo(ANSWER_BYTES)
-        self._timelines = Memo(TIMELINE_BYTES)
+        self.runs = [OpenedRun(number, path) for number, path in enumerate(paths)]
+        self._answers = AnswerCache(ANSWER_BYTES)
+        self._timelines = AnswerCache(TIMELINE_BYTES)
         self._opening = threading.Lock()
 
     def start(self) -> None:
         """Open all runs in the background."""
         self._in_background(self.runs)
 
-    def reopen(self, shown: Shown) -> None:
+    def reopen(self, shown: OpenedRun) -> None:
         """Read a run again, because there is more of it now; what is known stays until then."""
         if shown.opening.state not in ("waiting", "opening"):
             shown.opening, shown.draft = Opening(), None
             self._in_background([shown])
 
-    def _in_background(self, runs: Sequence[Shown]) -> None:
+    def _in_background(self, runs: Sequence[OpenedRun]) -> None:
         # not waited for when the server ends
         threading.Thread(target=self._open, args=(list(runs),), name="steplens-open", daemon=True).start()
 
-    def _open(self, runs: Sequence[Shown]) -> None:
+    def _open(self, runs: Sequence[OpenedRun]) -> None:
         with self._opening:
-            for shown in runs:
-                if shown.opened is None:
-                    shown.draw(len(self.runs) + shown.id)
-                shown.open()
-            for shown in runs:
-                if (draft := shown.draft) is not None:
+            for opened in runs:
+                if opened.opened is None:
+                    opened.draw(len(self.runs) + opened.id)
+                opened.open()
+            for opened in runs:
+                if (draft := opened.draft) is not None:
                     draft.seen.wait(_DRAFT_WAITS_S)
-                self._prepare(shown)
+                self._prepare(opened)
 
-    def _prepare(self, shown: Shown) -> None:
+    def _prepare(self, shown: OpenedRun) -> None:
         """Lay out the timelines as far as memory for them goes, before somebody asks."""
         if shown.opening.state != "ready":
             return
@@ -261,28 +261,28 @@ class Library:
             except Exception:  # whoever asks for it is told
                 _LOG.exception("no timeline of trace %d of %s", number, shown.path)
 
-    def shown(self, number: int) -> Shown:
+    def shown(self, number: int) -> OpenedRun:
         """A run by its number, or the draft of one.
 
         Raises:
             Refusal: there is none (404).
         """
-        drafts = {one.id: one for shown in self.runs if (one := shown.draft) is not None}
+        drafts = {draft.id: draft for opened in self.runs if (draft := opened.draft) is not None}
         if number in drafts:
             return drafts[number]
         if not 0 <= number < len(self.runs):
             raise Refusal(404, f"there are {len(self.runs)} runs, numbered from 0", "run", "GET /api/runs lists them")
         return self.runs[number]
 
-    def frame(self, shown: Shown, key: tuple[Any, ...], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    def frame(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """A frame about a run, worked out once."""
         return self._answers.get((shown.id, shown.generation, *key), make, lambda frame: int(frame.estimated_size()))
 
-    def answer(self, shown: Shown, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = _small) -> T:
+    def answer(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = _small) -> T:
         """Anything else about a run, worked out once; ``size`` gives the bytes that it takes."""
         return self._answers.get((shown.id, shown.generation, *key), make, size)
 
-    def soon(self, shown: Shown, key: tuple[Any, ...], make: Callable[[], Any], seconds: float) -> Any:
+    def soon(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], Any], seconds: float) -> Any:
         """Like ``answer``, but None when that takes longer than some seconds; it goes on in the background."""
 
         def work() -> None:
@@ -291,29 +291,29 @@ class Library:
             except Exception:  # whoever asks for it alone is told
                 _LOG.exception("no answer about %s", shown.path)
 
-        whole = (shown.id, shown.generation, *key)
-        if self._answers.known(whole) is None:
+        full_key = (shown.id, shown.generation, *key)
+        if self._answers.known(full_key) is None:
             worker = threading.Thread(target=work, name="steplens-answer", daemon=True)
             worker.start()
             worker.join(seconds)
-        return self._answers.known(whole)
+        return self._answers.known(full_key)
 
-    def timeline(self, shown: Shown, trace: int) -> Pyramid:
+    def timeline(self, shown: OpenedRun, trace: int) -> Pyramid:
         """The timeline of a trace; the first request for it waits until it is laid out, or mapped where that was done before."""
         tables, origin = shown.trace(trace), shown.origins[trace]
 
         def make() -> Pyramid:
-            found = kept.load(tables.kept, origin) if tables.kept is not None else None
+            saved = timeline_file.load(tables.kept, origin) if tables.kept is not None else None
             sources = SOURCES if shown.one_of == 1 else RECORDED
-            return Pyramid(build(tables, origin, sources)) if found is None else found
+            return Pyramid(build(tables, origin, sources)) if saved is None else saved
 
         return self._timelines.get((shown.id, shown.generation, trace), make, lambda pyramid: pyramid.size_bytes)
 
-    def _keep(self, shown: Shown, trace: int) -> None:
+    def _keep(self, shown: OpenedRun, trace: int) -> None:
         """Put a timeline that is in memory into a file, for the next time and to free the memory."""
         place, pyramid = shown.trace(trace).kept, self.timeline(shown, trace)
-        if place is None or not pyramid.size_bytes or kept.save(pyramid, place) is None:
+        if place is None or not pyramid.size_bytes or timeline_file.save(pyramid, place) is None:
             return
-        mapped = kept.load(place, shown.origins[trace])
+        mapped = timeline_file.load(place, shown.origins[trace])
         if mapped is not None:
             self._timelines.replace((shown.id, shown.generation, trace), mapped, mapped.size_bytes)

@@ -12,7 +12,7 @@ from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.server import advice
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import tables
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
@@ -66,53 +66,55 @@ class Entry(Hit):
 @router.get("/search")
 def search(chosen: Chosen, runs: Runs, text: Annotated[str, Query(min_length=1, max_length=1000)]) -> Hits:
     """Everything whose name holds ``text``, in either case of letters."""
-    wanted = text.lower()
+    folded = text.lower()
     hits: list[Hit] = []
     matching: dict[str, int] = {}
-    for kind, known in runs.answer(chosen, ("search",), lambda: entries(chosen, runs), _size).items():
-        found = [one for one in known if wanted in one.words]
-        matching[kind] = len(found)
-        hits += [Hit(**one.model_dump(exclude={"words"})) for one in found[:PER_KIND]]
+    for kind, kind_entries in runs.answer(chosen, ("search",), lambda: entries(chosen, runs), _size).items():
+        hits_of_kind = [entry for entry in kind_entries if folded in entry.words]
+        matching[kind] = len(hits_of_kind)
+        hits += [Hit(**entry.model_dump(exclude={"words"})) for entry in hits_of_kind[:PER_KIND]]
     return Hits(hits=hits, matching=matching)
 
 
-def entries(chosen: Shown, runs: Library) -> dict[str, list[Entry]]:
+def entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[Entry]]:
     """Everything that can be found, by kind, in the order in which it is shown."""
-    found: dict[str, list[Entry]] = {}
+    by_kind: dict[str, list[Entry]] = {}
     for kind, (count, total) in _SEARCHED.items():
         name = pl.col("name").cast(pl.String)
         rows = _once(chosen, runs, kind).filter(name.is_not_null())
         added = rows.group_by(name).agg(pl.col(count).sum(), pl.col(total).sum()).collect()
-        found[kind] = [
+        by_kind[kind] = [
             Entry(kind=kind, name=text, title=text, count=calls, total_ns=time, words=text.lower())
             for text, calls, time in added.sort([total, "name"], descending=[True, False]).iter_rows()
         ]
-    found[FINDING] = [
+    by_kind[FINDING] = [
         Entry(
             kind=FINDING,
-            name=one.id,
-            title=one.texts["en"].title,
-            words="\n".join(f"{one.id} {said.title} {said.cause}".lower() for said in one.texts.values()),
+            name=item.id,
+            title=item.texts["en"].title,
+            words="\n".join(
+                f"{item.id} {finding_text.title} {finding_text.cause}".lower() for finding_text in item.texts.values()
+            ),
         )
-        for one in map(advice.finding_shown, advice.judged(runs, chosen).findings)
+        for item in map(advice.finding_shown, advice.judged(runs, chosen).findings)
     ]
-    found[TABLE] = [
-        Entry(kind=TABLE, name=one.name, title=one.title, words=" ".join((one.name, *one.aliases, one.title)).lower())
-        for one in tables.every_table().values()
+    by_kind[TABLE] = [
+        Entry(kind=TABLE, name=item.name, title=item.title, words=" ".join((item.name, *item.aliases, item.title)).lower())
+        for item in tables.every_table().values()
     ]
-    return found
+    return by_kind
 
 
-def _once(chosen: Shown, runs: Library, kind: str) -> pl.LazyFrame:
+def _once(chosen: OpenedRun, runs: RunLibrary, kind: str) -> pl.LazyFrame:
     """Rows of a table without those that tell of operator calls a second time: the CPU's tasks, the framework's own layer."""
     table = tables.table(kind)
     if kind == "kernels" and any(cpu_is_device(trace) for trace in chosen.run.traces):
-        own = [number for number, trace in enumerate(chosen.run.traces) if not cpu_is_device(trace)]
-        nothing = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
-        return pl.concat([nothing, *(tables.rows(runs, chosen, table, number) for number in own)], how="diagonal_relaxed")
+        with_device = [number for number, trace in enumerate(chosen.run.traces) if not cpu_is_device(trace)]
+        empty = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
+        return pl.concat([empty, *(tables.rows(runs, chosen, table, number) for number in with_device)], how="diagonal_relaxed")
     rows = tables.rows(runs, chosen, table, None)
     return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "api_calls" else rows
 
 
 def _size(found: dict[str, list[Entry]]) -> int:
-    return sum(512 + 3 * len(one.words) for known in found.values() for one in known)
+    return sum(512 + 3 * len(entry.words) for kind_entries in found.values() for entry in kind_entries)

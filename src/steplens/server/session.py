@@ -12,7 +12,7 @@ from steplens.advice.texts import LANGUAGES
 from steplens.server import live
 from steplens.server.http.errors import Problem, path_text
 from steplens.server.http.requests import PROBLEMS, Living, Runs
-from steplens.server.runs import Shown, State
+from steplens.server.runs import OpenedRun, State
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
@@ -124,7 +124,7 @@ class Live(BaseModel):
 @router.get("/session")
 def session(runs: Runs) -> Session:
     """What is shown."""
-    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state(one) for one in runs.runs])
+    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state(opened) for opened in runs.runs])
 
 
 @router.get("/runs/{run}")
@@ -147,7 +147,7 @@ def reopen(chosen: Living, runs: Runs) -> RunState:
     return state(chosen)
 
 
-def state(chosen: Shown) -> RunState:
+def state(chosen: OpenedRun) -> RunState:
     """A run as the session lists it."""
     opening = chosen.opening
     running = time.monotonic() - opening.started if opening.started else 0.0
@@ -173,7 +173,7 @@ def state(chosen: Shown) -> RunState:
     )
 
 
-def _draft(chosen: Shown) -> Draft | None:
+def _draft(chosen: OpenedRun) -> Draft | None:
     """Of its first trace, until that is laid out."""
     drawn = chosen.draft
     if drawn is None or chosen.opening.timelines or chosen.opening.state == "failed":
@@ -181,7 +181,7 @@ def _draft(chosen: Shown) -> Draft | None:
     return Draft(run=drawn.id, one_of=drawn.one_of, origin_ns=str(drawn.origin_ns))
 
 
-def _traces(chosen: Shown) -> list[TraceState]:
+def _traces(chosen: OpenedRun) -> list[TraceState]:
     opened = chosen.opened
     if opened is None:
         return []

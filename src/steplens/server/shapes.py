@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from steplens.analysis.operators import dynamic_shape
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/shapes", tags=["shapes"], responses=PROBLEMS)
@@ -86,10 +86,10 @@ class RunList(BaseModel):
 @router.get("")
 def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level = "operator") -> TypeList:
     """The types of operators or kernels that ran in steps."""
-    found = _sums(runs, chosen, trace, level)
-    order = {name: place for place, name in enumerate(dynamic_shape.types_of(found))}
+    sums = _sums(runs, chosen, trace, level)
+    order = {name: place for place, name in enumerate(dynamic_shape.types_of(sums))}
     grouped = (
-        found.group_by("type")
+        sums.group_by("type")
         .agg(
             steps=pl.col("step").n_unique(),
             count=pl.col("count").sum(),
@@ -102,7 +102,7 @@ def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level
     return TypeList(
         types=[TypeShown(**row) for row in listed],
         first=[row["type"] for row in listed[: dynamic_shape.SHOWN_TYPES]],
-        steps=found["step"].n_unique() if found.height else 0,
+        steps=sums["step"].n_unique() if sums.height else 0,
         left_out=max(grouped.height - _MOST_LISTED, 0),
     )
 
@@ -110,13 +110,16 @@ def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level
 @router.get("/series")
 def shape_series(chosen: Chosen, runs: Runs, types: Types, trace: TraceNumber = 0, level: Level = "operator") -> list[TypeSeries]:
     """Some types from step to step."""
-    found = _sums(runs, chosen, trace, level)
-    unknown = sorted(set(types) - set(found["type"].to_list()))
+    sums = _sums(runs, chosen, trace, level)
+    unknown = sorted(set(types) - set(sums["type"].to_list()))
     if unknown:
         raise Refusal(404, "no such type ran in a step", f"types {unknown[0][:200]}", "GET /api/runs/{run}/shapes lists them")
-    asked = list(dict.fromkeys(types))
-    frames = dynamic_shape.series(found, asked)
-    return [TypeSeries(type=one, **frame.to_dict(as_series=False)) for one, frame in zip(asked, frames, strict=True)]
+    distinct_types = list(dict.fromkeys(types))
+    frames = dynamic_shape.series(sums, distinct_types)
+    return [
+        TypeSeries(type=type_name, **frame.to_dict(as_series=False))
+        for type_name, frame in zip(distinct_types, frames, strict=True)
+    ]
 
 
 @router.get("/runs")
@@ -129,15 +132,15 @@ def shape_runs(
     points: Annotated[int, Query(ge=2, le=20_000)] = 4000,
 ) -> RunList:
     """Single runs of some types with their shapes."""
-    found = dynamic_shape.runs(chosen.trace(trace), level, types)
+    runs_of_shapes = dynamic_shape.runs(chosen.trace(trace), level, types)
     if name:
         held = pl.col("name").str.to_lowercase().str.contains(name.lower(), literal=True)
-        found = found.filter(held)
-    rows = extremes(found.drop_nulls(["step", "duration_ns"]), points)
-    return RunList(runs=[RunShown(**row) for row in columns.records(rows)], total=found.height)
+        runs_of_shapes = runs_of_shapes.filter(held)
+    rows = extremes(runs_of_shapes.drop_nulls(["step", "duration_ns"]), points)
+    return RunList(runs=[RunShown(**row) for row in columns.records(rows)], total=runs_of_shapes.height)
 
 
-def _sums(library: Library, shown: Shown, trace: int, level: str) -> pl.DataFrame:
+def _sums(library: RunLibrary, shown: OpenedRun, trace: int, level: str) -> pl.DataFrame:
     tables = shown.trace(trace)
     return library.frame(shown, ("shapes", level, trace), lambda: dynamic_shape.sums(tables, level)).drop_nulls(["step", "type"])
 
@@ -149,5 +152,5 @@ def extremes(runs: pl.DataFrame, most: int) -> pl.DataFrame:
     stretches = max(most // 2, 1)
     numbered = runs.with_row_index("row").with_columns(stretch=pl.col("row") * stretches // runs.height)
     place = pl.col("row").gather(pl.concat_list(pl.col("duration_ns").arg_min(), pl.col("duration_ns").arg_max()).explode())
-    kept = numbered.group_by("stretch").agg(place.unique()).explode("row").sort("row")["row"]
-    return runs[kept.to_numpy()]
+    extreme_rows = numbered.group_by("stretch").agg(place.unique()).explode("row").sort("row")["row"]
+    return runs[extreme_rows.to_numpy()]

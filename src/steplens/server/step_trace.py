@@ -95,20 +95,20 @@ def step_trace_figure(
     """A step, or the average, as rows of segments with start and length, and the operators at its two points."""
     source = chosen.trace(trace)
     try:
-        found = step_figure(source, step, forward_point=forward_point, backward_point=backward_point)
+        figure = step_figure(source, step, forward_point=forward_point, backward_point=backward_point)
     except ValueError as error:
         raise Refusal(404, str(error), "step", "Leave it out for the average") from None
-    named = points_of(source)
+    points = points_of(source)
     return StepTrace(
-        step=found.step,
-        steps=list(found.steps),
-        excluded=list(found.excluded),
-        rows=[_row(row) for row in found.rows],
-        parts=[PartShown(**row) for row in columns.records(found.parts)],
-        forward_names=list(found.forward_names),
-        backward_names=list(found.backward_names),
-        forward_point=forward_point or named.forward,
-        backward_point=backward_point or named.backward,
+        step=figure.step,
+        steps=list(figure.steps),
+        excluded=list(figure.excluded),
+        rows=[_row(row) for row in figure.rows],
+        parts=[PartShown(**row) for row in columns.records(figure.parts)],
+        forward_names=list(figure.forward_names),
+        backward_names=list(figure.backward_names),
+        forward_point=forward_point or points.forward,
+        backward_point=backward_point or points.backward,
     )
 
 

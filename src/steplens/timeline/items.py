@@ -129,19 +129,19 @@ def _longest(peak: Int64Array, place: Int64Array, shift: int) -> Int64Array:
         return place_of
     size = np.diff(np.r_[place, len(peak)])
     largest = np.flatnonzero(peak == np.repeat(np.maximum.reduceat(peak, place), size))
-    found: Int64Array = largest[np.searchsorted(largest, place)]
-    return found
+    longest: Int64Array = largest[np.searchsorted(largest, place)]
+    return longest
 
 
 def _merged_across(items: Items, row: Int64Array, shift: int) -> tuple[Items, Int64Array]:
     """The same where long events may lie between the short ones of a bucket."""
     alone = _alone(items, shift)
-    kept, short = np.flatnonzero(alone), np.flatnonzero(~alone)
+    alone_at, short = np.flatnonzero(alone), np.flatnonzero(~alone)
     if not len(short):
         return items, row
     first = np.flatnonzero(heads(items.take(short), row[short], shift))
-    both = Items.joined([items.take(kept), _together(items.take(short), first, shift)])
+    both = Items.joined([items.take(alone_at), _together(items.take(short), first, shift)])
     # both are in order; a stable sort by place merges them
-    place = np.concatenate((kept, short[first]))
+    place = np.concatenate((alone_at, short[first]))
     order = np.argsort(place, kind="stable")
     return both.take(order), row[place[order]]

@@ -143,10 +143,10 @@ class _Rows:
 
     def _without_the_others(self) -> tuple[Int64Array, Int64Array, int]:
         numbered = self._lazy if "table_row" in self.columns else self._lazy.with_row_index("table_row")
-        every = numbered.collect()
-        self._kept = every.drop_nulls(["start_ns", "end_ns"])
-        self.columns = every.columns
-        return _joined(self["start_ns"]), _joined(self["end_ns"]), every.height - self._kept.height
+        all_events = numbered.collect()
+        self._kept = all_events.drop_nulls(["start_ns", "end_ns"])
+        self.columns = all_events.columns
+        return _joined(self["start_ns"]), _joined(self["end_ns"]), all_events.height - self._kept.height
 
     def of(self, *columns: str) -> pl.DataFrame:
         """Some of the columns."""
@@ -229,12 +229,12 @@ def _part(source: LaneSource, trace: Trace, labels: Labels) -> tuple[_Part | Non
     if (end < start).any():
         end = np.maximum(end, start)
     depth = rows["depth"] if "depth" in rows.columns else None
-    known = _joined(depth) if depth is not None and not depth.has_nulls() else None
+    depths = _joined(depth) if depth is not None and not depth.has_nulls() else None
     order = _order(lane, start, end)
     if order is None:
-        row, by_row = placed(lane, start, end, known)
+        row, by_row = placed(lane, start, end, depths)
     else:
-        row, by_row = placed(lane[order], start[order], end[order], known[order] if known is not None else None)
+        row, by_row = placed(lane[order], start[order], end[order], depths[order] if depths is not None else None)
     name = rows["name"]
     physical = name.to_physical()
     numbers = _joined(physical.fill_null(0) if name.has_nulls() else physical)
@@ -330,16 +330,16 @@ def _changes(values: pl.Series) -> Int64Array:
     if number.has_nulls() or not number.dtype.is_integer():
         changed = number.ne_missing(number.shift())
         return changed.arg_true().to_numpy().astype(np.int64)
-    found: list[Int64Array] = []
+    changes: list[Int64Array] = []
     low, last = 0, None
     for chunk in number.get_chunks():
         plain = chunk.to_numpy()
         if last is not None and len(plain) and plain[0] != last:
-            found.append(np.array([low]))
-        found.append(np.flatnonzero(plain[1:] != plain[:-1]) + low + 1)
+            changes.append(np.array([low]))
+        changes.append(np.flatnonzero(plain[1:] != plain[:-1]) + low + 1)
         low += len(plain)
         last = plain[-1] if len(plain) else last
-    return np.concatenate(found)
+    return np.concatenate(changes)
 
 
 def _names(texts: Mapping[int, str]) -> tuple[npt.NDArray[np.uint32], tuple[str, ...]]:

@@ -71,7 +71,7 @@ class Pyramid:
 
 
 def _levels(timeline: Timeline) -> list[Level]:
-    found = []
+    levels = []
     level = Level(-1, timeline.offsets, None)
     rows = len(timeline.offsets) - 1
     shift = -1
@@ -83,8 +83,8 @@ def _levels(timeline: Timeline) -> list[Level]:
             left = sum(threads.map(lambda piece: _count(timeline, level, shift, *piece), some))  # noqa: B023
             if left * _FEWER <= sum(high - low for low, high in some):
                 level = _coarser(timeline, level, shift, pieces, threads)
-                found.append(level)
-    return found
+                levels.append(level)
+    return levels
 
 
 def _coarser(timeline: Timeline, level: Level, shift: int, pieces: list[tuple[int, int]], threads: ThreadPoolExecutor) -> Level:
@@ -99,16 +99,16 @@ def _coarser(timeline: Timeline, level: Level, shift: int, pieces: list[tuple[in
 
 def _pieces(offsets: Int64Array, timeline: Timeline) -> list[tuple[int, int]]:
     """The items in pieces; a row whose events cross is in one piece."""
-    found = []
+    pieces = []
     low = 0
     crossing = np.flatnonzero(timeline.crossing)
     stops = [*((int(offsets[row]), int(offsets[row + 1])) for row in crossing), (int(offsets[-1]), int(offsets[-1]))]
     for start, stop in stops:
-        found += [(place, min(place + _PIECE, start)) for place in range(low, start, _PIECE)]
+        pieces += [(place, min(place + _PIECE, start)) for place in range(low, start, _PIECE)]
         if stop > start:
-            found.append((start, stop))
+            pieces.append((start, stop))
         low = stop
-    return found
+    return pieces
 
 
 def _take(timeline: Timeline, level: Level, low: int, high: int) -> tuple[Items, Int64Array]:
@@ -133,9 +133,9 @@ def _border(timeline: Timeline, level: Level, shift: int, place: int) -> int:
     width = 64
     while True:
         stop = min(place + width, last)
-        found = np.flatnonzero(heads(*_take(timeline, level, place - 1, stop), shift)[1:])
-        if len(found):
-            return place + int(found[0])
+        borders = np.flatnonzero(heads(*_take(timeline, level, place - 1, stop), shift)[1:])
+        if len(borders):
+            return place + int(borders[0])
         if stop == last:
             return last
         width *= 8

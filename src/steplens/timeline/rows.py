@@ -52,12 +52,12 @@ def placed(lane: IntArray, start: Int64Array, end: Int64Array, known: IntArray |
 
 def _crossed(row: IntArray, start: Int64Array, end: Int64Array, order: Int64Array) -> Int64Array:
     """The lanes with a row in which an event begins before the one before it has ended."""
-    found = []
+    crossed = []
     for low in range(0, len(order), PIECE):
         piece = order[max(low - 1, 0) : low + PIECE]
         its, begin, stop = row[piece], start[piece], end[piece]
-        found.append(its[1:][(its[1:] == its[:-1]) & (begin[1:] < stop[:-1])] // MOST_ROWS)
-    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
+        crossed.append(its[1:][(its[1:] == its[:-1]) & (begin[1:] < stop[:-1])] // MOST_ROWS)
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *crossed]))
 
 
 def _one_by_one(lane: IntArray, start: Int64Array, end: Int64Array) -> bool:
@@ -85,9 +85,9 @@ def first_free(start: Int64Array, end: Int64Array) -> Int64Array:
             break
         # an event that takes no time is followed by the next one, not by itself
         after = np.maximum(np.searchsorted(start[left], end[left], side="left"), np.arange(1, len(left) + 1))
-        taken = walked(after)
-        depth[left[taken]] = row
-        left = left[~taken]
+        occupied = walked(after)
+        depth[left[occupied]] = row
+        left = left[~occupied]
     return depth
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.steps.work import device_parts
+from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.tools.overlap import Intervals
 from steplens.trace.building.devices import cpu_is_device, device_kind
 from steplens.trace.trace import Trace
@@ -70,8 +70,8 @@ def _rows(table: str, *keys: str, name: pl.Expr | None = None, depth: bool = Fal
         rows = trace.lazy(table)
         if rows is None:
             return None
-        shown = (pl.col("name") if name is None else name).alias("name")
-        return rows.select("start_ns", "end_ns", shown, *keys, *(["depth"] if depth else []))
+        event_name = (pl.col("name") if name is None else name).alias("name")
+        return rows.select("start_ns", "end_ns", event_name, *keys, *(["depth"] if depth else []))
 
     return events
 
@@ -150,9 +150,9 @@ def _device_states(trace: Trace) -> pl.LazyFrame | None:
         "idle": Intervals(busy.end[:-1], busy.start[1:]),
     }
     frames = [
-        pl.DataFrame({"start_ns": found.start, "end_ns": found.end}).with_columns(state=pl.lit(state))
-        for state, found in lanes.items()
-        if len(found.start)
+        pl.DataFrame({"start_ns": spans.start, "end_ns": spans.end}).with_columns(state=pl.lit(state))
+        for state, spans in lanes.items()
+        if len(spans.start)
     ]
     if not frames:
         return None

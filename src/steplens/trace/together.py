@@ -28,10 +28,10 @@ def together(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Trace]) -
     key = make, tuple(traces)
     if key in answers:
         return cast(Made, answers[key])
-    found = make(traces)
-    if not isinstance(found, pl.DataFrame) or found.estimated_size() <= _MOST_BYTES:
-        answers[key] = found
-    return found
+    result = make(traces)
+    if not isinstance(result, pl.DataFrame) or result.estimated_size() <= _MOST_BYTES:
+        answers[key] = result
+    return result
 
 
 def _answers(_: Trace) -> dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any]:

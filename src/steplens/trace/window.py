@@ -36,9 +36,9 @@ def window(trace: Trace, start_ns: int, end_ns: int) -> Trace:
     """
     tables: dict[str, pl.DataFrame] = {}
     for name in trace:
-        inside = _inside(name, start_ns, end_ns)
+        is_inside = _inside(name, start_ns, end_ns)
         frame = trace.required(name)
-        tables[name] = (frame if inside is None else frame.filter(inside.fill_null(True))).collect()
+        tables[name] = (frame if is_inside is None else frame.filter(is_inside.fill_null(True))).collect()
     for table, columns in _REFERENCES.items():
         if table in tables:
             _number(tables, table, columns)
@@ -58,11 +58,11 @@ def _inside(table: str, start_ns: int, end_ns: int) -> pl.Expr | None:
 
 def _number(tables: dict[str, pl.DataFrame], table: str, columns: tuple[tuple[str, str], ...]) -> None:
     """Give the rows that are left their numbers, wherever they are named; what names another row names none from now on."""
-    kept = tables[table]
-    numbers = pl.DataFrame({"_old": kept["id"].cast(pl.Int64), "_new": pl.int_range(kept.height, eager=True)})
-    tables[table] = kept.with_columns(numbers["_new"].cast(SCHEMA[table]["id"]).alias("id"))
-    for other, column in columns:
-        if other in tables:
-            named = tables[other].select(pl.col(column).cast(pl.Int64).alias("_old"))
-            found = named.join(numbers, on="_old", how="left", maintain_order="left")["_new"]
-            tables[other] = tables[other].with_columns(found.cast(SCHEMA[other][column]).alias(column))
+    table_rows = tables[table]
+    numbers = pl.DataFrame({"_old": table_rows["id"].cast(pl.Int64), "_new": pl.int_range(table_rows.height, eager=True)})
+    tables[table] = table_rows.with_columns(numbers["_new"].cast(SCHEMA[table]["id"]).alias("id"))
+    for other_table, column in columns:
+        if other_table in tables:
+            referenced = tables[other_table].select(pl.col(column).cast(pl.Int64).alias("_old"))
+            new_numbers = referenced.join(numbers, on="_old", how="left", maintain_order="left")["_new"]
+            tables[other_table] = tables[other_table].with_columns(new_numbers.cast(SCHEMA[other_table][column]).alias(column))

@@ -15,7 +15,7 @@ from steplens.analysis.cluster import arrivals
 from steplens.analysis.cluster.cluster_steps import rank_means
 from steplens.analysis.cluster.links import link_means, links, slow_links
 from steplens.analysis.data_loading.data_wait import data_wait
-from steplens.analysis.operators.work import work
+from steplens.analysis.operators.rank_flops import work
 from steplens.analysis.steps.phases import BETWEEN, host_phase_names
 from steplens.analysis.tools.parallel import by_rank
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON, STEP_TIMES

@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.analysis.device import idle
-from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, of_calls
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract
 from steplens.trace.building.framework import PYTORCH

@@ -12,8 +12,8 @@ from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
 from steplens.analysis.cluster.communication_operations import communication_operations
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.steps.phases import phase_intervals
-from steplens.analysis.steps.work import computing_tasks
 from steplens.analysis.tools.names import containing, distinct
 from steplens.analysis.tools.overlap import Int64Array, intersect, length_inside, merged, subtract
 from steplens.trace.building.framework import PYTORCH

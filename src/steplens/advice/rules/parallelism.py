@@ -26,7 +26,7 @@ from steplens.advice.rules.tools.ranks import (
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps, rank_means
 from steplens.analysis.cluster.links import communication_costs
-from steplens.analysis.operators.work import stage_work, work
+from steplens.analysis.operators.rank_flops import stage_work, work
 from steplens.analysis.tools.parallel import (
     DATA_PARALLEL,
     MODEL_PARALLEL,

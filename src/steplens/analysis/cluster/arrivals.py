@@ -149,14 +149,14 @@ def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
         return None
     rank, count = leading["rank"].value_counts().sort(["count", "rank"], descending=[True, False]).row(0)
     chance = min(1.0, ranks * _at_least(count, steps, 1 / ranks))
-    own = leading.filter(pl.col("rank") == rank).sort("step")
-    lengths = own["hold_up_ns"].to_numpy()
+    leading_of_rank = leading.filter(pl.col("rank") == rank).sort("step")
+    lengths = leading_of_rank["hold_up_ns"].to_numpy()
     if chance > _CHANCE and not (count == steps and _is_large(lengths, step_ns)):
         return None
     if count < _STEADY * steps or np.quantile(lengths, 1 - _STEADY) < _SHARE * step_ns:
         return None
     every = by_step.filter(pl.col("rank") == rank)["hold_up_ns"].to_numpy()
-    return SlowRank(int(rank), int(np.median(every)), tuple(own["step"].to_list()), steps, chance)
+    return SlowRank(int(rank), int(np.median(every)), tuple(leading_of_rank["step"].to_list()), steps, chance)
 
 
 def _is_large(lengths: npt.NDArray[np.int64], step_ns: float) -> bool:
@@ -184,9 +184,9 @@ def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
         frames.append(rows.select(*numbers, **columns).drop_nulls(["step", "end_ns"]).collect())
     texts: dict[str, pl.DataType] = {"group": pl.String(), "operation": pl.String()}
     schema: dict[str, pl.DataType] = {**dict.fromkeys((*numbers, "rank"), pl.Int64()), **texts}
-    known = [frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()) for frame in frames]
-    every = pl.concat([pl.DataFrame(schema=schema), *known])
-    return every.filter(pl.col("rank") >= 0)
+    frames_of_ranks = [frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()) for frame in frames]
+    collectives = pl.concat([pl.DataFrame(schema=schema), *frames_of_ranks])
+    return collectives.filter(pl.col("rank") >= 0)
 
 
 def _tolerances(traces: Sequence[Trace]) -> pl.DataFrame:

@@ -9,8 +9,8 @@ import polars as pl
 from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.steps.given_steps import given_steps
-from steplens.analysis.steps.work import device_parts
 from steplens.analysis.tools.overlap import length_inside, merged, subtract, union
 from steplens.analysis.tools.parallel import Layout, by_rank, layout
 from steplens.trace.schema import RECEIVE
@@ -106,9 +106,9 @@ def stored_parts(trace: Trace) -> pl.DataFrame:
     table = trace.source_table("ascend_cluster_analyse")
     if table is None or not set(_ANALYSED.values()) & set(table.columns):
         return pl.DataFrame(schema=schema)
-    nothing = pl.lit(None, dtype=pl.Float64)
+    missing = pl.lit(None, dtype=pl.Float64)
     parts = {
-        part: (pl.col(name).cast(pl.Float64, strict=False) if name in table.columns else nothing)
+        part: (pl.col(name).cast(pl.Float64, strict=False) if name in table.columns else missing)
         for part, name in _ANALYSED.items()
     }
     number = pl.col("step_num").cast(pl.Int64, strict=False)
@@ -123,20 +123,20 @@ def _from_tasks(trace: Trace) -> pl.DataFrame:
     computing = device_parts(trace).computing
     operations = trace.required("communication").select("start_ns", "end_ns", "kind").drop_nulls(["start_ns", "end_ns"]).collect()
     receives = (pl.col("kind").cast(pl.String) == RECEIVE).fill_null(False)
-    received, other = merged(operations.filter(receives)), merged(operations.filter(~receives))
+    received, not_received = merged(operations.filter(receives)), merged(operations.filter(~receives))
     alone = {
-        "communication_alone_ns": subtract(union(received, other), computing),
-        "receive_alone_ns": subtract(subtract(received, computing), other),
-        "collective_alone_ns": subtract(other, computing),
+        "communication_alone_ns": subtract(union(received, not_received), computing),
+        "receive_alone_ns": subtract(subtract(received, computing), not_received),
+        "collective_alone_ns": subtract(not_received, computing),
     }
     parts = periods.with_columns(pl.Series(name, length_inside(part, start, end)) for name, part in alone.items())
-    whole = pl.col("period_ns")
+    period = pl.col("period_ns")
     incomplete = sorted(incomplete_steps(trace))
     return parts.filter("recorded", pl.col("computing_ns") > 0, ~pl.col("step").is_in(incomplete)).select(
         "step",
         *alone,
-        computation_ns=whole - pl.col("communication_alone_ns"),
-        stage_ns=whole - pl.col("receive_alone_ns"),
+        computation_ns=period - pl.col("communication_alone_ns"),
+        stage_ns=period - pl.col("receive_alone_ns"),
     )
 
 
@@ -154,16 +154,16 @@ def rank_means(traces: Sequence[Trace], *, step: int | None = None) -> pl.DataFr
         rank, stage, ``PARTS`` as in ``cluster_steps`` (floats), steps (how many count) and stored (whether the means are those
         of the source), in order of rank. With ``step``, ranks that have not recorded it are left out.
     """
-    every = cluster_steps(traces)
-    counted = every.filter(pl.col("step") == step) if step is not None else of_chosen_steps(every, traces)
+    step_parts = cluster_steps(traces)
+    counted = step_parts.filter(pl.col("step") == step) if step is not None else of_chosen_steps(step_parts, traces)
     means = counted.group_by("rank", "stage", maintain_order=True).agg(pl.col(PARTS).cast(pl.Float64).mean(), steps=pl.len())
     means = means.with_columns(stored=pl.lit(False)).sort("rank")
     if step is not None:
         return means
     rows = [_stored(windows[0], rank) for rank, windows in by_rank(traces).items()]
     stored = pl.DataFrame(rows, schema={"rank": pl.Int64, **dict.fromkeys(PARTS, pl.Float64)}, orient="row")
-    kept = stored.filter(pl.any_horizontal(pl.col(PARTS).is_not_null())).with_columns(known=pl.lit(True))
-    joined = means.join(kept, on="rank", how="left", suffix="_stored")
+    measured_steps = stored.filter(pl.any_horizontal(pl.col(PARTS).is_not_null())).with_columns(known=pl.lit(True))
+    joined = means.join(measured_steps, on="rank", how="left", suffix="_stored")
     values = {part: pl.coalesce(f"{part}_stored", part) for part in PARTS}
     return joined.with_columns(**values, stored=pl.col("known").fill_null(False)).select(means.columns)
 
@@ -176,26 +176,26 @@ def of_chosen_steps(rows: pl.DataFrame, traces: Sequence[Trace]) -> pl.DataFrame
         for window in windows
         for step in chosen_steps(window).steps
     ]
-    known = pl.DataFrame(pairs, schema={"rank": pl.Int64, "step": pl.Int64}).unique()
-    chosen = rows.join(known, on=["rank", "step"], how="semi", maintain_order="left")
-    return pl.concat([chosen, rows.join(chosen, on="rank", how="anti", maintain_order="left")])
+    chosen_pairs = pl.DataFrame(pairs, schema={"rank": pl.Int64, "step": pl.Int64}).unique()
+    chosen_rows = rows.join(chosen_pairs, on=["rank", "step"], how="semi", maintain_order="left")
+    return pl.concat([chosen_rows, rows.join(chosen_rows, on="rank", how="anti", maintain_order="left")])
 
 
 def _stored(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
     """The means that a source keeps, ns; None for parts of which it keeps none."""
-    found: dict[str, float] = {}
+    part_times: dict[str, float] = {}
     # beside recorded tasks such a file completes them and may be of another recording
-    own = trace.meta_values().get("source_format") == "mindspore_flat"
-    table = trace.source_table("step_trace_average") if own else None
+    is_flat = trace.meta_values().get("source_format") == "mindspore_flat"
+    table = trace.source_table("step_trace_average") if is_flat else None
     if table is not None and table.height:
         row = {name: _number(value) for name, value in table.row(0, named=True).items()}
         if (row.get("total") or 0) > 0:
-            found.update({part: value * _TICK_NS for part, name in _MEANS.items() if (value := row.get(name)) is not None})
+            part_times.update({part: value * _TICK_NS for part, name in _MEANS.items() if (value := row.get(name)) is not None})
     means = stored_parts(trace)
     if means.height > 1 and means["step"].null_count():
         last = means.filter(pl.col("step").is_null()).row(0, named=True)
-        found.update({part: float(last[part]) for part in _ANALYSED if last[part] is not None})
-    return (rank, *(found.get(part) for part in PARTS))
+        part_times.update({part: float(last[part]) for part in _ANALYSED if last[part] is not None})
+    return (rank, *(part_times.get(part) for part in PARTS))
 
 
 def _number(value: object) -> float | None:

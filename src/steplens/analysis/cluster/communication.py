@@ -60,8 +60,8 @@ def operation_type(name: str) -> str:
 
     The leftmost word that names a type, and of several at one place the longest; without any the text before ``__``.
     """
-    found = _TYPE.search(name.lower())
-    return found.group() if found else name.partition("__")[0]
+    matched = _TYPE.search(name.lower())
+    return matched.group() if matched else name.partition("__")[0]
 
 
 def group_hash(group: str) -> int:
@@ -122,8 +122,8 @@ def communication_times(trace: Trace) -> pl.DataFrame:
 def is_measured(trace: Trace) -> bool:
     """Whether ``communication_times`` tells moving data from waiting; results of a CPU or a GPU hold elapsed times alone."""
     parts = [part for part in _TIMES if part != "elapse_ms"]
-    known = trace.required("communication_times").select(pl.any_horizontal(pl.col(*parts).is_not_null().any())).collect()
-    return bool(known.item())
+    has_parts = trace.required("communication_times").select(pl.any_horizontal(pl.col(*parts).is_not_null().any())).collect()
+    return bool(has_parts.item())
 
 
 def communication_bandwidth(trace: Trace) -> pl.DataFrame:
@@ -189,17 +189,17 @@ def communication_matrix(trace: Trace) -> pl.DataFrame:
         "bandwidth_gbps", descending=True, maintain_order=True
     )
     ordered = ordered.with_columns(place=place, count=count)
-    wanted = {"top1": 0, "middle": pl.col("count") // 2, **{f"bottom{n}": pl.col("count") - n for n in (1, 2, 3)}}
-    parts = [ordered.filter(pl.col("place") == wanted[name]).with_columns(selection=pl.lit(name)) for name in _SELECTIONS]
+    row_of = {"top1": 0, "middle": pl.col("count") // 2, **{f"bottom{n}": pl.col("count") - n for n in (1, 2, 3)}}
+    parts = [ordered.filter(pl.col("place") == row_of[name]).with_columns(selection=pl.lit(name)) for name in _SELECTIONS]
     total = rows.group_by(_LINK, maintain_order=True).agg(pl.col("transport").first(), pl.col("size_mb", "transit_ms").sum())
     total = total.with_columns(_bandwidth(), selection=pl.lit(TOTAL), op_name=pl.lit(None, dtype=pl.String))
     parts.insert(3, total)
-    found = pl.concat([part.select(columns) for part in parts])
+    matrix = pl.concat([part.select(columns) for part in parts])
     # types in order of appearance, and within them the selections, and links as the source lists them
     first = rows.select("step", "kind", "type", "group").unique(maintain_order=True).with_row_index("_type")
     links = rows.select(_LINK).unique(maintain_order=True).with_row_index("_link")
     return (
-        found.with_row_index("_selection")
+        matrix.with_row_index("_selection")
         .with_columns(_selection=pl.col("selection").rle_id())
         .join(first, on=["step", "kind", "type", "group"], how="left", nulls_equal=True)
         .join(links, on=list(_LINK), how="left", nulls_equal=True)
@@ -248,14 +248,14 @@ def _with_steps(trace: Trace, rows: pl.DataFrame, operation: str = "name") -> pl
 
 def _from_other(rows: pl.DataFrame, other: pl.LazyFrame, operation: str) -> pl.DataFrame:
     """Unknown steps from the operation's row in another table; its group may go by another name there, so the name decides."""
-    known = (
+    other_times = (
         other.select(pl.col("name").cast(pl.String).alias(operation), pl.col("step").alias("_step"))
         .drop_nulls()
         .unique(maintain_order=True)
         .filter(pl.len().over(operation) == 1)
         .collect()
     )
-    joined = rows.join(known, on=operation, how="left", maintain_order="left")
+    joined = rows.join(other_times, on=operation, how="left", maintain_order="left")
     return joined.with_columns(step=pl.coalesce("step", "_step")).drop("_step")
 
 
@@ -264,10 +264,10 @@ def _step_around(time_ns: pl.Series, steps: pl.DataFrame) -> pl.Series:
     start, end, ids = (steps[column].to_numpy() for column in ("start_ns", "end_ns", "id"))
     time = time_ns.fill_null(-1).to_numpy()
     row = np.searchsorted(end, time, side="left")
-    inside = row < len(ids)
+    is_inside = row < len(ids)
     row = np.minimum(row, len(ids) - 1)
-    inside &= start[row] <= time
-    found: pl.Series = pl.Series("step", ids[row]).set(pl.Series(~inside), None)
+    is_inside &= start[row] <= time
+    found: pl.Series = pl.Series("step", ids[row]).set(pl.Series(~is_inside), None)
     return found
 
 

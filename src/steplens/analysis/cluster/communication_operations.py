@@ -11,7 +11,7 @@ import polars as pl
 
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.communication import communication_times, is_measured
-from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.together import together
@@ -95,9 +95,12 @@ def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
         *_CALL, "wait_ns", "transfer_ns", "last_rank"
     )
     rows = rows.join(arrived, on=_CALL, how="left", maintain_order="left")
-    known = pl.col("wait_ns").is_not_null()
+    is_measured = pl.col("wait_ns").is_not_null()
     rows = rows.with_columns(
-        measured_by=pl.when(known).then(pl.lit(ARRIVAL)).when(pl.col("library_wait_ns").is_not_null()).then(pl.lit(LIBRARY)),
+        measured_by=pl.when(is_measured)
+        .then(pl.lit(ARRIVAL))
+        .when(pl.col("library_wait_ns").is_not_null())
+        .then(pl.lit(LIBRARY)),
         wait_ns=pl.coalesce("wait_ns", "library_wait_ns"),
         transfer_ns=pl.coalesce("transfer_ns", "library_transit_ns"),
         exposed_ns=pl.col("duration_ns") - pl.col("overlapped_ns"),

@@ -42,10 +42,10 @@ def waits(traces: Sequence[Trace]) -> pl.DataFrame:
         columns as in ``WAITS``, in order of rank and last_rank; no rows with fewer than two ranks.
     """
     rows = communication_operations(traces).filter((pl.col("measured_by") == ARRIVAL) & (pl.col("rank") != pl.col("last_rank")))
-    found = rows.group_by("rank", "last_rank").agg(collectives=pl.len(), wait_ns=pl.col("wait_ns").sum())
-    whole = pl.col("wait_ns").sum().over("rank")
-    found = found.with_columns(wait_percent=pl.when(whole > 0).then(pl.col("wait_ns") * 100 / whole))
-    return found.sort("rank", "last_rank").select(pl.col(name).cast(dtype) for name, dtype in WAITS.items())
+    rank_waits = rows.group_by("rank", "last_rank").agg(collectives=pl.len(), wait_ns=pl.col("wait_ns").sum())
+    all_waiting = pl.col("wait_ns").sum().over("rank")
+    rank_waits = rank_waits.with_columns(wait_percent=pl.when(all_waiting > 0).then(pl.col("wait_ns") * 100 / all_waiting))
+    return rank_waits.sort("rank", "last_rank").select(pl.col(name).cast(dtype) for name, dtype in WAITS.items())
 
 
 def pairs(traces: Sequence[Trace]) -> pl.DataFrame:
@@ -79,16 +79,16 @@ def pairs(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = pl.concat(frames).with_columns(
         source=pl.when(sends).then("rank").otherwise("peer"), destination=pl.when(sends).then("peer").otherwise("rank")
     )
-    found = rows.group_by("source", "destination").agg(
+    rank_pairs = rows.group_by("source", "destination").agg(
         sends=pl.when(sends.any()).then(sends.sum()),
         receives=pl.when((~sends).any()).then((~sends).sum()),
         bytes=pl.when(sends.any()).then(pl.col("bytes").filter(sends).sum()).otherwise(pl.col("bytes").sum()),
         send_ns=pl.when(sends.any()).then(pl.col("time").filter(sends).sum()),
         receive_ns=pl.when((~sends).any()).then(pl.col("time").filter(~sends).sum()),
     )
-    found = found.with_columns(shorter=pl.min_horizontal("send_ns", "receive_ns"))
+    rank_pairs = rank_pairs.with_columns(shorter=pl.min_horizontal("send_ns", "receive_ns"))
     return (
-        found.with_columns(bytes_per_second=rate("bytes", "shorter"))
+        rank_pairs.with_columns(bytes_per_second=rate("bytes", "shorter"))
         .sort("source", "destination")
         .select(pl.col(name).cast(dtype) for name, dtype in PAIRS.items())
     )

@@ -55,12 +55,12 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     frames: list[pl.DataFrame] = []
     reference: int | None = None
     for rank, windows in by_rank(traces).items():
-        own = [
+        steps_of_rank = [
             trace.required("steps").select(step="id", start_ns="start_ns", end_ns="end_ns").drop_nulls().collect()
             .with_columns(trace=pl.lit(place[id(trace)], pl.Int64))
             for trace in windows
         ]  # fmt: skip
-        steps = pl.concat(own).unique("step", keep="first").sort("start_ns")
+        steps = pl.concat(steps_of_rank).unique("step", keep="first").sort("start_ns")
         if steps.is_empty():
             continue
         shift, how = (shifts[rank], COLLECTIVES) if rank in shifts else (0, CLOCK)
@@ -68,8 +68,8 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
         reference = first if reference is None else reference
         if how == CLOCK and abs(first - reference) > _ONE_CLOCK_NS:
             shift, how = first - reference, STEP_START
-        told = {"rank": pl.lit(rank), "stage": pl.lit(job.stage_of(rank)), "aligned_by": pl.lit(how)}
-        frames.append(steps.with_columns(pl.col(_ENDS) - shift, **told).select(_typed(STEPS)))
+        rank_columns = {"rank": pl.lit(rank), "stage": pl.lit(job.stage_of(rank)), "aligned_by": pl.lit(how)}
+        frames.append(steps.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_typed(STEPS)))
     return pl.concat([pl.DataFrame(schema=STEPS), *frames]).sort("rank", "start_ns")
 
 
@@ -88,26 +88,26 @@ def joined_operators(traces: Sequence[Trace], step: int, steps: pl.DataFrame | N
         step: number of the step.
         steps: of ``rank_steps``, where it is known already.
     """
-    chosen = (rank_steps(traces) if steps is None else steps).filter(step=step)
+    chosen_steps = (rank_steps(traces) if steps is None else steps).filter(step=step)
     frames: list[pl.DataFrame] = []
-    for row in chosen.iter_rows(named=True):
+    for row in chosen_steps.iter_rows(named=True):
         trace = traces[row["trace"]]
         shift, begin, end = _raw(trace, row)
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
-        inside = (pl.col("start_ns") >= begin) & (pl.col("start_ns") < end)
-        computed = outermost_tasks(trace).filter(inside & pl.col("kind").cast(pl.String).is_in(_KINDS))
-        moved = trace.required("communication").filter(inside)
+        is_inside = (pl.col("start_ns") >= begin) & (pl.col("start_ns") < end)
+        computed = outermost_tasks(trace).filter(is_inside & pl.col("kind").cast(pl.String).is_in(_KINDS))
+        moved = trace.required("communication").filter(is_inside)
         parts = [
             computed.select(*_ENDS, name=pl.col("name").cast(pl.String), kind=pl.col("kind").cast(pl.String)),
             moved.select(*_ENDS, name=operation, kind=pl.lit(KIND_COMMUNICATION)),
         ]
         rows = pl.concat([part.collect() for part in parts]).drop_nulls().sort("start_ns", "end_ns", "name")
         rows = rows.with_columns(number=pl.int_range(pl.len()).over("name"))
-        told = {"rank": pl.lit(row["rank"]), "stage": pl.lit(row["stage"])}
-        frames.append(rows.with_columns(pl.col(_ENDS) - shift, **told).select(_typed(JOINED)))
-    origin = chosen["start_ns"].min() or 0
-    found = pl.concat([pl.DataFrame(schema=JOINED), *frames])
-    return found.with_columns(pl.col(_ENDS) - origin).sort("start_ns", "rank", "name", "number")
+        rank_columns = {"rank": pl.lit(row["rank"]), "stage": pl.lit(row["stage"])}
+        frames.append(rows.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_typed(JOINED)))
+    origin = chosen_steps["start_ns"].min() or 0
+    operators = pl.concat([pl.DataFrame(schema=JOINED), *frames])
+    return operators.with_columns(pl.col(_ENDS) - origin).sort("start_ns", "rank", "name", "number")
 
 
 def bands(joined: pl.DataFrame) -> pl.DataFrame:
@@ -123,8 +123,8 @@ def bands(joined: pl.DataFrame) -> pl.DataFrame:
     edges = {
         f"{edge}_{word}_ns": getattr(pl.col(f"{edge}_ns"), word)() for edge in ("start", "end") for word in ("min", "mean", "max")
     }
-    found = joined.group_by("stage", "name", "number").agg(pl.col("kind").first(), ranks=pl.col("rank").n_unique(), **edges)
-    return found.filter(pl.col("ranks") > 1).sort("start_min_ns", "stage", "name", "number")
+    band_rows = joined.group_by("stage", "name", "number").agg(pl.col("kind").first(), ranks=pl.col("rank").n_unique(), **edges)
+    return band_rows.filter(pl.col("ranks") > 1).sort("start_min_ns", "stage", "name", "number")
 
 
 def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -140,13 +140,13 @@ def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame 
         buckets: how many.
         steps: of ``rank_steps``, where it is known already.
     """
-    chosen = (rank_steps(traces) if steps is None else steps).filter(step=step)
-    if chosen.is_empty():
+    chosen_steps = (rank_steps(traces) if steps is None else steps).filter(step=step)
+    if chosen_steps.is_empty():
         return pl.DataFrame(schema=LOADS)
-    origin, last = int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
+    origin, last = int(chosen_steps["start_ns"].min()), int(chosen_steps["end_ns"].max())  # type: ignore[arg-type]
     width = max(-(-(last - origin) // buckets), 1)
     frames: list[pl.DataFrame] = []
-    for row in chosen.iter_rows(named=True):
+    for row in chosen_steps.iter_rows(named=True):
         trace = traces[row["trace"]]
         shift, begin, end = _raw(trace, row)
         time = (pl.col("time_ns") >= begin) & (pl.col("time_ns") < end)
@@ -165,14 +165,14 @@ def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame 
 def _allocated(trace: Trace, begin: int, end: int, bucket: pl.Expr, place: tuple[int, int]) -> pl.DataFrame:
     """Most memory by bucket, from the first to the last bucket of a step; none before the first event."""
     events = trace.required("memory").filter(pl.col("time_ns") < end).drop_nulls("allocated")
-    found = events.select("time_ns", "allocated", "device_type", "device").sort("time_ns", maintain_order=True).collect()
+    allocations = events.select("time_ns", "allocated", "device_type", "device").sort("time_ns", maintain_order=True).collect()
     grid = pl.DataFrame({"bucket": range(place[0], place[1] + 1)}, schema={"bucket": pl.Int64})
     curves = [pl.DataFrame(schema={"bucket": pl.Int64, "allocated_bytes": pl.Int64})]
-    for device in found.partition_by("device_type", "device"):
+    for device in allocations.partition_by("device_type", "device"):
         before = device.filter(pl.col("time_ns") < begin)["allocated"].tail(1).to_list()
-        inside = device.filter(pl.col("time_ns") >= begin).group_by(bucket)
-        own = inside.agg(most=pl.col("allocated").max(), last=pl.col("allocated").last())
-        curve = grid.join(own, on="bucket", how="left", maintain_order="left")
+        bucket_rows = device.filter(pl.col("time_ns") >= begin).group_by(bucket)
+        bucket_values = bucket_rows.agg(most=pl.col("allocated").max(), last=pl.col("allocated").last())
+        curve = grid.join(bucket_values, on="bucket", how="left", maintain_order="left")
         held = pl.col("last").forward_fill().shift(1).fill_null(pl.lit(before[0] if before else None, pl.Int64))
         curves.append(curve.select("bucket", allocated_bytes=pl.max_horizontal("most", held)))
     return pl.concat(curves).drop_nulls().group_by("bucket").agg(pl.col("allocated_bytes").max())
@@ -192,8 +192,8 @@ def _shifts(traces: Sequence[Trace]) -> dict[int, int]:
 
 def _raw(trace: Trace, row: dict[str, int]) -> tuple[int, int, int]:
     """By how much the clock of a rank was moved, and start and end of one of its steps on its own clock."""
-    found = trace.required("steps").filter(pl.col("id") == row["step"]).select(_ENDS).collect().row(0)
-    return found[0] - row["start_ns"], found[0], found[1]
+    step_ends = trace.required("steps").filter(pl.col("id") == row["step"]).select(_ENDS).collect().row(0)
+    return step_ends[0] - row["start_ns"], step_ends[0], step_ends[1]
 
 
 def _typed(schema: dict[str, pl.DataType]) -> list[pl.Expr]:

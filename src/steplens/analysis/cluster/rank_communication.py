@@ -43,17 +43,17 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
     """
     measured = communication_costs(traces).rename({"transit_ns": "transfer_ns"}).with_columns(measured_by=pl.lit(LIBRARY))
     if measured.is_empty():
-        told = communication_operations(traces).drop_nulls(["step", "wait_ns"])
-        sums = told.group_by("rank", "step").agg(pl.col("transfer_ns", "wait_ns").sum().cast(pl.Float64))
+        operations = communication_operations(traces).drop_nulls(["step", "wait_ns"])
+        sums = operations.group_by("rank", "step").agg(pl.col("transfer_ns", "wait_ns").sum().cast(pl.Float64))
         measured = sums.with_columns(measured_by=pl.lit(ARRIVAL)).sort("rank", "step")
         measured = measured if step is not None else of_chosen_steps(measured, traces)
-    chosen = measured if step is None else measured.filter(step=step)
-    means = chosen.group_by("rank", maintain_order=True).agg(
+    of_step = measured if step is None else measured.filter(step=step)
+    means = of_step.group_by("rank", maintain_order=True).agg(
         pl.col("transfer_ns", "wait_ns").mean(), pl.col("measured_by").first(), steps=pl.len()
     )
-    whole = pl.col("transfer_ns") + pl.col("wait_ns")
+    total_time = pl.col("transfer_ns") + pl.col("wait_ns")
     means = means.with_columns(
-        communication_share=pl.when(whole > 0).then(pl.col("transfer_ns") / whole), stage=_stage(traces, "rank")
+        communication_share=pl.when(total_time > 0).then(pl.col("transfer_ns") / total_time), stage=_stage(traces, "rank")
     )
     return means.sort("rank").select(_typed(COSTS))
 
@@ -81,9 +81,9 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
     if moved.height:
         rows = moved.filter(step=step) if step is not None else link_means(moved)
         # a link is measured by one of its ends; should both have it, the mean of them counts
-        found = rows.group_by(_LINK_KEY, maintain_order=True).agg(pl.col("time_ns", "bytes").mean())
+        edges = rows.group_by(_LINK_KEY, maintain_order=True).agg(pl.col("time_ns", "bytes").mean())
         speed = pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns") * 1e9)
-        found = found.with_columns(bytes_per_s=speed, kind=pl.lit(LINK))
+        edges = edges.with_columns(bytes_per_s=speed, kind=pl.lit(LINK))
     else:
         met = communication_operations(traces).filter(pl.col("measured_by") == ARRIVAL).drop_nulls("step")
         met = met if step is None else met.filter(step=step)
@@ -91,7 +91,7 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
         waited = (
             met.filter(pl.col("rank") != pl.col("last_rank")).group_by("rank", "last_rank").agg(time_ns=pl.col("wait_ns").sum())
         )
-        found = waited.join(steps, on="rank").select(
+        edges = waited.join(steps, on="rank").select(
             source="rank",
             destination="last_rank",
             transport=pl.lit(""),
@@ -101,7 +101,7 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
             kind=pl.lit(WAIT),
         )
     ends = {f"{end}_stage": _stage(traces, end) for end in ("source", "destination")}
-    return found.with_columns(**ends).sort(_LINK_KEY).select(_typed(EDGES))
+    return edges.with_columns(**ends).sort(_LINK_KEY).select(_typed(EDGES))
 
 
 def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None) -> pl.DataFrame:
@@ -115,25 +115,25 @@ def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None)
     times = [communication_times(trace) for trace in windows]
     rows = pl.concat(times, how="diagonal_relaxed") if times else pl.DataFrame()
     if rows.is_empty():
-        told = communication_operations(traces).filter(pl.col("rank") == rank)
-        told = told.filter(pl.col("step").is_not_null() if step is None else pl.col("step") == step)
-        known = pl.col("bytes").null_count() == 0
-        found = told.group_by("operation").agg(
-            pl.col("transfer_ns", "wait_ns").sum(), calls=pl.len(), bytes=pl.when(known).then(pl.col("bytes").sum())
+        operations = communication_operations(traces).filter(pl.col("rank") == rank)
+        operations = operations.filter(pl.col("step").is_not_null() if step is None else pl.col("step") == step)
+        has_all_sizes = pl.col("bytes").null_count() == 0
+        operation_rows = operations.group_by("operation").agg(
+            pl.col("transfer_ns", "wait_ns").sum(), calls=pl.len(), bytes=pl.when(has_all_sizes).then(pl.col("bytes").sum())
         )
-        steps = told["step"].n_unique()
+        steps = operations["step"].n_unique()
     else:
         rows = rows.filter(pl.col("step").is_not_null() if step is None else pl.col("step") == step)
-        found = rows.group_by(operation="name").agg(
+        operation_rows = rows.group_by(operation="name").agg(
             transfer_ns=pl.col("transit_ms").sum() * 1e6, wait_ns=pl.col("wait_ms").sum() * 1e6, calls=pl.len()
         )
-        found = found.join(_sizes(windows, step), on="operation", how="left")
+        operation_rows = operation_rows.join(_sizes(windows, step), on="operation", how="left")
         steps = rows["step"].n_unique()
     per_step = 1 if step is not None else max(steps, 1)
-    found = found.with_columns(pl.col("transfer_ns", "wait_ns", "bytes") / per_step)
-    found = found.with_columns(bytes_per_s=rate("bytes", "transfer_ns"))
+    operation_rows = operation_rows.with_columns(pl.col("transfer_ns", "wait_ns", "bytes") / per_step)
+    operation_rows = operation_rows.with_columns(bytes_per_s=rate("bytes", "transfer_ns"))
     order = pl.col("transfer_ns") + pl.col("wait_ns")
-    return found.sort(order, "operation", descending=[True, False]).select(_typed(OPERATIONS))
+    return operation_rows.sort(order, "operation", descending=[True, False]).select(_typed(OPERATIONS))
 
 
 def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, step: int | None = None) -> pl.DataFrame:
@@ -175,11 +175,11 @@ def _sizes(windows: Sequence[Trace], step: int | None) -> pl.DataFrame:
             for trace in windows
         ]
     )
-    chosen = tensors.filter(pl.col("step").is_not_null() if step is None else pl.col("step") == step).drop_nulls("bytes")
-    if chosen.is_empty():
-        chosen = pl.concat([operation_links([trace], trace.rank, None, step) for trace in windows])
-        chosen = chosen.filter(pl.col("source") != pl.col("destination"))
-    return chosen.group_by("operation").agg(pl.col("bytes").sum())
+    of_step = tensors.filter(pl.col("step").is_not_null() if step is None else pl.col("step") == step).drop_nulls("bytes")
+    if of_step.is_empty():
+        of_step = pl.concat([operation_links([trace], trace.rank, None, step) for trace in windows])
+        of_step = of_step.filter(pl.col("source") != pl.col("destination"))
+    return of_step.group_by("operation").agg(pl.col("bytes").sum())
 
 
 _MOVED = (*_LINK_KEY, "time_ns", "bytes", "bytes_per_s")

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.operators.work import work
+from steplens.analysis.operators.rank_flops import work
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.trace.trace import Trace
@@ -54,28 +54,28 @@ def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
         length = float(steps["step_time_ns"].median())  # type: ignore[arg-type]
         rows.append({"metric": STEP, "rank": rank, "value": length, "unit": "ns"})
         periods = steps.select("device_period_ns", "idle_ns", "exposed_communication_ns").drop_nulls().sum()
-        whole, idle, exposed = (float(value) for value in periods.row(0))
-        if whole > 0:
-            rows.append({"metric": BUSY, "rank": rank, "value": (whole - idle) / whole, "unit": "ratio", "most": 1.0})
-            rows.append({"metric": COMMUNICATION, "rank": rank, "value": exposed / whole, "unit": "ratio", "most": 1.0})
+        period_ns, idle, exposed = (float(value) for value in periods.row(0))
+        if period_ns > 0:
+            rows.append({"metric": BUSY, "rank": rank, "value": (period_ns - idle) / period_ns, "unit": "ratio", "most": 1.0})
+            rows.append({"metric": COMMUNICATION, "rank": rank, "value": exposed / period_ns, "unit": "ratio", "most": 1.0})
     for row in work(traces).filter(pl.col("normalized").is_not_null()).iter_rows(named=True):
         rows.append({"metric": FLOPS, "rank": row["rank"], "value": row["flops"], "unit": "FLOP"})
         if row["flops_per_s"] is not None:
             rows.append({"metric": FLOPS_RATE, "rank": row["rank"], "value": row["flops_per_s"], "unit": "FLOP/s"})
-    given = {"metric": pl.String, "rank": pl.Int64, "value": pl.Float64, "unit": pl.String, "most": pl.Float64}
-    found = pl.DataFrame(rows, schema=given)
-    known = pl.col("most").is_not_null().all().over("metric")
-    bound = pl.when(known).then("most").otherwise(pl.col("value").max().over("metric"))
+    schema = {"metric": pl.String, "rank": pl.Int64, "value": pl.Float64, "unit": pl.String, "most": pl.Float64}
+    heat = pl.DataFrame(rows, schema=schema)
+    has_most = pl.col("most").is_not_null().all().over("metric")
+    bound = pl.when(has_most).then("most").otherwise(pl.col("value").max().over("metric"))
     names = {MEMORY: OF_CAPACITY, BUSY: OF_STEP, COMMUNICATION: OF_STEP}
-    of = pl.when(known).then(pl.col("metric").replace_strict(names, default=OF_LARGEST)).otherwise(pl.lit(OF_LARGEST))
+    of = pl.when(has_most).then(pl.col("metric").replace_strict(names, default=OF_LARGEST)).otherwise(pl.lit(OF_LARGEST))
     stages = {rank: job.stage_of(rank) for rank in job.ranks}
-    found = found.with_columns(
+    heat = heat.with_columns(
         share=pl.when(bound > 0).then(pl.col("value") / bound),
         of=of,
         stage=pl.col("rank").replace_strict(stages, default=None, return_dtype=pl.Int64),
     )
     order = pl.col("metric").replace_strict({name: place for place, name in enumerate(METRICS)}, return_dtype=pl.Int64)
-    return found.sort(order, "rank").select(pl.col(name).cast(dtype) for name, dtype in HEAT.items())
+    return heat.sort(order, "rank").select(pl.col(name).cast(dtype) for name, dtype in HEAT.items())
 
 
 def memory_capacity(trace: Trace) -> int | None:

@@ -42,22 +42,22 @@ def ranks(traces: Sequence[Trace]) -> pl.DataFrame:
     ]
     if not frames:
         return pl.DataFrame(schema=COLUMNS)
-    found = (
+    rank_rows = (
         pl.concat(frames)
         .group_by("rank")
         .agg(windows=pl.col("window").n_unique(), steps=pl.len(), **{part: pl.col(part).median() for part in PARTS})
         .sort("rank")
     )
-    if found.height > 1:
+    if rank_rows.height > 1:
         median = pl.col("step_time_ns").median()
         # whoever waits for a late rank in backward is not the one that is late
-        own = found.with_columns(backward_ns=pl.col("backward_ns") - pl.col("gradient_sync_ns").fill_null(0))
-        beyond = own.select("rank", *(pl.col(part) - pl.col(part).median() for part in HOST_PARTS))
+        without_sync = rank_rows.with_columns(backward_ns=pl.col("backward_ns") - pl.col("gradient_sync_ns").fill_null(0))
+        beyond = without_sync.select("rank", *(pl.col(part) - pl.col(part).median() for part in HOST_PARTS))
         most = beyond.unpivot(index="rank", variable_name="differs_most", value_name="differs_ns").drop_nulls("differs_ns")
         most = most.sort("rank", "differs_ns", "differs_most", descending=[False, True, False]).unique("rank", keep="first")
-        found = found.join(most, on="rank", how="left").with_columns(
+        rank_rows = rank_rows.join(most, on="rank", how="left").with_columns(
             slower_percent=pl.when(median > 0).then((pl.col("step_time_ns") - median) * 100 / median)
         )
     else:
-        found = found.with_columns(slower_percent=None, differs_most=None, differs_ns=None)
-    return found.sort("rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        rank_rows = rank_rows.with_columns(slower_percent=None, differs_most=None, differs_ns=None)
+    return rank_rows.sort("rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())

@@ -37,9 +37,9 @@ def stage_ranks(traces: Sequence[Trace]) -> dict[int, list[int]]:
     with_strategy = [trace for trace in traces if isinstance(trace.meta_values().get(SOURCE), dict)]
     if not with_strategy:
         return {}
-    named = next((value for trace in with_strategy if (value := trace.meta_values()[SOURCE].get("stage_devices"))), None)
-    if isinstance(named, dict) and all(named.values()):
-        return {int(stage) + 1: sorted(ranks) for stage, ranks in sorted(named.items(), key=lambda item: int(item[0]))}
+    rank_groups = next((value for trace in with_strategy if (value := trace.meta_values()[SOURCE].get("stage_devices"))), None)
+    if isinstance(rank_groups, dict) and all(rank_groups.values()):
+        return {int(stage) + 1: sorted(ranks) for stage, ranks in sorted(rank_groups.items(), key=lambda item: int(item[0]))}
     job = layout(traces)
     stages: dict[int, list[int]] = {}
     for rank in range(job.size):
@@ -75,8 +75,8 @@ def stage_operators(traces: Sequence[Trace], stage: int) -> pl.DataFrame:
         groups=pl.col("group").filter(pl.col("group") != "").unique().sort(),
         ranks=pl.col("rank").unique().sort(),
     )
-    known = merged["node"].implode()
-    merged = merged.with_columns(inputs=pl.col("inputs").list.eval(pl.element().filter(pl.element().is_in(known))))
+    nodes_present = merged["node"].implode()
+    merged = merged.with_columns(inputs=pl.col("inputs").list.eval(pl.element().filter(pl.element().is_in(nodes_present))))
     return merged.sort("order", "node").select(pl.col(name).cast(dtype) for name, dtype in OPERATORS.items())
 
 
@@ -106,8 +106,8 @@ def drawn(operators: pl.DataFrame, expanded: Collection[str] = (), most: int = 3
         most: so many nodes at most, in the order of the graph; what is left out is counted.
     """
     open_scopes = set(expanded)
-    shown = {scope: _shown(scope, open_scopes) for scope in operators["scope"].unique()}
-    closed = {scope: path for scope, (path, is_closed) in shown.items() if is_closed}
+    drawn_scope = {scope: _shown(scope, open_scopes) for scope in operators["scope"].unique()}
+    closed = {scope: path for scope, (path, is_closed) in drawn_scope.items() if is_closed}
     rows = operators.with_columns(
         id=pl.coalesce(
             pl.col("scope").replace_strict(closed, default=None, return_dtype=pl.String), pl.lit("#") + pl.col("node")
@@ -142,8 +142,8 @@ def drawn(operators: pl.DataFrame, expanded: Collection[str] = (), most: int = 3
         .join(place, on="source_node").filter(pl.col("source") != pl.col("destination"))
         .group_by("source", "destination", maintain_order=True).agg(count=pl.len().cast(pl.Int64))
     )  # fmt: skip
-    kept = nodes["id"].implode()
-    return Drawn(nodes, edges.filter(pl.col("source").is_in(kept) & pl.col("destination").is_in(kept)), left_out)
+    node_ids = nodes["id"].implode()
+    return Drawn(nodes, edges.filter(pl.col("source").is_in(node_ids) & pl.col("destination").is_in(node_ids)), left_out)
 
 
 def _shown(scope: str, open_scopes: Collection[str]) -> tuple[str, bool]:
@@ -163,16 +163,16 @@ def stages(traces: Sequence[Trace]) -> pl.DataFrame:
     """
     rows = []
     for stage, ranks in stage_ranks(traces).items():
-        found = stage_operators(traces, stage)
-        recorded = found["ranks"].explode().n_unique() if found.height else 0
-        role, kind = found["role"], found["type"]
+        operators = stage_operators(traces, stage)
+        recorded = operators["ranks"].explode().n_unique() if operators.height else 0
+        role, kind = operators["role"], operators["type"]
         counts = (
             (role == REDISTRIBUTION).sum(),
             (role == GRADIENT_AGGREGATION).sum(),
             (kind == _SEND).sum(),
             (kind == _RECEIVE).sum(),
         )
-        rows.append((stage, ranks, recorded, found.height, (found["strategy"] != "").sum(), *counts))
+        rows.append((stage, ranks, recorded, operators.height, (operators["strategy"] != "").sum(), *counts))
     return pl.DataFrame(rows, schema=STAGES, orient="row")
 
 
@@ -183,10 +183,10 @@ def transfers(traces: Sequence[Trace]) -> pl.DataFrame:
     """
     frames = []
     for stage in stage_ranks(traces):
-        found = stage_operators(traces, stage).filter(pl.col("type").is_in([_SEND, _RECEIVE]))
-        tags = [json_text.own(text).get(_TAG) for text in found["attributes"]]
+        operators = stage_operators(traces, stage).filter(pl.col("type").is_in([_SEND, _RECEIVE]))
+        tags = [json_text.own(text).get(_TAG) for text in operators["attributes"]]
         frames.append(
-            found.select("name", "type", "groups").with_columns(
+            operators.select("name", "type", "groups").with_columns(
                 tag=pl.Series(tags, dtype=pl.String), stage=pl.lit(stage, pl.Int64)
             )
         )

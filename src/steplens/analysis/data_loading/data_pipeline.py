@@ -56,24 +56,24 @@ def operations(trace: Trace) -> pl.DataFrame:
 
     Source: the ``pipeline_ops`` and ``pipeline_samples`` tables.
     """
-    known = trace.pipeline_ops
-    if known is None:
+    pipeline_ops = trace.pipeline_ops
+    if pipeline_ops is None:
         return pl.DataFrame(schema=OPERATIONS)
-    rows = {row["id"]: row for row in known.with_columns(pl.col("type").cast(pl.String)).iter_rows(named=True)}
-    below: dict[int | None, list[int]] = {}
+    rows = {row["id"]: row for row in pipeline_ops.with_columns(pl.col("type").cast(pl.String)).iter_rows(named=True)}
+    children_of: dict[int | None, list[int]] = {}
     for number, row in rows.items():
-        below.setdefault(row["parent"], []).append(number)
-    roots = below.get(None, list(rows))
+        children_of.setdefault(row["parent"], []).append(number)
+    roots = children_of.get(None, list(rows))
     if trace.lazy("pipeline_loaders") is None:
         roots = [0 if 0 in rows else roots[0]]
     order: list[tuple[int, int | None]] = []
     children: dict[int, list[int]] = {}
     pending: deque[tuple[int, int | None]] = deque((root, None) for root in roots)
-    seen = set(roots)
+    numbered = set(roots)
     while pending:
-        number, above = pending.popleft()
-        order.append((number, above))
-        children[number] = _with_queue(number, rows, below, seen)
+        number, parent_number = pending.popleft()
+        order.append((number, parent_number))
+        children[number] = _with_queue(number, rows, children_of, numbered)
         pending.extend((child, number) for child in children[number])
     sizes = (
         trace.required("pipeline_samples")
@@ -87,10 +87,10 @@ def operations(trace: Trace) -> pl.DataFrame:
         [
             {
                 **{key: rows[number][key] for key in ("id", "type", "workers", "queue_capacity")},
-                "parent": above,
-                "children": found,
+                "parent": parent_number,
+                "children": child_numbers,
             }
-            for (number, above), found in zip(order, (children[number] for number, _ in order), strict=True)
+            for (number, parent_number), child_numbers in zip(order, (children[number] for number, _ in order), strict=True)
         ],
         schema={name: OPERATIONS[name] for name in (*_OWN, "parent", "children")},
     )
@@ -103,7 +103,7 @@ def operations(trace: Trace) -> pl.DataFrame:
 
 def _with_queue(number: int, rows: dict[int, dict[str, object]], below: dict[int | None, list[int]], seen: set[int]) -> list[int]:
     """The nearest operations below one that have a queue, in order."""
-    found = []
+    queue_rows = []
     pending = list(reversed(below.get(number, [])))
     while pending:
         child = pending.pop()
@@ -111,10 +111,10 @@ def _with_queue(number: int, rows: dict[int, dict[str, object]], below: dict[int
             continue
         seen.add(child)
         if rows[child]["queue_capacity"] is not None:
-            found.append(child)
+            queue_rows.append(child)
         else:
             pending.extend(reversed(below.get(child, [])))
-    return sorted(found)
+    return sorted(queue_rows)
 
 
 def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = LOW_USAGE) -> list[int]:
@@ -139,8 +139,8 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
     roots = table.filter(pl.col("parent").is_null())["id"].to_list()
     if len(roots) > 1:
         trees = _trees(table)
-        found = [number for root in roots for number in bottlenecks(table.filter(trees == root), high=high, low=low)]
-        return [number for number in table["id"].to_list() if number in set(found)]
+        bottleneck_numbers = [number for root in roots for number in bottlenecks(table.filter(trees == root), high=high, low=low)]
+        return [number for number in table["id"].to_list() if number in set(bottleneck_numbers)]
     usage = dict(table.drop_nulls("usage").select("id", "usage").iter_rows())
     if not usage:
         return []
@@ -150,12 +150,12 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
     if all(value < low for value in usage.values()):
         leaves = table.filter((pl.col("children").list.len() == 0) & pl.col("usage").is_not_null())
         return leaves["id"].to_list()
-    found = []
+    bottleneck_numbers = []
     for number, children in table.select("id", "children").iter_rows():
         inputs = [usage[child] for child in children or [] if child in usage]
         if inputs and number not in counters and number in usage and min(inputs) >= high and usage[number] < low:
-            found.append(number)
-    return found
+            bottleneck_numbers.append(number)
+    return bottleneck_numbers
 
 
 def _trees(table: pl.DataFrame) -> pl.Series:

@@ -59,8 +59,8 @@ def data_wait(trace: Trace) -> DataWait | None:
     """
     if trace.step_points is not None:
         points = trace.once(step_trace)
-        chosen = points.filter(pl.col("step").is_in(chosen_steps(trace).steps))
-        later = chosen if chosen.height else points
+        chosen_points = points.filter(pl.col("step").is_in(chosen_steps(trace).steps))
+        later = chosen_points if chosen_points.height else points
         # what began with its first forward operator
         counted = later.drop_nulls("interval_ns").filter((pl.col("step") != points["step"][0]) | (pl.col("interval_ns") > 0))
         if not counted.height:

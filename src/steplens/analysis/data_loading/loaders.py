@@ -101,7 +101,7 @@ def workers(trace: Trace) -> pl.DataFrame:
     tasks = trace.required("pipeline_tasks").filter(pl.col("worker").is_not_null() & pl.col("start_ns").is_not_null())
     who = ("loader", "worker", "pid")
     before = pl.col("end_ns").shift().over(*who, order_by="start_ns")
-    found = (
+    worker_rows = (
         tasks.with_columns(
             busy=pl.col("end_ns") - pl.col("start_ns"),
             rest=(pl.col("start_ns") - before).clip(0),
@@ -122,7 +122,7 @@ def workers(trace: Trace) -> pl.DataFrame:
         .sort(*who)
         .collect()
     )
-    return found.select(pl.col(name).cast(dtype) for name, dtype in WORKER_TABLE.items())
+    return worker_rows.select(pl.col(name).cast(dtype) for name, dtype in WORKER_TABLE.items())
 
 
 def queue_depths(trace: Trace) -> pl.DataFrame:
@@ -233,14 +233,14 @@ def verdicts(trace: Trace) -> list[LoaderVerdict]:
     steady = tasks.drop_nulls("next_start_ns").filter(
         pl.col("batch") > pl.col("batch").min().over("loader", "epoch") if tasks.height else pl.lit(True)
     )
-    every, each_worker = stages(trace), workers(trace)
-    found = []
+    all_stages, each_worker = stages(trace), workers(trace)
+    loader_verdicts = []
     for row in loaders.iter_rows(named=True):
-        own = steady.filter(pl.col("loader") == row["loader"])
-        parts = {part["stage"]: part for part in every.filter(pl.col("loader") == row["loader"]).iter_rows(named=True)}
-        if own.height and parts:
-            found.append(_verdict(row, own, parts, each_worker.filter(pl.col("loader") == row["loader"])))
-    return found
+        steady_stages = steady.filter(pl.col("loader") == row["loader"])
+        parts = {part["stage"]: part for part in all_stages.filter(pl.col("loader") == row["loader"]).iter_rows(named=True)}
+        if steady_stages.height and parts:
+            loader_verdicts.append(_verdict(row, steady_stages, parts, each_worker.filter(pl.col("loader") == row["loader"])))
+    return loader_verdicts
 
 
 def _verdict(

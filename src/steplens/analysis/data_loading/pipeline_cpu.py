@@ -36,21 +36,21 @@ def cpu_samples(trace: Trace, *, first: int | None = None, last: int | None = No
         first: first batch; the first of all when None.
         last: last batch.
     """
-    taken = trace.required("pipeline_samples").filter(pl.col("name").cast(pl.String) != "queue_size")
-    samples = taken.with_columns(pl.col("scope", "name", "unit").cast(pl.String)).collect()
+    recorded = trace.required("pipeline_samples").filter(pl.col("name").cast(pl.String) != "queue_size")
+    samples = recorded.with_columns(pl.col("scope", "name", "unit").cast(pl.String)).collect()
     batches = _batches(trace)
     if not batches.height or not samples.height or samples["time_ns"].null_count() == samples.height:
-        found = samples.with_columns(batch=pl.lit(None, pl.Int64))
+        batch_samples = samples.with_columns(batch=pl.lit(None, pl.Int64))
     else:
         times = samples.select("time_ns").unique().drop_nulls().sort("time_ns")
         ends = times.with_columns(end_ns=pl.col("time_ns").shift(-1)).drop_nulls().sort("end_ns")
         mapped = ends.join_asof(batches, left_on="end_ns", right_on="batch_ns", strategy="backward")
-        found = samples.join(mapped.drop_nulls("batch"), on="time_ns", how="inner", maintain_order="left")
+        batch_samples = samples.join(mapped.drop_nulls("batch"), on="time_ns", how="inner", maintain_order="left")
     if first is not None:
-        found = found.filter(pl.col("batch") >= first)
+        batch_samples = batch_samples.filter(pl.col("batch") >= first)
     if last is not None:
-        found = found.filter(pl.col("batch") <= last)
-    return found.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        batch_samples = batch_samples.filter(pl.col("batch") <= last)
+    return batch_samples.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _batches(trace: Trace) -> pl.DataFrame:
@@ -81,6 +81,6 @@ def operation_load(trace: Trace) -> pl.DataFrame:
         (pl.col("scope") == OPERATION) & pl.col("name").is_in(["user_utilization", "sys_utilization"])
     )
     total = means.group_by(pl.col("op").alias("id")).agg(total=pl.col("mean").sum())
-    known = trace.required("pipeline_ops").select("id", "workers").collect()
+    worker_counts = trace.required("pipeline_ops").select("id", "workers").collect()
     workers = pl.max_horizontal(pl.col("workers").fill_null(1), 1)
-    return known.join(total, on="id").select("id", "workers", cpu_percent=pl.col("total") / workers).sort("id")
+    return worker_counts.join(total, on="id").select("id", "workers", cpu_percent=pl.col("total") / workers).sort("id")

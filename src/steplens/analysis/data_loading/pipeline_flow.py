@@ -58,7 +58,7 @@ def batches(trace: Trace, kind: str) -> pl.DataFrame:
 
 def flow(trace: Trace) -> list[Place]:
     """The places at which batches were recorded, in the order in which a batch passes them."""
-    found = []
+    edges = []
     for kind in PLACES:
         rows = batches(trace, kind)
         if not rows.height:
@@ -69,7 +69,7 @@ def flow(trace: Trace) -> list[Place]:
         capacity = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == kind)
         largest = capacity.select(pl.col("queue_capacity").max()).collect().item()
         count, empty = (summary.batches, summary.empty) if summary is not None else (0, 0)
-        found.append(
+        edges.append(
             Place(
                 kind=kind,
                 batches=count,
@@ -81,4 +81,4 @@ def flow(trace: Trace) -> list[Place]:
                 costs={name: float(value) for name, value in mean.items() if isinstance(value, (int, float))},
             )
         )
-    return found
+    return edges

@@ -74,7 +74,7 @@ def pipeline_operation(trace: Trace, number: int) -> PipelineOperation:
     if number not in rows:
         raise ValueError(f"the data pipeline has no operation {number}; it has {', '.join(map(str, sorted(rows))) or 'none'}")
     row = rows[number]
-    above = rows.get(row["parent"]) if row["parent"] is not None else None
+    parent_row = rows.get(row["parent"]) if row["parent"] is not None else None
     interval = trace.meta_values().get("pipeline_sampling_interval_ms")
     return PipelineOperation(
         number,
@@ -84,7 +84,7 @@ def pipeline_operation(trace: Trace, number: int) -> PipelineOperation:
         row["queue_capacity"],
         row["usage"],
         float(interval) if isinstance(interval, (int, float)) else None,
-        (above["id"], above["type"], above["workers"]) if above is not None else None,
+        (parent_row["id"], parent_row["type"], parent_row["workers"]) if parent_row is not None else None,
         tuple(row["children"] or ()),
     )
 
@@ -101,14 +101,14 @@ def queue_drops(table: pl.DataFrame, *, least: float = DROP) -> pl.DataFrame:
     Returns:
         id, type, usage, input_usage (of the fullest input queue), drop.
     """
-    known = table.drop_nulls("usage").select("id", "usage")
+    usages = table.drop_nulls("usage").select("id", "usage")
     inputs = table.select("id", child=pl.col("children")).explode("child", empty_as_null=True).drop_nulls()
-    fullest = inputs.join(known.rename({"id": "child", "usage": "input_usage"}), on="child")
+    fullest = inputs.join(usages.rename({"id": "child", "usage": "input_usage"}), on="child")
     fullest = fullest.group_by("id").agg(pl.col("input_usage").max())
     joined = table.drop_nulls("usage").select("id", "type", "usage").join(fullest, on="id")
     dropped = joined.with_columns(drop=(pl.col("input_usage") - pl.col("usage")).round(9))
-    wanted = (pl.col("drop") > least) & ~pl.col("type").is_in(COUNTS_EPOCHS)
-    return dropped.filter(wanted).sort("drop", "id", descending=[True, False])
+    is_drop = (pl.col("drop") > least) & ~pl.col("type").is_in(COUNTS_EPOCHS)
+    return dropped.filter(is_drop).sort("drop", "id", descending=[True, False])
 
 
 @dataclass(frozen=True)
@@ -154,31 +154,31 @@ def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]
 
     Operations that one thread runs are left out. Rules 1 and 5 need samples of the processors; the others speak without.
     """
-    seen = _seen(trace)
-    found: list[PipelineFinding] = []
+    observed = _seen(trace)
+    findings: list[PipelineFinding] = []
     slowest: int | None = None
-    for one in reversed(seen):
+    for one in reversed(observed):
         if one.plain.startswith(_TO_DEVICE):
             if one.empty is not None and one.empty > EMPTY_SHARE:
-                found.append(PipelineFinding(HOST_TOO_SLOW, one.id, one.type, one.empty))
+                findings.append(PipelineFinding(HOST_TOO_SLOW, one.id, one.type, one.empty))
             continue
         if one.plain in _SINGLE:
             continue
         gap = one.input - one.output if one.input is not None and one.output is not None else None
         behind = gap is not None and gap > USAGE_GAP
         if one.cpu is not None and one.cpu > BUSY_PERCENT:
-            found.append(PipelineFinding(MORE_WORKERS, one.id, one.type, one.cpu))
+            findings.append(PipelineFinding(MORE_WORKERS, one.id, one.type, one.cpu))
             slowest = one.id
         elif one.cpu is not None and one.cpu < IDLE_PERCENT:
             if (one.workers or 1) > 1:
-                found.append(PipelineFinding(FEWER_WORKERS, one.id, one.type, one.cpu))
+                findings.append(PipelineFinding(FEWER_WORKERS, one.id, one.type, one.cpu))
             if behind or (one.input is not None and one.input < STARVED_USAGE):
                 slowest = one.id
         if one.leaf and one.output is not None and one.output < SOURCE_USAGE:
-            found.append(PipelineFinding(SLOW_SOURCE, one.id, one.type, one.output))
+            findings.append(PipelineFinding(SLOW_SOURCE, one.id, one.type, one.output))
         if behind and gap is not None:
-            found.append(PipelineFinding(SLOWER_THAN_INPUT, one.id, one.type, gap))
-    return sorted(found, key=lambda one: one.id), slowest
+            findings.append(PipelineFinding(SLOWER_THAN_INPUT, one.id, one.type, gap))
+    return sorted(findings, key=lambda one: one.id), slowest
 
 
 def _seen(trace: Trace) -> list[_Seen]:
@@ -187,15 +187,17 @@ def _seen(trace: Trace) -> list[_Seen]:
     usage = dict(table.select("id", "usage").iter_rows())
     empty = dict(table.select("id", "empty_share").iter_rows())
     load = dict(operation_load(trace).select("id", "cpu_percent").iter_rows())
-    seen = []
+    observed = []
     for row in table.iter_rows(named=True):
         inputs = [child for child in row["children"] or [] if usage.get(child) is not None]
         mean = sum(usage[child] for child in inputs) / len(inputs) if inputs else None
         before = max((empty[child] for child in inputs if empty[child] is not None), default=None)
         plain = row["type"].removesuffix("Op").removesuffix("Dataset").lower()
         leaf = not row["children"]
-        seen.append(_Seen(row["id"], row["type"], plain, row["workers"], load.get(row["id"]), row["usage"], mean, before, leaf))
-    return seen
+        observed.append(
+            _Seen(row["id"], row["type"], plain, row["workers"], load.get(row["id"]), row["usage"], mean, before, leaf)
+        )
+    return observed
 
 
 def operation_name(type_: str, number: int) -> str:

@@ -80,12 +80,14 @@ def _steps(trace: Trace) -> pl.DataFrame:
     tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(BUSY_KINDS)).select(columns).collect()
     busy = length_inside(merged(tasks), start, end)
     length = pl.col("end_ns") - pl.col("start_ns")
-    own = tasks.drop_nulls("step").group_by("step").agg(tasks=pl.len().cast(pl.Int64), mean_task_ns=pl.col("self_ns").mean())
-    found = steps.join(own, on="step", how="left").with_columns(duration_ns=length, busy_ns=pl.Series(busy))
-    found = found.with_columns(**_launching(trace, tasks, start, end), tasks=pl.col("tasks").fill_null(0))
+    tasks_of_step = (
+        tasks.drop_nulls("step").group_by("step").agg(tasks=pl.len().cast(pl.Int64), mean_task_ns=pl.col("self_ns").mean())
+    )
+    step_rows = steps.join(tasks_of_step, on="step", how="left").with_columns(duration_ns=length, busy_ns=pl.Series(busy))
+    step_rows = step_rows.with_columns(**_launching(trace, tasks, start, end), tasks=pl.col("tasks").fill_null(0))
     percent = pl.col("busy_ns") * 100 / pl.col("duration_ns")
     return (
-        found.with_columns(
+        step_rows.with_columns(
             busy_percent=pl.when(pl.col("duration_ns") > 0).then(percent),
             launching_percent=pl.when(pl.col("duration_ns") > 0).then(pl.col("launching_ns") * 100 / pl.col("duration_ns")),
         )
@@ -100,8 +102,8 @@ def _launching(trace: Trace, tasks: pl.DataFrame, start: Int64Array, end: Int64A
     calls = trace.required("api").filter(pl.col("correlation") > 0).select("start_ns", "end_ns", "correlation").collect()
     calls = calls.join(tasks.select("correlation").unique(), on="correlation", how="semi").sort("start_ns")
     if calls.is_empty():
-        nothing = pl.lit(None, dtype=pl.Int64)
-        return {"launches": nothing, "launching_ns": nothing}
+        missing = pl.lit(None, dtype=pl.Int64)
+        return {"launches": missing, "launching_ns": missing}
     begins = calls["start_ns"].to_numpy()
     count = np.searchsorted(begins, end, side="left") - np.searchsorted(begins, start, side="left")
     return {

@@ -104,8 +104,8 @@ def communication_overlap(trace: Trace, *, per_device: bool = False) -> pl.DataF
     for device, tasks in _devices(_busy(trace), per_device):
         communication = _union(tasks, KIND_COMMUNICATION)
         overlapped = intersect(communication, _union(tasks, KIND_COMPUTE)).length_ns
-        whole = communication.length_ns
-        rows.append((device, whole, overlapped, _percent(overlapped, whole) if whole else None))
+        communication_ns = communication.length_ns
+        rows.append((device, communication_ns, overlapped, _percent(overlapped, communication_ns) if communication_ns else None))
     return pl.DataFrame(rows, schema=_OVERLAP, orient="row")
 
 
@@ -205,8 +205,8 @@ def _devices(tasks: pl.DataFrame, per_device: bool) -> list[tuple[int | None, pl
 
 
 def _union(tasks: pl.DataFrame, kind: str | None = None) -> Intervals:
-    chosen = tasks if kind is None else tasks.filter(pl.col("kind") == kind)
-    return merged(chosen)
+    tasks_of_kind = tasks if kind is None else tasks.filter(pl.col("kind") == kind)
+    return merged(tasks_of_kind)
 
 
 def _percent(part: int, whole: int) -> float:

@@ -43,17 +43,17 @@ def task_metrics(trace: Trace, columns: Mapping[str, tuple[str, ...]]) -> pl.Dat
         trace: one rank.
         columns: column -> the names that sources have for the figure; of several the last one counts.
     """
-    wanted = [name for names in columns.values() for name in names]
+    metric_names = [name for names in columns.values() for name in names]
     tasks = int(trace.required("kernels").select(pl.len()).collect().item())
     rows = trace.required("kernel_metrics").filter(pl.col("kernel").is_between(0, tasks - 1) & pl.col("value").is_finite())
-    parts = dict(zip(wanted, pl.collect_all(rows.filter(pl.col("name") == name) for name in wanted), strict=True))
+    parts = dict(zip(metric_names, pl.collect_all(rows.filter(pl.col("name") == name) for name in metric_names), strict=True))
     measured = np.zeros(tasks, dtype=bool)
     for part in parts.values():
         measured[part["kernel"].to_numpy()] = True
-    found = {}
+    metrics = {}
     for column, names in columns.items():
         values = np.full(tasks, np.nan)
         for name in names:
             values[parts[name]["kernel"].to_numpy()] = parts[name]["value"].to_numpy()
-        found[column] = pl.Series(values[measured], nan_to_null=True)
-    return pl.DataFrame({"kernel": pl.Series(np.flatnonzero(measured), dtype=pl.Int32), **found})
+        metrics[column] = pl.Series(values[measured], nan_to_null=True)
+    return pl.DataFrame({"kernel": pl.Series(np.flatnonzero(measured), dtype=pl.Int32), **metrics})

@@ -98,5 +98,5 @@ def device_peak(trace: Trace) -> DevicePeak | None:
     """The limits of the devices of a trace; None where they are unknown, or differ, or the CPU is the device."""
     if not trace.has_accelerator:
         return None
-    found = {peak_of(name) for name in product_names(trace).values()}
-    return found.pop() if len(found) == 1 else None
+    peaks = {peak_of(name) for name in product_names(trace).values()}
+    return peaks.pop() if len(peaks) == 1 else None

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.analysis.steps.device import device_periods
+from steplens.analysis.steps.device_work import computing_tasks, device_parts
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
-from steplens.analysis.steps.work import computing_tasks, device_parts
 from steplens.analysis.tools import names
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merged, union
 from steplens.trace.schema import (
@@ -100,9 +100,9 @@ def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
     tasks = computing_tasks(trace).select("start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
     starts, ends = tasks["start_ns"].to_numpy(), np.maximum.accumulate(tasks["end_ns"].to_numpy())
     after = np.searchsorted(starts, times_ns, side="right")
-    inside = (after > 0) & (after < len(starts)) & np.r_[True, after[1:] != after[:-1]][: len(after)]
+    is_first_inside = (after > 0) & (after < len(starts)) & np.r_[True, after[1:] != after[:-1]][: len(after)]
     gaps = np.zeros(len(after), dtype=np.int64)
-    gaps[inside] = np.maximum(starts[after[inside]] - ends[after[inside] - 1], 0)
+    gaps[is_first_inside] = np.maximum(starts[after[is_first_inside]] - ends[after[is_first_inside] - 1], 0)
     return gaps
 
 
@@ -158,13 +158,13 @@ class _Gaps:
 
 def _launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
     """When the host launched the task that ends each gap, and whether that is known; of several the first launch."""
-    wanted = pl.DataFrame({"start_ns": ends}).lazy()
+    ends_frame = pl.DataFrame({"start_ns": ends}).lazy()
     if trace.has_accelerator:
         columns = ["start_ns", "launch_ns"]
         tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(_BUSY_KINDS)).select(columns)
         starts = pl.concat([tasks, trace.required("communication").select(columns)]).drop_nulls("start_ns")
-        starts = starts.join(wanted.unique(), on="start_ns", how="semi").group_by("start_ns").agg(pl.col("launch_ns").min())
-        launch = wanted.join(starts, on="start_ns", how="left", maintain_order="left").collect()["launch_ns"]
+        starts = starts.join(ends_frame.unique(), on="start_ns", how="semi").group_by("start_ns").agg(pl.col("launch_ns").min())
+        launch = ends_frame.join(starts, on="start_ns", how="left", maintain_order="left").collect()["launch_ns"]
     else:
         launch = pl.Series("launch_ns", ends)
     # nothing was launched any more

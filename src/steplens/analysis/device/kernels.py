@@ -125,8 +125,8 @@ def core_self_ns(trace: Trace, core: str) -> Int64Array | None:
     count = trace.required("ops").select(pl.len()).collect().item()
     result = np.zeros(count, dtype=np.int64)
     op = tasks["op"].to_numpy()
-    known = op < count
-    np.add.at(result, op[known], tasks["duration"].to_numpy()[known])
+    has_op = op < count
+    np.add.at(result, op[has_op], tasks["duration"].to_numpy()[has_op])
     return result
 
 

@@ -116,11 +116,11 @@ def queue_length(trace: Trace) -> pl.DataFrame:
         .select("device", "stream", "launch_ns", "start_ns")
         .collect()
     )
-    one = pl.lit(1, dtype=pl.Int64)
+    task = pl.lit(1, dtype=pl.Int64)
     changes = pl.concat(
         [
-            tasks.select("device", "stream", time_ns="launch_ns", change=one),
-            tasks.select("device", "stream", time_ns="start_ns", change=-one),
+            tasks.select("device", "stream", time_ns="launch_ns", change=task),
+            tasks.select("device", "stream", time_ns="start_ns", change=-task),
         ]
     )
     return (
@@ -138,7 +138,7 @@ def queue_summary(trace: Trace) -> pl.DataFrame:
     share of the time from the first to the last change during which nothing waits. Source: ``queue_length``.
     """
     lasting = pl.col("time_ns").shift(-1) - pl.col("time_ns")
-    whole = pl.col("time_ns").max() - pl.col("time_ns").min()
+    duration = pl.col("time_ns").max() - pl.col("time_ns").min()
     summary = (
         queue_length(trace)
         .group_by("device", "stream")
@@ -149,8 +149,8 @@ def queue_summary(trace: Trace) -> pl.DataFrame:
             min=pl.col("length").min(),
             median=pl.col("length").median(),
             max=pl.col("length").max(),
-            time_mean=pl.when(whole > 0).then((pl.col("length") * lasting).sum() / whole),
-            empty_percent=pl.when(whole > 0).then(lasting.filter(pl.col("length") <= 0).sum() * 100 / whole),
+            time_mean=pl.when(duration > 0).then((pl.col("length") * lasting).sum() / duration),
+            empty_percent=pl.when(duration > 0).then(lasting.filter(pl.col("length") <= 0).sum() * 100 / duration),
         )
         .sort("device", "stream")
     )

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.device.kernels import outermost_tasks
-from steplens.analysis.tools.lines import source_line
+from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 
@@ -78,10 +78,10 @@ def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns:
         )
         .filter((pl.col("tasks") >= least_tasks) & (pl.col("running_ns") < pl.col("issuing_ns")))
     )
-    inside = _described(trace, tasks.join(storm.select("stretch"), on="stretch", how="semi"))
+    storm_tasks = _described(trace, tasks.join(storm.select("stretch"), on="stretch", how="semi"))
     for key in ("name", "module", "line"):
         most = (
-            inside.drop_nulls(key)
+            storm_tasks.drop_nulls(key)
             .group_by("stretch", key)
             .len()
             .sort("stretch", "len", key, descending=[False, True, False])

@@ -96,23 +96,23 @@ def sequences(tasks: pl.DataFrame, breaks: pl.Series, weights: pl.Series, least_
         np.r_[0, np.cumsum(tasks["duration_ns"].to_numpy())],
         np.r_[0.0, np.cumsum(tasks["duration_ns"].to_numpy() * weights.to_numpy())],
     )
-    found: list[Sequence] = []
+    sequence_list: list[Sequence] = []
     first, hashes = np.arange(tasks.height), table.code
     recurring = _recurring(pl.DataFrame({"row": hashes}).group_by("row").agg(count=pl.len()), hashes)
     for length in range(2, LONGEST + 1):
         # rows of this length are two of the length before, one task apart; those recur at least as often
         first, hashes = first[recurring], hashes[recurring]
-        known = np.zeros(tasks.height + 1, dtype=bool)
-        known[first] = True
-        both = np.flatnonzero(known[first + 1])
+        is_counted = np.zeros(tasks.height + 1, dtype=bool)
+        is_counted[first] = True
+        both = np.flatnonzero(is_counted[first + 1])
         both = both[table.lane[first[both]] == table.lane[first[both] + length - 1]]
         if not len(both):
             break
         first = first[both]
         hashes = hashes[both] * _PRIME + table.code[first + length - 1]
         rows, recurring = table.rows(length, first, hashes, least_ns)
-        found += rows
-    return found
+        sequence_list += rows
+    return sequence_list
 
 
 def costliest(found: Iterable[Sequence], worth: Callable[[Sequence], float], count: int) -> list[Sequence]:
@@ -124,16 +124,16 @@ def costliest(found: Iterable[Sequence], worth: Callable[[Sequence], float], cou
         count: how many at most.
     """
     ordered = sorted(((worth(row), row) for row in found), key=lambda pair: (-pair[0], pair[1].length, pair[1].first[0]))
-    taken = np.zeros(max((int(row.first[-1]) + row.length for _, row in ordered), default=0), dtype=bool)
-    chosen: list[Sequence] = []
+    is_taken = np.zeros(max((int(row.first[-1]) + row.length for _, row in ordered), default=0), dtype=bool)
+    costliest_ones: list[Sequence] = []
     for value, row in ordered:
-        if value <= 0 or len(chosen) == count:
+        if value <= 0 or len(costliest_ones) == count:
             break
         members = (row.first[:, None] + np.arange(row.length)).ravel()
-        if 2 * int(taken[members].sum()) <= len(members):
-            taken[members] = True
-            chosen.append(row)
-    return chosen
+        if 2 * int(is_taken[members].sum()) <= len(members):
+            is_taken[members] = True
+            costliest_ones.append(row)
+    return costliest_ones
 
 
 @dataclass(frozen=True)
@@ -154,16 +154,16 @@ class _Table:
         frame = pl.DataFrame({"row": hashes, "first": first, "total_ns": self.end[first + length - 1] - self.start[first]})
         sums = frame.group_by("row").agg(pl.col("total_ns").sum(), count=pl.len())
         worth = sums.filter((pl.col("count") > _COUNT) & (pl.col("total_ns") > least_ns)).top_k(_CANDIDATES, by="total_ns")
-        own = frame.filter(pl.col("row").is_in(worth["row"].implode()))
-        found = []
-        for part in own.partition_by("row", maintain_order=True):
+        task_rows = frame.filter(pl.col("row").is_in(worth["row"].implode()))
+        sequence_rows = []
+        for part in task_rows.partition_by("row", maintain_order=True):
             at = _not_overlapping(part["first"].to_numpy(), length)
-            whole = int((self.end[at + length - 1] - self.start[at]).sum())
-            if len(at) > _COUNT and whole > least_ns:
+            total_ns = int((self.end[at + length - 1] - self.start[at]).sum())
+            if len(at) > _COUNT and total_ns > least_ns:
                 busy = int((self.busy[at + length] - self.busy[at]).sum())
                 weight = float((self.weight[at + length] - self.weight[at]).sum()) / max(busy, 1)
-                found.append(Sequence(length, at, whole, busy, weight))
-        return found, _recurring(sums, hashes)
+                sequence_rows.append(Sequence(length, at, total_ns, busy, weight))
+        return sequence_rows, _recurring(sums, hashes)
 
 
 def _recurring(counts: pl.DataFrame, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -179,5 +179,5 @@ def _not_overlapping(first: Int64Array, length: int) -> Int64Array:
     """Of occurrences (ascending) those that do not overlap: in a run of overlapping ones those a multiple of the length apart."""
     run = np.cumsum(np.r_[True, np.diff(first) >= length])
     begin = first[np.r_[True, run[1:] != run[:-1]]][run - 1]
-    kept: Int64Array = first[(first - begin) % length == 0]
-    return kept
+    separate: Int64Array = first[(first - begin) % length == 0]
+    return separate

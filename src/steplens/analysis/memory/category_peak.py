@@ -32,14 +32,14 @@ def category_peak(events: pl.DataFrame) -> pl.DataFrame:
         columns as in ``COLUMNS``; ``percent`` is the share of the total. Categories without memory are left out.
     """
     frames = []
-    for (device_type, device), own in events.partition_by("device_type", "device", as_dict=True).items():
-        total = own["bytes"].cum_sum()
+    for (device_type, device), device_events in events.partition_by("device_type", "device", as_dict=True).items():
+        total = device_events["bytes"].cum_sum()
         row = total.arg_max()
         if row is None or total[row] <= 0:
             continue
-        times = own["time_ns"].filter(own["time_ns"] != BEFORE)
-        time = own["time_ns"][row] if own["time_ns"][row] != BEFORE else times.min()
-        sums = own.head(row + 1).group_by("category").agg(pl.col("bytes").sum()).filter(pl.col("bytes") != 0)
+        times = device_events["time_ns"].filter(device_events["time_ns"] != BEFORE)
+        time = device_events["time_ns"][row] if device_events["time_ns"][row] != BEFORE else times.min()
+        sums = device_events.head(row + 1).group_by("category").agg(pl.col("bytes").sum()).filter(pl.col("bytes") != 0)
         frames.append(
             sums.with_columns(
                 pl.col("category").replace_strict(dict(enumerate(CATEGORIES)), return_dtype=pl.String),
@@ -49,5 +49,5 @@ def category_peak(events: pl.DataFrame) -> pl.DataFrame:
                 percent=pl.col("bytes") * 100 / total[row],
             ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
         )
-    found = pl.concat([pl.DataFrame(schema=COLUMNS), *frames])
-    return found.sort("device_type", "device", "bytes", "category", descending=[False, False, True, False])
+    peaks = pl.concat([pl.DataFrame(schema=COLUMNS), *frames])
+    return peaks.sort("device_type", "device", "bytes", "category", descending=[False, False, True, False])

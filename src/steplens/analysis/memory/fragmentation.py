@@ -43,12 +43,12 @@ def fragmentation(trace: Trace) -> pl.DataFrame:
         .with_columns(unused=unused, lasting=(pl.col("time_ns").shift(-1) - pl.col("time_ns")).over(lane).fill_null(0))
     )
     ranges = trace.required("steps").sort("start_ns").select(step="id", start_ns="start_ns", until_ns="end_ns")
-    inside = events.join_asof(ranges, left_on="time_ns", right_on="start_ns", strategy="backward").filter(
+    events_of_steps = events.join_asof(ranges, left_on="time_ns", right_on="start_ns", strategy="backward").filter(
         pl.col("time_ns") < pl.col("until_ns")
     )
-    whole = events.with_columns(step=pl.lit(None, dtype=pl.Int64))
-    found = pl.concat([_figures(whole, lane), _figures(inside, lane)]).collect()
-    return found.sort(*lane, "step", nulls_last=False).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    all_events = events.with_columns(step=pl.lit(None, dtype=pl.Int64))
+    figures = pl.concat([_figures(all_events, lane), _figures(events_of_steps, lane)]).collect()
+    return figures.sort(*lane, "step", nulls_last=False).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _figures(events: pl.LazyFrame, lane: list[str]) -> pl.LazyFrame:

@@ -80,8 +80,8 @@ def _operator_memory(trace: Trace, device_types: list[str] | None) -> pl.DataFra
     paired = recorded["component"].cast(pl.String).unique()
     if paired.null_count():
         return recorded.sort("allocation_ns", maintain_order=True)
-    rest = rows.filter(~pl.col("component").cast(pl.String).is_in(paired.implode()).fill_null(False))
-    return pl.concat([rest, recorded]).sort("allocation_ns", maintain_order=True)
+    unpaired = rows.filter(~pl.col("component").cast(pl.String).is_in(paired.implode()).fill_null(False))
+    return pl.concat([unpaired, recorded]).sort("allocation_ns", maintain_order=True)
 
 
 def _of_devices(frame: pl.LazyFrame, device_types: list[str] | None) -> pl.LazyFrame:
@@ -184,8 +184,8 @@ def with_owner(trace: Trace, rows: pl.DataFrame, queue_threads: pl.DataFrame) ->
     owner = owner.set(owner.is_not_null() & ((owner < 0) | (owner >= ops.height)), None)
     owner = _climb(owner, distinct.filter(text.is_in(_NOT_AN_OWNER) | text.str.starts_with(MODULE_PREFIX)), ops)
     if queued is not None and queued.any():
-        above = _climb(owner, distinct.filter(~text.str.contains(_QUEUE_OWNER)), ops)
-        owner = pl.select(pl.when(queued).then(pl.coalesce(above, owner)).otherwise(owner)).to_series()
+        upper_owner = _climb(owner, distinct.filter(~text.str.contains(_QUEUE_OWNER)), ops)
+        owner = pl.select(pl.when(queued).then(pl.coalesce(upper_owner, owner)).otherwise(owner)).to_series()
     return rows.with_columns(owner.alias("op"), name=name.gather(owner))
 
 
@@ -201,9 +201,9 @@ def user_of(trace: Trace, owner: pl.Series) -> pl.Series:
     ops = trace.required("ops").select("id", "name", "parent", "scope").collect()
     distinct = ops["name"].unique()
     allocators = distinct.filter(distinct.cast(pl.String).is_in(_ALLOCATORS))
-    above = _climb(owner, allocators, ops)
-    fits = ops["scope"].gather(above).is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]).fill_null(False)
-    users: pl.Series = pl.select(pl.when(fits).then(above).otherwise(owner)).to_series()
+    upper_owner = _climb(owner, allocators, ops)
+    fits = ops["scope"].gather(upper_owner).is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]).fill_null(False)
+    users: pl.Series = pl.select(pl.when(fits).then(upper_owner).otherwise(owner)).to_series()
     return users
 
 
@@ -216,8 +216,8 @@ def _climb(owner: pl.Series, passed_over: pl.Series, ops: pl.DataFrame) -> pl.Se
         climbing = unfit.gather(owner).fill_null(False)
         if not climbing.any():
             return owner
-        above = ops["parent"].gather(owner)
-        owner = pl.select(pl.when(climbing).then(pl.when(above >= 0).then(above)).otherwise(owner)).to_series()
+        upper = ops["parent"].gather(owner)
+        owner = pl.select(pl.when(climbing).then(pl.when(upper >= 0).then(upper)).otherwise(owner)).to_series()
 
 
 def memory_summary(trace: Trace) -> pl.DataFrame:

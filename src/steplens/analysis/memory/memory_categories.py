@@ -72,7 +72,7 @@ def uncategorised_events(trace: Trace) -> pl.DataFrame:
         counted=(pl.col("allocated") - pl.when("creates").then("size").otherwise(-pl.col("size"))).first(),
         released=pl.col("before").sum(),
     )
-    rest = (
+    uncategorised = (
         first.with_columns(size=(pl.col("counted").fill_null(0) - pl.col("released")).clip(lower_bound=0))
         .group_by("device_type", "device", maintain_order=True)
         .agg(pl.col("size").sum())
@@ -83,7 +83,7 @@ def uncategorised_events(trace: Trace) -> pl.DataFrame:
         "device_type", "device", "size", time_ns=pl.lit(BEFORE), action=pl.lit(PREEXISTING)
     )
     within = rows.select("device_type", "device", "size", "time_ns", action=pl.when("creates").then(CREATE).otherwise(DESTROY))
-    events = pl.concat([before, rest.select(before.columns), within.select(before.columns)], how="vertical_relaxed")
+    events = pl.concat([before, uncategorised.select(before.columns), within.select(before.columns)], how="vertical_relaxed")
     gain = pl.when(pl.col("action") == DESTROY).then(-pl.col("size")).otherwise(pl.col("size"))
     events = events.with_columns(bytes=gain, category=UNKNOWN).sort("time_ns", "action", maintain_order=True)
     return events.select(pl.col(name).cast(dtype) for name, dtype in EVENTS.items())

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory, user_of
-from steplens.analysis.tools.lines import source_line
+from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.steps import step_of
 from steplens.trace.trace import Trace
 
@@ -60,7 +60,7 @@ def memory_churn(trace: Trace, by: str = "step") -> pl.DataFrame:
     blocks = _blocks(trace, by)
     key, device = next(iter(KEYS[by])), list(_DEVICE)
     size, in_call, in_step = pl.col("bytes"), pl.col("in_call"), pl.col("in_step")
-    found = blocks.group_by(*device, key).agg(
+    churn = blocks.group_by(*device, key).agg(
         allocations=pl.len(),
         allocated_bytes=size.sum(),
         within_call=in_call.sum(),
@@ -72,12 +72,12 @@ def memory_churn(trace: Trace, by: str = "step") -> pl.DataFrame:
     if by == "step":
         freed = blocks.select(*device, "bytes", step="release_step").drop_nulls("step").group_by(*device, "step")
         sums = freed.agg(releases=pl.len(), released_bytes=pl.col("bytes").sum())
-        found = found.drop_nulls("step").join(sums, on=[*device, "step"], how="full", coalesce=True, nulls_equal=True)
+        churn = churn.drop_nulls("step").join(sums, on=[*device, "step"], how="full", coalesce=True, nulls_equal=True)
         numbers = [name for name in columns if name not in (*device, "step", "median_life_ns")]
-        found = found.with_columns(pl.col(numbers).fill_null(0)).sort(*device, "step")
+        churn = churn.with_columns(pl.col(numbers).fill_null(0)).sort(*device, "step")
     else:
-        found = found.sort(*device, "allocated_bytes", key, descending=[False, False, True, False])
-    return found.select(pl.col(name).cast(dtype) for name, dtype in columns.items())
+        churn = churn.sort(*device, "allocated_bytes", key, descending=[False, False, True, False])
+    return churn.select(pl.col(name).cast(dtype) for name, dtype in columns.items())
 
 
 def _blocks(trace: Trace, by: str) -> pl.DataFrame:

@@ -54,9 +54,9 @@ def memory_graphs(trace: Trace) -> pl.DataFrame:
     nodes, tensors = _table(trace, "memory_nodes", _NODES), _table(trace, "memory_tensors", _TENSORS)
     rows: list[dict[str, Any]] = []
     for row in _table(trace, "memory_graphs", _GRAPHS).iter_rows(named=True):
-        own = _of(nodes, row["graph"])
-        curve = _curve(_lives(_of(tensors, row["graph"]), own.height), row["static_bytes"], own.height)
-        names = own["name"].to_list()
+        nodes_of_graph = _of(nodes, row["graph"])
+        curve = _curve(_lives(_of(tensors, row["graph"]), nodes_of_graph.height), row["static_bytes"], nodes_of_graph.height)
+        names = nodes_of_graph["name"].to_list()
         points = {
             f"{point}_node": names.index(row[f"{point}_name"]) if row[f"{point}_name"] in names else None
             for point in ("forward", "backward")
@@ -66,7 +66,7 @@ def memory_graphs(trace: Trace) -> pl.DataFrame:
             {
                 **{name: row[name] for name in ("graph", "capacity_bytes", "static_bytes", "forward_name", "backward_name")},
                 **points,
-                "nodes": own.height,
+                "nodes": nodes_of_graph.height,
                 "tensors": _of(tensors, row["graph"]).height,
                 "peak_bytes": int(curve[peak]) if peak is not None else row["static_bytes"],
                 "peak_node": peak,
@@ -103,15 +103,15 @@ def graph_tensors(trace: Trace, graph: int) -> pl.DataFrame:
 
 def tensors_at(tensors: pl.DataFrame, node: int) -> pl.DataFrame:
     """Those of ``graph_tensors`` that live at a node, the largest first."""
-    found = tensors.filter((pl.col("life_start") <= node) & (node <= pl.col("life_end")))
-    return found.sort("bytes", "tensor", descending=[True, False])
+    alive_tensors = tensors.filter((pl.col("life_start") <= node) & (node <= pl.col("life_end")))
+    return alive_tensors.sort("bytes", "tensor", descending=[True, False])
 
 
 def _static(trace: Trace, graph: int) -> int:
-    known: dict[int, int] = dict(_table(trace, "memory_graphs", _GRAPHS).select("graph", "static_bytes").iter_rows())
-    if graph not in known:
-        raise ValueError(f"there is no planned graph {graph}; there is {', '.join(map(str, sorted(known))) or 'none'}")
-    return known[graph]
+    static_bytes: dict[int, int] = dict(_table(trace, "memory_graphs", _GRAPHS).select("graph", "static_bytes").iter_rows())
+    if graph not in static_bytes:
+        raise ValueError(f"there is no planned graph {graph}; there is {', '.join(map(str, sorted(static_bytes))) or 'none'}")
+    return static_bytes[graph]
 
 
 def _table(trace: Trace, name: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -64,14 +64,14 @@ def memory_growth(traces: Sequence[Trace]) -> pl.DataFrame:
         return pl.DataFrame(schema=COLUMNS)
     rows = []
     keys = ["rank", "device_type", "device"]
-    for (rank, device_type, device), own in pl.concat(points).sort("step").partition_by(keys, as_dict=True).items():
-        across = device_type != CORE_CPU and own["window"].n_unique() > 1
-        groups = [own] if across else own.partition_by("window")
-        series = [_thinned(one["step"].to_numpy(), one["bytes"].to_numpy()) for one in groups]
+    for (rank, device_type, device), device_points in pl.concat(points).sort("step").partition_by(keys, as_dict=True).items():
+        across = device_type != CORE_CPU and device_points["window"].n_unique() > 1
+        groups = [device_points] if across else device_points.partition_by("window")
+        series = [_thinned(group["step"].to_numpy(), group["bytes"].to_numpy()) for group in groups]
         if sum(len(step) for step, _ in series if len(step) > 1) < 3:
             continue
-        place = {"rank": rank, "device_type": device_type, "device": device, "windows": own["window"].n_unique()}
-        ends = {"first_bytes": own["bytes"][0], "last_bytes": own["bytes"][-1], "steps": own.height}
+        place = {"rank": rank, "device_type": device_type, "device": device, "windows": device_points["window"].n_unique()}
+        ends = {"first_bytes": device_points["bytes"][0], "last_bytes": device_points["bytes"][-1], "steps": device_points.height}
         rows.append({**place, **ends, **_trend(series), "across_windows": across})
     return pl.DataFrame(rows, schema=COLUMNS).sort(keys)
 
@@ -101,8 +101,8 @@ def _lowest(trace: Trace) -> pl.DataFrame:
 def _thinned(step: npt.NDArray[np.int64], size: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     if len(step) <= _MOST_STEPS:
         return step, size
-    kept = np.linspace(0, len(step) - 1, _MOST_STEPS).astype(np.int64)
-    return step[kept], size[kept]
+    sampled_rows = np.linspace(0, len(step) - 1, _MOST_STEPS).astype(np.int64)
+    return step[sampled_rows], size[sampled_rows]
 
 
 def _trend(series: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> dict[str, Any]:
@@ -117,15 +117,15 @@ def _trend(series: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) ->
         variance += count * (count - 1) * (2 * count + 5) / 18
         _, ties = np.unique(size, return_counts=True)
         variance -= float((ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
-    every = np.sort(np.concatenate(slopes))
-    slope = float(np.median(every)) if len(every) else 0.0
+    all_slopes = np.sort(np.concatenate(slopes))
+    slope = float(np.median(all_slopes)) if len(all_slopes) else 0.0
     spread = _Z * math.sqrt(max(variance, 0.0))
-    below, above = math.floor((len(every) - spread) / 2), math.ceil((len(every) + spread) / 2)
-    known = below >= 1 and above < len(every)
+    low_row, high_row = math.floor((len(all_slopes) - spread) / 2), math.ceil((len(all_slopes) + spread) / 2)
+    is_certain = low_row >= 1 and high_row < len(all_slopes)
     # steps that all hold the same never move
     chance = math.erfc(max(abs(score) - 1, 0) / math.sqrt(2 * variance)) if variance > 0 else 1.0
-    interval = (float(every[below - 1]), float(every[above])) if known else (None, None)
-    grows = known and interval[0] is not None and interval[0] > 0 and chance < 0.05
+    interval = (float(all_slopes[low_row - 1]), float(all_slopes[high_row])) if is_certain else (None, None)
+    grows = is_certain and interval[0] is not None and interval[0] > 0 and chance < 0.05
     return {
         "bytes_per_step": slope, "bytes_per_step_low": interval[0], "bytes_per_step_high": interval[1],
         "chance": chance, "grows": grows,

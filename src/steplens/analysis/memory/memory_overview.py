@@ -35,12 +35,12 @@ def memory_overview(trace: Trace) -> pl.DataFrame:
     """
     steps = trace.required("steps").select("id", "start_ns", "end_ns").sort("start_ns").collect()
     events = trace.required("memory").with_columns(pl.col("device_type").cast(pl.String))
-    inside = pl.col("time_ns").is_between(steps["start_ns"].min(), steps["end_ns"].max()) if steps.height else pl.lit(False)
-    told = (
+    is_inside = pl.col("time_ns").is_between(steps["start_ns"].min(), steps["end_ns"].max()) if steps.height else pl.lit(False)
+    totals = (
         events.group_by(*_DEVICE, "component")
         .agg(
             most=pl.col("allocated").max(),
-            static_bytes=pl.col("allocated").filter(inside).min(),
+            static_bytes=pl.col("allocated").filter(is_inside).min(),
             allocations=(pl.col("bytes") > 0).sum(),
             releases=(pl.col("bytes") < 0).sum(),
             sizes=pl.col("bytes").count(),
@@ -52,26 +52,28 @@ def memory_overview(trace: Trace) -> pl.DataFrame:
         )
         .collect()
     )
-    found = memory_summary(trace).select(*_DEVICE, peak_bytes="peak_allocated", peak_ns="peak_allocated_ns")
-    found = found.join(told, on=_DEVICE, how="left", nulls_equal=True, maintain_order="left").with_row_index("row")
-    at = found.select("row", "peak_ns").drop_nulls().sort("peak_ns")
+    overview = memory_summary(trace).select(*_DEVICE, peak_bytes="peak_allocated", peak_ns="peak_allocated_ns")
+    overview = overview.join(totals, on=_DEVICE, how="left", nulls_equal=True, maintain_order="left").with_row_index("row")
+    at = overview.select("row", "peak_ns").drop_nulls().sort("peak_ns")
     reached = at.join_asof(steps, left_on="peak_ns", right_on="start_ns", strategy="backward")
     peaks = reached.filter(pl.col("peak_ns") < pl.col("end_ns")).select("row", peak_step="id")
-    found = found.join(peaks, on="row", how="left", maintain_order="left").join(
+    overview = overview.join(peaks, on="row", how="left", maintain_order="left").join(
         _capacities(trace), on="device", how="left", maintain_order="left"
     )
     capacity = pl.when(pl.col("device_type") != CORE_CPU).then("capacity_bytes")
-    found = found.with_columns(capacity_bytes=capacity)
-    return found.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    overview = overview.with_columns(capacity_bytes=capacity)
+    return overview.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _capacities(trace: Trace) -> pl.DataFrame:
     """device, capacity_bytes."""
     properties = trace.meta_values().get("deviceProperties")
     sizes = {
-        one["id"]: one["totalGlobalMem"]
-        for one in (properties if isinstance(properties, list) else [])
-        if isinstance(one, dict) and isinstance(one.get("id"), int) and isinstance(one.get("totalGlobalMem"), int)
+        device_properties["id"]: device_properties["totalGlobalMem"]
+        for device_properties in (properties if isinstance(properties, list) else [])
+        if isinstance(device_properties, dict)
+        and isinstance(device_properties.get("id"), int)
+        and isinstance(device_properties.get("totalGlobalMem"), int)
     }
     schema: dict[str, pl.DataType] = {"device": COLUMNS["device"], "capacity_bytes": COLUMNS["capacity_bytes"]}
     return pl.DataFrame([{"device": device, "capacity_bytes": size} for device, size in sizes.items()], schema=schema)

@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory, queue_threads_of, user_of, with_owner
 from steplens.analysis.steps.phases import phase_of_calls
-from steplens.analysis.tools.lines import source_line
+from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.schema import BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
 
@@ -68,14 +68,14 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
     if by not in KEYS:
         raise ValueError(f"memory_peak(by={by!r}): by must be one of {', '.join(KEYS)}")
     columns = schema_of(by)
-    peaks, alive, rest = trace.once(_at_peak)
+    peaks, alive, unattributed = trace.once(_at_peak)
     if peaks.is_empty():
         return pl.DataFrame(schema=columns)
     keys = list(KEYS[by])
-    found = alive.group_by(*_ALLOCATOR, *keys).agg(blocks=pl.len(), bytes=pl.col("bytes").sum())
-    found = found.with_columns(kind=pl.lit(ALLOCATED))
+    peak_rows = alive.group_by(*_ALLOCATOR, *keys).agg(blocks=pl.len(), bytes=pl.col("bytes").sum())
+    peak_rows = peak_rows.with_columns(kind=pl.lit(ALLOCATED))
     return (
-        pl.concat([found, rest], how="diagonal_relaxed")
+        pl.concat([peak_rows, unattributed], how="diagonal_relaxed")
         .join(peaks.select(*_ALLOCATOR, "peak_ns", "peak"), on=_ALLOCATOR, nulls_equal=True)
         .with_columns(exceeds=(pl.col("bytes") < 0).any().over(_ALLOCATOR))
         .with_columns(percent=pl.when((pl.col("peak") > 0) & ~pl.col("exceeds")).then(pl.col("bytes") * 100 / pl.col("peak")))
@@ -136,11 +136,13 @@ def _peaks(events: pl.DataFrame) -> pl.DataFrame:
 
 def _alive(trace: Trace, events: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
     """The blocks whose last event up to the peak allocated them."""
-    named = events.filter(pl.col("address").is_not_null() & (pl.col("gain") != 0))
-    named = named.join(peaks.select(*_ALLOCATOR, "peak_order"), on=_ALLOCATOR, nulls_equal=True, maintain_order="left")
+    with_address = events.filter(pl.col("address").is_not_null() & (pl.col("gain") != 0))
+    with_address = with_address.join(
+        peaks.select(*_ALLOCATOR, "peak_order"), on=_ALLOCATOR, nulls_equal=True, maintain_order="left"
+    )
     until = pl.col("order") <= pl.col("peak_order")
-    blocks = named.filter(until).unique("space", keep="last", maintain_order=True).filter(pl.col("gain") > 0)
-    later = named.filter(~until).join(blocks.select("space"), on="space", how="semi")
+    blocks = with_address.filter(until).unique("space", keep="last", maintain_order=True).filter(pl.col("gain") > 0)
+    later = with_address.filter(~until).join(blocks.select("space"), on="space", how="semi")
     ends = later.unique("space", keep="first", maintain_order=True).filter(pl.col("gain") < 0)
     blocks = blocks.join(ends.select("space", release_ns="time_ns", release_op="op"), on="space", how="left")
     blocks = blocks.rename({"time_ns": "allocation_ns", "gain": "bytes"})
@@ -183,23 +185,25 @@ def _known(ids: pl.Series, count: int) -> pl.Series:
 
 def _rest(events: pl.DataFrame, peaks: pl.DataFrame, alive: pl.DataFrame) -> pl.DataFrame:
     """What was there before the window, and what no event accounts for."""
-    named = events.filter(pl.col("address").is_not_null() & (pl.col("gain") != 0)).select(*_ALLOCATOR, "space", "order", "gain")
-    named = named.sort("space", "order")
+    with_address = events.filter(pl.col("address").is_not_null() & (pl.col("gain") != 0)).select(
+        *_ALLOCATOR, "space", "order", "gain"
+    )
+    with_address = with_address.sort("space", "order")
     # a release that no allocation of its address comes before
     before = pl.when(pl.col("space") == pl.col("space").shift()).then(pl.col("gain").shift())
-    lone = named.filter((pl.col("gain") < 0) & (before.is_null() | (before < 0)))
+    lone = with_address.filter((pl.col("gain") < 0) & (before.is_null() | (before < 0)))
     lone = lone.join(peaks.select(*_ALLOCATOR, "peak_order"), on=_ALLOCATOR, nulls_equal=True)
     released = lone.filter(pl.col("order") <= pl.col("peak_order")).group_by(_ALLOCATOR).agg(released=pl.col("gain").sum())
-    known = alive.group_by(_ALLOCATOR).agg(known=pl.col("bytes").sum())
-    rest = peaks.join(released, on=_ALLOCATOR, how="left", nulls_equal=True).join(
-        known, on=_ALLOCATOR, how="left", nulls_equal=True
+    attributed = alive.group_by(_ALLOCATOR).agg(known=pl.col("bytes").sum())
+    unattributed = peaks.join(released, on=_ALLOCATOR, how="left", nulls_equal=True).join(
+        attributed, on=_ALLOCATOR, how="left", nulls_equal=True
     )
-    rest = rest.with_columns(pl.col("released", "known").fill_null(0)).with_columns(
+    unattributed = unattributed.with_columns(pl.col("released", "known").fill_null(0)).with_columns(
         earlier=(pl.col("counted") + pl.col("released")).clip(lower_bound=0)
     )
     missing = pl.col("peak") - pl.col("known") - pl.col("earlier")
     parts = [
-        rest.select(*_ALLOCATOR, kind=pl.lit(BEFORE), bytes="earlier"),
-        rest.select(*_ALLOCATOR, kind=pl.lit(MISSING), bytes=missing),
+        unattributed.select(*_ALLOCATOR, kind=pl.lit(BEFORE), bytes="earlier"),
+        unattributed.select(*_ALLOCATOR, kind=pl.lit(MISSING), bytes=missing),
     ]
     return pl.concat(parts).filter(pl.col("bytes") != 0).with_columns(blocks=pl.lit(None, dtype=pl.Int64))

@@ -45,7 +45,7 @@ def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.D
     table = trace.source_table("dynamic_shape_runs")
     if table is not None:
         kind = "type" if level == OPERATOR else "name"
-        found = table.filter(pl.col("level") == level).select(
+        shape_runs = table.filter(pl.col("level") == level).select(
             pl.col("step").cast(pl.Int64, strict=False),
             pl.col("name"),
             pl.when(pl.col("shapes") != "").then("shapes").alias("shapes"),
@@ -59,7 +59,7 @@ def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.D
             source = source.filter(pl.col("scope") == SCOPE_FUNCTION)
             duration = pl.col("end_ns") - pl.col("start_ns")
         plain = pl.col("name").cast(pl.String)
-        found = source.select(
+        shape_runs = source.select(
             "step",
             name=plain,
             type=plain,
@@ -67,15 +67,15 @@ def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.D
             shapes=pl.col("input_shapes").cast(pl.String),
         ).collect()
     if types:
-        found = found.filter(pl.col("type").is_in(list(types)))
-    return found.select(pl.col(name).cast(dtype) for name, dtype in RUNS.items())
+        shape_runs = shape_runs.filter(pl.col("type").is_in(list(types)))
+    return shape_runs.select(pl.col(name).cast(dtype) for name, dtype in RUNS.items())
 
 
 def sums(trace: Trace, level: str = OPERATOR) -> pl.DataFrame:
     """Runs added up per step and type, columns as in ``SUMS``; ``shapes`` counts different ones (null: not recorded)."""
-    found = runs(trace, level)
+    shape_runs = runs(trace, level)
     shapes = pl.when(pl.col("shapes").is_not_null().any()).then(pl.col("shapes").drop_nulls().n_unique())
-    counted = found.group_by("step", "type", maintain_order=True).agg(
+    counted = shape_runs.group_by("step", "type", maintain_order=True).agg(
         total_ns=pl.col("duration_ns").sum(), count=pl.len(), average_ns=pl.col("duration_ns").mean(), shapes=shapes
     )
     table = trace.source_table("dynamic_shape_types")
@@ -83,8 +83,10 @@ def sums(trace: Trace, level: str = OPERATOR) -> pl.DataFrame:
     if stored is not None and stored.height:
         us = {f"{name}_ns": pl.col(f"{name}_us").cast(pl.Float64, strict=False) * 1000 for name in ("total", "average")}
         number = [pl.col(name).cast(pl.Int64, strict=False) for name in ("step", "count")]
-        seen = counted.select("step", "type", "shapes")
-        counted = stored.select(*number, "type", **us).join(seen, on=["step", "type"], how="left", maintain_order="left")
+        distinct_shapes = counted.select("step", "type", "shapes")
+        counted = stored.select(*number, "type", **us).join(
+            distinct_shapes, on=["step", "type"], how="left", maintain_order="left"
+        )
     return counted.select(pl.col(name).cast(dtype) for name, dtype in SUMS.items())
 
 
@@ -104,6 +106,6 @@ def series(found: pl.DataFrame, types: Sequence[str]) -> list[pl.DataFrame]:
     numbered = pl.DataFrame({"type": types}, schema={"type": pl.String()}).with_row_index("number")
     mine = found.select("step", "type", "average_ns", "count", "shapes")
     # one query for all types: each of its own takes longer than what it looks at
-    every = numbered.join(steps, how="cross").join(mine, on=["type", "step"], how="left").sort("number", "step")
-    columns = every.select("step", pl.col("average_ns", "count").fill_null(0), "shapes")
+    all_points = numbered.join(steps, how="cross").join(mine, on=["type", "step"], how="left").sort("number", "step")
+    columns = all_points.select("step", pl.col("average_ns", "count").fill_null(0), "shapes")
     return [columns.slice(number * steps.height, steps.height) for number in range(numbered.height)]

@@ -52,8 +52,8 @@ def _add_multiply(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
 
 
 def _linear(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    given, weight = shapes[0], shapes[1]
-    work = _product((math.prod(given[:-1]), given[-1]), (weight[1], weight[0]))
+    input_shape, weight = shapes[0], shapes[1]
+    work = _product((math.prod(input_shape[:-1]), input_shape[-1]), (weight[1], weight[0]))
     bias = math.prod(shapes[2]) if len(shapes) > 2 and shapes[2] else 0
     return Work(work.flops, work.elements + bias)
 
@@ -88,22 +88,22 @@ def _positions(given: Shape, output: Shape, weight: Shape, transposed: bool) -> 
 
 
 def _convolution(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    given, weight = shapes[0], shapes[1]
-    output = _output(given, weight, arguments[3:9])
-    elements = math.prod(given) + math.prod(weight) + math.prod(output)
+    input_shape, weight = shapes[0], shapes[1]
+    output = _output(input_shape, weight, arguments[3:9])
+    elements = math.prod(input_shape) + math.prod(weight) + math.prod(output)
     bias = math.prod(shapes[2]) if len(shapes) > 2 and shapes[2] else 0
-    return Work(_positions(given, output, weight, arguments[6] == "True"), elements + bias)
+    return Work(_positions(input_shape, output, weight, arguments[6] == "True"), elements + bias)
 
 
 def _convolution_backward(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    output, given, weight = shapes[:3]
-    once = _positions(given, output, weight, arguments[7] == "True")
+    output, input_shape, weight = shapes[:3]
+    once = _positions(input_shape, output, weight, arguments[7] == "True")
     of_input, of_weight, of_bias = (part.strip() == "True" for part in arguments[10].strip("[]").split(","))
     elements = math.prod(output)
     if of_input:
-        elements += math.prod(weight) + math.prod(given)
+        elements += math.prod(weight) + math.prod(input_shape)
     if of_weight:
-        elements += math.prod(given) + math.prod(weight)
+        elements += math.prod(input_shape) + math.prod(weight)
     bias = output[1] if of_bias else 0
     return Work(once * (of_input + of_weight), elements + bias)
 

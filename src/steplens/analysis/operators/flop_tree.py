@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from steplens.analysis.operators.flops import counted_calls
-from steplens.analysis.operators.work import operator_work
+from steplens.analysis.operators.rank_flops import operator_work
 from steplens.trace.trace import Trace
 
 NODES: dict[str, pl.DataType] = {
@@ -63,16 +63,16 @@ def _counted_from_calls(trace: Trace) -> pl.DataFrame:
 
 def _numbered(levels: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Rows of all levels with numbers; at most one node per scope and operator."""
-    every = (
+    all_nodes = (
         pl.concat(list(levels)).with_row_index("id").with_columns(pl.col("id").cast(pl.Int64), depth=pl.col("path").list.len())
     )
-    above = every.select("path", parent="id")
-    whole = float(every["flops"][0])
-    joined = every.with_columns(up=pl.col("path").list.head(pl.col("depth").cast(pl.Int64) - 1)).join(
-        above, left_on="up", right_on="path", how="left", maintain_order="left"
+    parent_ids = all_nodes.select("path", parent="id")
+    total_flops = float(all_nodes["flops"][0])
+    joined = all_nodes.with_columns(up=pl.col("path").list.head(pl.col("depth").cast(pl.Int64) - 1)).join(
+        parent_ids, left_on="up", right_on="path", how="left", maintain_order="left"
     )
     return joined.with_columns(
         parent=pl.when(pl.col("depth") > 0).then("parent"),
         name=pl.when(pl.col("depth") > 0).then(pl.col("path").list.last()).otherwise(pl.lit(ROOT)),
-        percent=pl.col("flops") / whole * 100,
+        percent=pl.col("flops") / total_flops * 100,
     ).select(pl.col(name).cast(dtype) for name, dtype in NODES.items())

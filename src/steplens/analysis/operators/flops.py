@@ -11,8 +11,8 @@ import polars as pl
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
 from steplens.analysis.tools.groups import first_rows, numbered
-from steplens.analysis.tools.lines import source_line
 from steplens.analysis.tools.names import of_calls
+from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.cpu_device import TYPE_BYTES
 from steplens.trace.trace import Trace
 
@@ -96,23 +96,27 @@ def _flops_of_steps(trace: Trace) -> pl.DataFrame:
 def _counted(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of the calls that count, with flops, elements and whether the profiler recorded the flops."""
     ops = trace.required("ops")
-    known = of_calls(trace)
-    wanted = known.filter(known.is_in(list(NAMES))).to_list()
+    call_names = of_calls(trace)
+    has_formula = call_names.filter(call_names.is_in(list(NAMES))).to_list()
     recorded = pl.col("flops").fill_null(0) > 0
     keys = ["name", "input_shapes", "arguments"]
     rows = (
-        ops.filter(recorded | (pl.col("name").is_in(wanted) & pl.col("input_shapes").is_not_null()))
+        ops.filter(recorded | (pl.col("name").is_in(has_formula) & pl.col("input_shapes").is_not_null()))
         .select(list(dict.fromkeys(["id", "flops", *keys, *columns])))
         .collect()
     )
     number, count = numbered(rows, keys)
     first = first_rows(number, count)
     different = rows.select(keys)[first[first >= 0]]
-    found = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
+    operator_flops = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
     place = pl.Series((np.cumsum(first >= 0) - 1)[number])
     was_recorded = pl.col("flops") > 0
-    derived = pl.Series("derived", [None if work is None else work.flops for work in found], dtype=pl.Int64).gather(place)
-    elements = pl.Series("elements", [None if work is None else work.elements for work in found], dtype=pl.Int64).gather(place)
+    derived = pl.Series("derived", [None if work is None else work.flops for work in operator_flops], dtype=pl.Int64).gather(
+        place
+    )
+    elements = pl.Series("elements", [None if work is None else work.elements for work in operator_flops], dtype=pl.Int64).gather(
+        place
+    )
     rows = rows.with_columns(derived, elements, recorded=was_recorded).with_columns(
         flops=pl.when(was_recorded).then("flops").otherwise("derived")
     )
@@ -123,16 +127,16 @@ def _counted(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
 def _encloses(ids: pl.Series, trace: Trace) -> pl.Series:
     """Which of some calls have another one of them below themselves; shape of ``ids``."""
     parent = trace.required("ops").select(pl.col("parent").fill_null(-1)).collect()["parent"].to_numpy()
-    above = np.zeros(len(parent), dtype=bool)
+    is_parent = np.zeros(len(parent), dtype=bool)
     climbing = parent[ids.to_numpy()]
     # a damaged source may name parents that it does not have
     while len(climbing := climbing[(climbing >= 0) & (climbing < len(parent))]):
         fresh = np.zeros(len(parent), dtype=bool)
         fresh[climbing] = True
-        climbing = np.flatnonzero(fresh & ~above)
-        above[climbing] = True
+        climbing = np.flatnonzero(fresh & ~is_parent)
+        is_parent[climbing] = True
         climbing = parent[climbing]
-    return pl.Series(above[ids.to_numpy()])
+    return pl.Series(is_parent[ids.to_numpy()])
 
 
 def _dtype(types: pl.Series) -> pl.Series:

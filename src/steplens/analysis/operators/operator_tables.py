@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.analysis.device.kernels import op_statistic
-from steplens.analysis.operators.work import OPERATORS, operator_work
+from steplens.analysis.operators.rank_flops import OPERATORS, operator_work
 from steplens.trace.trace import Trace
 
 AI_CORE = "AI_CORE"
@@ -101,32 +101,32 @@ def query(
     Raises:
         ValueError: no such column, page or number of rows.
     """
-    named = [*(among or {}), *(without or {}), *(containing or {}), *sort]
-    unknown = [name for name in named if name not in table.columns]
+    columns_used = [*(among or {}), *(without or {}), *(containing or {}), *sort]
+    unknown = [name for name in columns_used if name not in table.columns]
     if unknown:
         raise ValueError(f"there is no column {unknown[0]!r}; the columns are {', '.join(table.columns)}")
     if not 1 <= page_rows <= MOST_ROWS:
         raise ValueError(f"a page has 1 to {MOST_ROWS} rows, not {page_rows}")
     if page < 0:
         raise ValueError(f"pages count from 0; there is no page {page}")
-    kept = table
+    matching = table
     for column, values in (among or {}).items():
-        kept = kept.filter(pl.col(column).is_in(list(values)))
+        matching = matching.filter(pl.col(column).is_in(list(values)))
     for column, values in (without or {}).items():
-        kept = kept.filter(~pl.col(column).is_in(list(values)).fill_null(False))
+        matching = matching.filter(~pl.col(column).is_in(list(values)).fill_null(False))
     for column, text in (containing or {}).items():
         held = pl.col(column).cast(pl.String).str.to_lowercase().str.contains(text.lower(), literal=True)
-        kept = kept.filter(held.fill_null(False))
+        matching = matching.filter(held.fill_null(False))
     if sort:
-        kept = kept.sort(list(sort), descending=descending, nulls_last=True, maintain_order=True)
-    return Page(kept.slice(page * page_rows, page_rows), kept.height)
+        matching = matching.sort(list(sort), descending=descending, nulls_last=True, maintain_order=True)
+    return Page(matching.slice(page * page_rows, page_rows), matching.height)
 
 
 def in_order_of(table: pl.DataFrame, column: str, values: Sequence[str]) -> pl.DataFrame:
     """The rows whose ``column`` is one of ``values``, in the order of these; rows of one value keep their order."""
     place = {value: number for number, value in enumerate(values)}
-    kept = table.filter(pl.col(column).is_in(list(values)))
-    return kept.sort(pl.col(column).replace_strict(place, default=None, return_dtype=pl.Int64), maintain_order=True)
+    matching = table.filter(pl.col(column).is_in(list(values)))
+    return matching.sort(pl.col(column).replace_strict(place, default=None, return_dtype=pl.Int64), maintain_order=True)
 
 
 def core_types(trace: Trace) -> pl.DataFrame:
@@ -136,13 +136,13 @@ def core_types(trace: Trace) -> pl.DataFrame:
     """
     table = trace.source_table("aicore_intermediate_type")
     if table is None:
-        found = op_statistic(trace).filter(core=AI_CORE)
+        type_rows = op_statistic(trace).filter(core=AI_CORE)
         share = pl.col("total_ns") / pl.col("total_ns").sum() * 100
-        return _typed(found.with_columns(average_ns="mean_ns", percent=share), CORE_TYPES)
+        return _typed(type_rows.with_columns(average_ns="mean_ns", percent=share), CORE_TYPES)
     total, count = _number("task_time") * 1e6, _number("execution_frequency")
-    named = table.select(type="kernel_type", total_ns=total, count=count.cast(pl.Int64), average_ns=total / count,
+    renamed = table.select(type="kernel_type", total_ns=total, count=count.cast(pl.Int64), average_ns=total / count,
                          percent=_number("percent"))  # fmt: skip
-    return _typed(named.sort("total_ns", descending=True), CORE_TYPES)
+    return _typed(renamed.sort("total_ns", descending=True), CORE_TYPES)
 
 
 def core_operators(trace: Trace) -> pl.DataFrame:
@@ -173,11 +173,11 @@ def _described(details: pl.DataFrame, framework: pl.DataFrame | None) -> pl.Data
     columns = {"type": "kernel_type", "subgraph": "subgraph", "info": "op_info"}
     if framework is None:
         return details.with_columns(pl.lit(None, pl.String).alias(name) for name in columns)
-    nothing = pl.lit(None, pl.String)
-    known = framework.select(
-        name="full_kernel_name", **{new: pl.col(old) if old in framework.columns else nothing for new, old in columns.items()}
+    missing = pl.lit(None, pl.String)
+    framework_names = framework.select(
+        name="full_kernel_name", **{new: pl.col(old) if old in framework.columns else missing for new, old in columns.items()}
     )
-    return details.join(known.unique("name", keep="first"), on="name", how="left", maintain_order="left")
+    return details.join(framework_names.unique("name", keep="first"), on="name", how="left", maintain_order="left")
 
 
 def stored_table(trace: Trace, name: str) -> pl.DataFrame:

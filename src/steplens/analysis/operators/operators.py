@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import polars as pl
 
-from steplens.analysis.tools.lines import source_line
+from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.classify import category_of
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
@@ -126,7 +126,7 @@ def _grouped(trace: Trace, keys: list[str], counted: pl.Expr) -> pl.DataFrame:
 
 
 def _modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
-    own = (
+    self_rows = (
         trace.required("ops")
         .filter(pl.col("module").is_not_null(), counted)
         .group_by("module")
@@ -137,11 +137,11 @@ def _modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
         .select(pl.col("module").cast(pl.String).alias("name"), "calls", "self_ns", "device_self_ns")
         .collect()
     )
-    if not own.height:
+    if not self_rows.height:
         return pl.DataFrame(schema={"name": pl.String, **dict.fromkeys(("calls", *_SUMS), pl.Int64)})
     # the total of a module adds up the modules whose path lies below its own
-    below = (
-        own.with_columns(pl.col("name").str.split(".").alias("parts"))
+    total_rows = (
+        self_rows.with_columns(pl.col("name").str.split(".").alias("parts"))
         .with_columns(pl.int_ranges(1, pl.col("parts").list.len() + 1).alias("length"))
         .explode("length")
         .with_columns(pl.col("parts").list.head(pl.col("length")).list.join(".").alias("above"))
@@ -149,7 +149,7 @@ def _modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
         .agg(pl.col("self_ns").sum().alias("total_ns"), pl.col("device_self_ns").sum().alias("device_total_ns"))
     )
     return (
-        own.join(below, left_on="name", right_on="above", how="left")
+        self_rows.join(total_rows, left_on="name", right_on="above", how="left")
         .select("name", "calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
         .sort("self_ns", "name", descending=[True, False])
     )

@@ -68,9 +68,9 @@ def _calls(trace: Trace) -> pl.DataFrame:
     """One row per name, shape and step: calls, duration, duration of the first call, and whether the shape is new there."""
     counted = (pl.col("counted_as") == pl.col("id")) & (pl.col("scope") == SCOPE_FUNCTION)
     length = pl.col("end_ns") - pl.col("start_ns")
-    known = counted & pl.col("step").is_not_null() & pl.col("input_shapes").is_not_null()
+    has_shapes = counted & pl.col("step").is_not_null() & pl.col("input_shapes").is_not_null()
     columns = ("name", "input_shapes", "step", "start_ns")
-    each = trace.required("ops").filter(known).select(*columns, length=length).collect()
+    each = trace.required("ops").filter(has_shapes).select(*columns, length=length).collect()
     if not each["start_ns"].is_sorted():
         each = each.sort("start_ns", maintain_order=True)
     shape, _ = numbered(each, ("name", "input_shapes"))

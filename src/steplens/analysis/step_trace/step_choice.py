@@ -21,9 +21,9 @@ def step_parts(source: Trace | pl.DataFrame, step: int) -> dict[str, Any]:
         ValueError: the run has no such step; the message says which it has.
     """
     table = source if isinstance(source, pl.DataFrame) else step_trace(source)
-    found = table.filter(pl.col("step") == step)
-    if not found.height:
+    step_row = table.filter(pl.col("step") == step)
+    if not step_row.height:
         steps = table["step"]
-        known = f"steps {steps[0]} to {steps[-1]}" if table.height else "no steps"
-        raise ValueError(f"there is no step {step}; the run has {known}")
-    return found.row(0, named=True)
+        steps_text = f"steps {steps[0]} to {steps[-1]}" if table.height else "no steps"
+        raise ValueError(f"there is no step {step}; the run has {steps_text}")
+    return step_row.row(0, named=True)

@@ -111,8 +111,8 @@ def step_figure(
         mine = mean.collectives.select("stream", "name", "start_ns", "duration_ns", "steps")
     points = table if step is None else table.filter(pl.col("step") == step)
     named = points_of(trace)
-    wanted = (forward_point or named.forward, backward_point or named.backward)
-    forward, backward = _point_names(trace, points, wanted)
+    point_names = (forward_point or named.forward, backward_point or named.backward)
+    forward, backward = _point_names(trace, points, point_names)
     return StepFigure(step, numbers, mean.excluded, (*_rows(means), *_streams(mine)), forward, backward, mean.parts)
 
 
@@ -174,20 +174,22 @@ def _point_names(
     meta = trace.meta_values()
     stored = (meta.get("fp_start"), meta.get("bp_end"))
     tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
-    found: list[tuple[str, ...]] = []
+    names_of_points: list[tuple[str, ...]] = []
     for point, recorded, ours, theirs in zip(told, stored, ("forward_ns", "backward_ns"), ("start_ns", "end_ns"), strict=True):
         if point is not None:
-            found.append((point,))
+            names_of_points.append((point,))
         elif recorded:
-            found.append((recorded,) if isinstance(recorded, str) else tuple(map(str, recorded[:_NAMES])))
+            names_of_points.append((recorded,) if isinstance(recorded, str) else tuple(map(str, recorded[:_NAMES])))
         else:
-            found.append(_most_common(tasks, points, ours, theirs))
-    return found[0], found[1]
+            names_of_points.append(_most_common(tasks, points, ours, theirs))
+    return names_of_points[0], names_of_points[1]
 
 
 def _most_common(tasks: pl.LazyFrame, points: pl.DataFrame, ours: str, theirs: str) -> tuple[str, ...]:
-    wanted = points.lazy().select("step", pl.col(ours).alias("at")).drop_nulls()
-    named = tasks.select("step", pl.col(theirs).alias("at"), name=pl.col("name").cast(pl.String)).join(wanted, on=["step", "at"])
-    counted = named.group_by("name").agg(count=pl.len()).sort("count", "name", descending=[True, False]).head(_NAMES)
+    point_times = points.lazy().select("step", pl.col(ours).alias("at")).drop_nulls()
+    task_names = tasks.select("step", pl.col(theirs).alias("at"), name=pl.col("name").cast(pl.String)).join(
+        point_times, on=["step", "at"]
+    )
+    counted = task_names.group_by("name").agg(count=pl.len()).sort("count", "name", descending=[True, False]).head(_NAMES)
     names: Sequence[str] = counted.collect()["name"].to_list()
     return tuple(names)

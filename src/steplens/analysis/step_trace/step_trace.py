@@ -86,15 +86,15 @@ def points_of(trace: Trace) -> NamedPoints:
     """The points that the environment of this process names, else those that were named when the trace was recorded."""
     meta = trace.meta_values()
     options: dict[str, Any] = next((meta[key] for key in ("config", "profiling_options") if isinstance(meta.get(key), dict)), {})
-    wanted = [
+    candidates = [
         name or (value if isinstance(value := options.get(option), str) and value else None)
         for name, option in zip(named_points(os.environ), (FORWARD_POINT, BACKWARD_POINT), strict=True)
     ]
-    if not any(wanted):
+    if not any(candidates):
         return NamedPoints()
     names = distinct(_tasks(trace)["name"])
-    forward, backward = (name if name is not None and _matching(names, name) else None for name in wanted)
-    return NamedPoints(forward, backward, tuple(name for name in wanted if name is not None and not _matching(names, name)))
+    forward, backward = (name if name is not None and _matching(names, name) else None for name in candidates)
+    return NamedPoints(forward, backward, tuple(name for name in candidates if name is not None and not _matching(names, name)))
 
 
 def step_trace(trace: Trace, *, forward_point: str | None = None, backward_point: str | None = None) -> pl.DataFrame:
@@ -197,9 +197,11 @@ def _found(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     end = pl.col("end_ns").max() if cpu_is_device(trace) else pl.col("end_ns").last()
     ends = in_order(last_backward.select("step", "start_ns", "end_ns"), "start_ns").group_by("step").agg(backward_ns=end)
     # on several streams a step may begin before the one in front of it has ended
-    inside = (pl.max_horizontal(pl.col(name), pl.col("start_ns")).alias(name) for name in ("forward_ns", "backward_ns"))
-    known = points.join(ends, on="step", how="left")
-    return known.with_columns(pl.when(pl.col(column.meta.output_name()).is_not_null()).then(column) for column in inside)
+    clipped = (pl.max_horizontal(pl.col(name), pl.col("start_ns")).alias(name) for name in ("forward_ns", "backward_ns"))
+    points_and_ends = points.join(ends, on="step", how="left")
+    return points_and_ends.with_columns(
+        pl.when(pl.col(column.meta.output_name()).is_not_null()).then(column) for column in clipped
+    )
 
 
 def _device_ranges(trace: Trace) -> pl.DataFrame | None:
@@ -222,8 +224,8 @@ def _device_ranges(trace: Trace) -> pl.DataFrame | None:
 
 def _tasks(trace: Trace) -> pl.DataFrame:
     """Computing tasks of steps: step, start_ns, end_ns, name, op, takes_data."""
-    own = (pl.col("kind") == KIND_COMPUTE) & pl.col("step").is_not_null()
-    tasks = trace.required("kernels").filter(own).select("step", "start_ns", "end_ns", "name", "op").collect()
+    is_computing = (pl.col("kind") == KIND_COMPUTE) & pl.col("step").is_not_null()
+    tasks = trace.required("kernels").filter(is_computing).select("step", "start_ns", "end_ns", "name", "op").collect()
     return tasks.with_columns(takes_data=pl.col("name").is_in(containing(distinct(tasks["name"]), _GET_NEXT)))
 
 
@@ -243,9 +245,9 @@ def _is_forward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
 
     Not of it are tasks of a graph's ``Gradients`` and of its optimizer, and what was called outside of the forward phases.
     """
-    known = distinct(tasks["name"])
-    others = with_prefix(known, GRADIENTS_PREFIX) + containing(known, re.escape(GRAPH_OPTIMIZER))
-    forward = ~tasks["name"].is_in(others).fill_null(False)
+    task_names = distinct(tasks["name"])
+    not_forward = with_prefix(task_names, GRADIENTS_PREFIX) + containing(task_names, re.escape(GRAPH_OPTIMIZER))
+    forward = ~tasks["name"].is_in(not_forward).fill_null(False)
     if trace.ops is None:
         return forward
     calls = first_rows(trace.required("ops").select("id").collect()["id"], tasks["op"])
@@ -254,13 +256,13 @@ def _is_forward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
 
 def _matching(names: pl.Series, point: str) -> list[str]:
     """Those of ``distinct`` names that a point names."""
-    found: list[str] = names.filter((names == point) | names.str.ends_with("/" + point)).to_list()
-    return found
+    matching_names: list[str] = names.filter((names == point) | names.str.ends_with("/" + point)).to_list()
+    return matching_names
 
 
 def _is_all_reduce() -> pl.Expr:
-    named = pl.col("name").cast(pl.String).str.contains(_ALL_REDUCE)
-    return named | pl.col("operation").cast(pl.String).str.contains(_ALL_REDUCE).fill_null(False)
+    is_named = pl.col("name").cast(pl.String).str.contains(_ALL_REDUCE)
+    return is_named | pl.col("operation").cast(pl.String).str.contains(_ALL_REDUCE).fill_null(False)
 
 
 def step_collectives(trace: Trace) -> pl.DataFrame:
@@ -288,10 +290,10 @@ def averages(
         steps: of ``step_trace`` where the caller has it.
         collectives: of the steps; those of ``step_collectives`` by default.
     """
-    found = step_trace(trace) if steps is None else steps
-    counted = found.filter(pl.col("step").is_in(chosen_steps(trace).steps))
+    step_rows = step_trace(trace) if steps is None else steps
+    counted = step_rows.filter(pl.col("step").is_in(chosen_steps(trace).steps))
     if not counted.height:
-        counted = found
+        counted = step_rows
     total = counted["total_ns"].mean()
     rows = [
         {
@@ -305,8 +307,8 @@ def averages(
         for part in PARTS
     ]
     schema = {"part": pl.String, **dict.fromkeys(("mean_ns", "median_ns", "p90_ns", "share"), pl.Float64), "steps": pl.Int64}
-    known = step_collectives(trace) if collectives is None else collectives
-    counted_collectives = known.join(counted.select("step", step_start="start_ns"), on="step")
+    collective_rows = step_collectives(trace) if collectives is None else collectives
+    counted_collectives = collective_rows.join(counted.select("step", step_start="start_ns"), on="step")
     means = (
         counted_collectives.group_by("stream", "index", pl.col("name").cast(pl.String))
         .agg(
@@ -317,8 +319,8 @@ def averages(
         .sort("stream", "index", "name")
     )
     ids = tuple(counted["step"].to_list())
-    others = tuple(step for step in found["step"].to_list() if step not in set(ids))
-    return StepAverages(pl.DataFrame(rows, schema=schema), means, ids, others)
+    other_steps = tuple(step for step in step_rows["step"].to_list() if step not in set(ids))
+    return StepAverages(pl.DataFrame(rows, schema=schema), means, ids, other_steps)
 
 
 def part_averages(trace: Trace) -> pl.DataFrame:
@@ -357,8 +359,8 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
         "fp_and_bp": points["bp_point"] - points["fp_point"],
         "tail": points["end_point"] - points["bp_point"],
     }
-    known = steps.select("step", **points, **parts).select("step", *_DETAIL_COLUMNS)
-    table = known.fill_null(0)
+    step_columns = steps.select("step", **points, **parts).select("step", *_DETAIL_COLUMNS)
+    table = step_columns.fill_null(0)
     # the start of the first step is its forward point: nothing tells how long it waited
     collectives = step_collectives(trace)
     added: list[pl.Series] = []
@@ -375,7 +377,7 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
     table = table.with_columns(added)
     if not table.height:
         return table.rename({"step": "step_num"}).with_columns(pl.col("step_num").cast(pl.String))
-    counted = table.with_columns(known.drop("step")).slice(average_from if table.height > average_from else 0)
+    counted = table.with_columns(step_columns.drop("step")).slice(average_from if table.height > average_from else 0)
     means = {name: _mean(counted[name].drop_nulls()) for name in table.columns[1:]}
     last = pl.DataFrame({"step_num": ["-"], **{name: [value] for name, value in means.items()}})
     return pl.concat([table.select(pl.col("step").cast(pl.String).alias("step_num"), pl.exclude("step")), last])

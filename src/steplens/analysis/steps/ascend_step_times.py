@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.grouped_intervals import GroupedTimeline
 from steplens.analysis.tools.overlap import Int64Array, Intervals, subtract, union
 from steplens.trace.schema import RECEIVE
@@ -52,8 +52,8 @@ def ascend_step_times(trace: Trace, *, whole_trace_without_steps: bool = False) 
     steps = trace.steps
     if steps is not None and steps.height:
         return trace.once(_of_steps)
-    whole = _whole(trace) if whole_trace_without_steps else None
-    return pl.DataFrame(schema=COLUMNS) if whole is None else _times(trace, whole)
+    whole_step = _whole(trace) if whole_trace_without_steps else None
+    return pl.DataFrame(schema=COLUMNS) if whole_step is None else _times(trace, whole_step)
 
 
 def _of_steps(trace: Trace) -> pl.DataFrame:
@@ -78,8 +78,8 @@ def _whole(trace: Trace) -> pl.DataFrame | None:
 
 def _device_times(trace: Trace, steps: pl.DataFrame) -> dict[str, Int64Array]:
     ids = steps["id"]
-    space, computing, receive, other = _device_work(trace, ids) if ids.null_count() else trace.once(_device_work_of_steps)
-    communication = union(receive, other)
+    space, computing, receive, unhidden = _device_work(trace, ids) if ids.null_count() else trace.once(_device_work_of_steps)
+    communication = union(receive, unhidden)
     computing_ns, communication_ns = space.lengths(computing), space.lengths(communication)
     not_overlapped = space.lengths(subtract(communication, computing))
     first, last = space.bounds(computing, communication)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from steplens.analysis.steps.device_work import COMMUNICATION, device_work
 from steplens.analysis.steps.host_calls import HostCalls, bridge
-from steplens.analysis.steps.work import COMMUNICATION, device_work
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, subtract, union
 from steplens.trace.trace import Trace
 

@@ -109,11 +109,11 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     Args:
         traces: of one run: its ranks and windows.
     """
-    own = [trace.once(_choose) for trace in traces]
+    choices = [trace.once(_choose) for trace in traces]
     if len(traces) == 1:
-        return (own[0],)
-    others = together(_left_out_by_step, traces)
-    return tuple(_with_others(trace, chosen, others) for trace, chosen in zip(traces, own, strict=True))
+        return (choices[0],)
+    left_out_by_step = together(_left_out_by_step, traces)
+    return tuple(_with_others(trace, choice, left_out_by_step) for trace, choice in zip(traces, choices, strict=True))
 
 
 def chosen_steps(trace: Trace) -> ChosenSteps:
@@ -145,8 +145,8 @@ def _choose(trace: Trace) -> ChosenSteps:
     """The choice for one trace alone."""
     steps = trace.required("steps").select("id", "start_ns", "end_ns").sort("start_ns").collect()
     if not steps.height and trace.is_results_only:
-        given = tuple(given_steps(trace)["step"].to_list())
-        return ChosenSteps(given, (), few=len(given) < LEAST_STEPS)
+        step_numbers = tuple(given_steps(trace)["step"].to_list())
+        return ChosenSteps(step_numbers, (), few=len(step_numbers) < LEAST_STEPS)
     incomplete = incomplete_steps(trace)
     complete = steps.filter(~pl.col("id").is_in(sorted(incomplete)))
     if not complete.height:
@@ -177,7 +177,7 @@ def _warm_up(trace: Trace, steps: pl.DataFrame) -> list[LeftOut]:
     kinds = (HOST_DURATION, DEVICE_PERIOD if trace.has_accelerator else HOST_DURATION, WORK_DONE, WORK_DONE)
     warm_up: list[LeftOut] = []
     for row in range(steps.height - 1):
-        differing = next((one for one in zip(kinds, values, strict=True) if differs(one[1][row], one[1][row + 1 :])), None)
+        differing = next((pair for pair in zip(kinds, values, strict=True) if differs(pair[1][row], pair[1][row + 1 :])), None)
         if differing is None:
             break
         kind, figures = differing
@@ -188,13 +188,13 @@ def _warm_up(trace: Trace, steps: pl.DataFrame) -> list[LeftOut]:
 
 def differs(value: float, rest: npt.NDArray[np.float64]) -> bool:
     """Whether a step differs from the rest in a figure; see ``choose_steps``. False where the figure is not known."""
-    known = rest[~np.isnan(rest)]
-    if np.isnan(value) or len(known) < 2:
+    numbers = rest[~np.isnan(rest)]
+    if np.isnan(value) or len(numbers) < 2:
         return False
-    median = float(np.median(known))
-    spread = _NORMAL * float(np.median(np.abs(known - median)))
+    median = float(np.median(numbers))
+    spread = _NORMAL * float(np.median(np.abs(numbers - median)))
     away = abs(value - median)
-    outside = value < known.min() or value > known.max()
+    outside = value < numbers.min() or value > numbers.max()
     return bool(outside and away > _DEVIATIONS * spread and away > _LEAST_SHARE * median)
 
 
@@ -206,11 +206,11 @@ def _counts(trace: Trace, table: str) -> pl.DataFrame:
 
 def _left_out_by_step(traces: Sequence[Trace]) -> dict[int, list[tuple[Trace, LeftOut]]]:
     """What each trace alone leaves out, by number of the step: every trace is looked at once, not once for every other one."""
-    found: dict[int, list[tuple[Trace, LeftOut]]] = {}
+    left_out: dict[int, list[tuple[Trace, LeftOut]]] = {}
     for trace in traces:
         for entry in trace.once(_choose).left_out:
-            found.setdefault(entry.step, []).append((trace, entry))
-    return found
+            left_out.setdefault(entry.step, []).append((trace, entry))
+    return left_out
 
 
 def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequence[tuple[Trace, LeftOut]]]) -> ChosenSteps:
@@ -218,9 +218,9 @@ def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequenc
     spans = _spans(trace)
     beside: dict[int, LeftOut] = {}
     for step, (start, end) in spans.items():
-        for other, entry in others.get(step, ()):
-            theirs = _spans(other).get(step)
-            if theirs is not None and start < theirs[1] and theirs[0] < end and other.rank != trace.rank:
+        for other_trace, entry in others.get(step, ()):
+            theirs = _spans(other_trace).get(step)
+            if theirs is not None and start < theirs[1] and theirs[0] < end and other_trace.rank != trace.rank:
                 beside[step] = LeftOut(step, entry.reason)
                 break
     steps = tuple(step for step in chosen.steps if step not in beside)

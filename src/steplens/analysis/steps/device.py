@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.steps.work import COMMUNICATION, COMPUTING, COPY, NO_STEP, DeviceWork, device_parts, device_work
+from steplens.analysis.steps.device_work import COMMUNICATION, COMPUTING, COPY, NO_STEP, DeviceWork, device_parts, device_work
 from steplens.analysis.tools.grouped_intervals import GroupedTimeline
 from steplens.analysis.tools.overlap import Int64Array, length_inside
 from steplens.trace.trace import Trace
@@ -116,8 +116,8 @@ def _periods(trace: Trace, steps: pl.DataFrame, work: DeviceWork) -> tuple[Int64
     of_period = place[np.maximum(np.searchsorted(start[place], work.start_ns, side="right") - 1, 0)] if len(place) else None
     step_of_work = launched.copy()
     if of_period is not None:
-        inside = ~work.is_launch_known & (work.start_ns >= start[of_period]) & (work.start_ns < end[of_period])
-        step_of_work[inside] = of_period[inside]
+        is_inside = ~work.is_launch_known & (work.start_ns >= start[of_period]) & (work.start_ns < end[of_period])
+        step_of_work[is_inside] = of_period[is_inside]
     return start, end, recorded, step_of_work
 
 
@@ -133,11 +133,11 @@ def _is_followed(ids: Int64Array, has_work: BoolArray) -> BoolArray:
 
 def _given(work: DeviceWork, host_start: Int64Array, host_end: Int64Array) -> Int64Array | None:
     """The steps that the source tells of its tasks; None where they are no more than the ranges in which the tasks begin."""
-    given = work.given_step
-    of_step = given >= 0
-    begins, row = work.start_ns[of_step], given[of_step]
+    step_numbers = work.given_step
+    of_step = step_numbers >= 0
+    begins, row = work.start_ns[of_step], step_numbers[of_step]
     outside = (begins < host_start[row]) | (begins >= host_end[row])
-    return given if outside.any() else None
+    return step_numbers if outside.any() else None
 
 
 def _recorded(counts: Int64Array) -> BoolArray:
@@ -145,30 +145,30 @@ def _recorded(counts: Int64Array) -> BoolArray:
     recorded: BoolArray = counts > 0
     rows = np.flatnonzero(recorded)
     if len(rows) > 3 and len(rows) < len(counts):
-        for row, others, neighbour in ((rows[0], rows[1:], rows[0] - 1), (rows[-1], rows[:-1], rows[-1] + 1)):
+        for row, other_rows, neighbour in ((rows[0], rows[1:], rows[0] - 1), (rows[-1], rows[:-1], rows[-1] + 1)):
             # a step at either end of the trace is judged with its other figures
-            if 0 <= neighbour < len(counts) and counts[row] < _CUT * np.median(counts[others]):
+            if 0 <= neighbour < len(counts) and counts[row] < _CUT * np.median(counts[other_rows]):
                 recorded[row] = False
     return recorded
 
 
 def _extreme(choose: np.ufunc, values: Int64Array, row: Int64Array, rows: int) -> Int64Array:
     """The least or greatest of ``values`` per row; 0 where there are none."""
-    found: Int64Array = np.full(rows, np.iinfo(np.int64).max if choose is np.minimum else np.iinfo(np.int64).min)
-    inside = row >= 0
-    choose.at(found, row[inside], values[inside])
-    found[np.bincount(row[inside], minlength=rows) == 0] = 0
-    return found
+    extremes: Int64Array = np.full(rows, np.iinfo(np.int64).max if choose is np.minimum else np.iinfo(np.int64).min)
+    has_row = row >= 0
+    choose.at(extremes, row[has_row], values[has_row])
+    extremes[np.bincount(row[has_row], minlength=rows) == 0] = 0
+    return extremes
 
 
 def _launched(work: DeviceWork, step_of_work: Int64Array, rows: int) -> dict[str, Int64Array]:
     """How long what each step launched ran, ns, per kind."""
     frames = {}
     for name, kind in (("computing", COMPUTING), ("communication", COMMUNICATION), ("copy", COPY)):
-        chosen = (work.kind == kind) & (step_of_work != NO_STEP)
+        is_chosen = (work.kind == kind) & (step_of_work != NO_STEP)
         frames[name] = pl.DataFrame(
-            {"start_ns": work.start_ns[chosen], "end_ns": work.end_ns[chosen], "step": step_of_work[chosen]}
+            {"start_ns": work.start_ns[is_chosen], "end_ns": work.end_ns[is_chosen], "step": step_of_work[is_chosen]}
         )
     timeline = GroupedTimeline(list(frames.values()), rows)
-    every = pl.Series(np.arange(rows))
-    return {f"launched_{name}_ns": timeline.lengths(timeline.intervals(frame, every)) for name, frame in frames.items()}
+    all_rows = pl.Series(np.arange(rows))
+    return {f"launched_{name}_ns": timeline.lengths(timeline.intervals(frame, all_rows)) for name, frame in frames.items()}

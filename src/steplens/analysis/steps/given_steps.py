@@ -31,8 +31,8 @@ def given_steps(trace: Trace) -> pl.DataFrame:
         number = pl.col(_STEP[column]).cast(pl.String).str.extract(r"(\d{1,18})").cast(pl.Int64, strict=False)
         steps = table.select(step=number, **parts).drop_nulls("step").unique("step", keep="first", maintain_order=True)
         steps = steps.with_columns(duration_ns=pl.sum_horizontal("preparing_ns", "stage_ns", "bubble_ns", ignore_nulls=False))
-        nothing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in COLUMNS.items() if name not in steps.columns]
-        return steps.with_columns(nothing).select(list(COLUMNS)).sort("step")
+        missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in COLUMNS.items() if name not in steps.columns]
+        return steps.with_columns(missing).select(list(COLUMNS)).sort("step")
     return pl.DataFrame(schema=COLUMNS)
 
 

@@ -172,16 +172,16 @@ class _Selected:
 
     @classmethod
     def of(cls, trace: Trace, thread: TrainingThread, ops: pl.DataFrame) -> _Selected:
-        known = names.of_calls(trace)
+        call_names = names.of_calls(trace)
         is_own = ops.select(thread.is_own().fill_null(False)).to_series()
         is_process = ops.select((pl.col("pid") == thread.pid).fill_null(False)).to_series()
         is_call = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
-        gradients = names.with_prefix(known, GRADIENTS_PREFIX)
+        gradients = names.with_prefix(call_names, GRADIENTS_PREFIX)
         # a graph of MindSpore runs on threads of its own
         is_graph = bool(gradients) and not (is_own & (is_call | (ops["scope"] == SCOPE_MODULE))).any()
         if is_graph:
             is_own = is_process
-        return cls(ops, known, is_own, is_process, is_own & is_call, is_graph)
+        return cls(ops, call_names, is_own, is_process, is_own & is_call, is_graph)
 
     def _merged(self, chosen: pl.Series) -> Intervals:
         # column by column: a query takes longer than the few calls of a small trace
@@ -206,10 +206,10 @@ class _Selected:
     def ranges(self, prefix: str, pattern: str, in_graph: str) -> Intervals:
         """When ranges are open whose names begin with ``prefix``, else those that match, else operators of a graph with it."""
         if self.is_graph:
-            wanted = self._merged(self.is_own & self._named(names.containing(self.known, in_graph)))
-            return bridge(wanted, subtract(self.operators()[0], wanted), np.empty(0, dtype=np.int64))
-        named = self.named_with(prefix)
-        return named if len(named.start) else self.says(pattern)
+            merged_ranges = self._merged(self.is_own & self._named(names.containing(self.known, in_graph)))
+            return bridge(merged_ranges, subtract(self.operators()[0], merged_ranges), np.empty(0, dtype=np.int64))
+        named_ranges = self.named_with(prefix)
+        return named_ranges if len(named_ranges.start) else self.says(pattern)
 
     def operators(self) -> tuple[Intervals, Int64Array]:
         """When operators run on the thread, and when the outermost ones begin."""
@@ -232,20 +232,20 @@ class _Selected:
 
         Of operators with one sequence number it is the last one: those before it made no node, and the number went on to it.
         """
-        nothing = np.empty(0, dtype=np.int64)
+        empty = np.empty(0, dtype=np.int64)
         if self.is_graph:
             gradients = self._named(names.with_prefix(self.known, GRADIENTS_PREFIX))
-            others = self.is_own & ~gradients & ~self._named(names.containing(self.known, GRAPH_OPTIMIZER))
+            is_other = self.is_own & ~gradients & ~self._named(names.containing(self.known, GRAPH_OPTIMIZER))
             data = self._named(names.with_prefix(self.known, DATALOADER_PREFIX))
             is_call = self.ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
-            return np.sort(self.ops.filter((others & ~data & is_call).fill_null(False))["start_ns"].to_numpy())
+            return np.sort(self.ops.filter((is_other & ~data & is_call).fill_null(False))["start_ns"].to_numpy())
         is_backward = self.ops["scope"] == SCOPE_BACKWARD
         numbered = self.ops["sequence"].is_not_null() & (self.ops["sequence"] >= 0)
         answered = self.ops.filter(self.is_process & is_backward & numbered)["sequence"].unique()
         forward = self.ops.filter(self.is_operator & ~is_backward & numbered).select("start_ns", "sequence")
         forward = forward.filter(pl.col("sequence").is_in(answered.to_list())).sort("start_ns")
         if forward.is_empty():
-            return nothing
+            return empty
         start = forward.unique("sequence", keep="last", maintain_order=True)["start_ns"].to_numpy()
         _, outermost = self.operators()
         place = np.searchsorted(outermost, start, side="right") - 1
@@ -285,9 +285,9 @@ def _matching_frames(trace: Trace) -> list[str]:
 
 def _device_waits(trace: Trace, thread: TrainingThread, selected: _Selected) -> Intervals:
     """Calls of the training thread that wait for an accelerator: they synchronise, or read the value of one of its tensors."""
-    nothing = np.empty(0, dtype=np.int64)
+    empty = np.empty(0, dtype=np.int64)
     if not trace.has_accelerator:
-        return merge_intervals(nothing, nothing)
+        return merge_intervals(empty, empty)
     synchronising = merged(synchronising_calls(trace).select("start_ns", "end_ns"))
     reads = in_order(
         selected.ops.filter(selected.is_operator & selected._named(list(_READS_VALUE))).select("start_ns", "end_ns"), "start_ns"

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.steps.backward import backward_passes
+from steplens.analysis.steps.device_work import COMMUNICATION, device_work
 from steplens.analysis.steps.host_calls import HostCalls, host_calls, outermost_calls, synchronising_calls
-from steplens.analysis.steps.work import COMMUNICATION, device_work
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
 from steplens.trace.building.steps import step_of
 from steplens.trace.schema import SCOPE_BACKWARD
@@ -89,12 +89,12 @@ def _host_phases(trace: Trace) -> pl.DataFrame:
     lengths: dict[str, Int64Array | None] = dict.fromkeys((*PHASES, "gradient_sync_ns"))
     if phases is not None:
         sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
-        inside = [length_inside(intervals, start, end) for intervals in sets]
-        lengths = dict(zip(PHASES, [*inside, end - start - sum(inside)], strict=True))
+        lengths_inside = [length_inside(intervals, start, end) for intervals in sets]
+        lengths = dict(zip(PHASES, [*lengths_inside, end - start - sum(lengths_inside)], strict=True))
         lengths["gradient_sync_ns"] = length_inside(phases.gradient_sync, start, end)
     frame = pl.DataFrame({"step": steps["id"], "start_ns": start, "duration_ns": end - start})
-    nothing = pl.lit(None, dtype=pl.Int64)
-    values = [nothing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]
+    missing = pl.lit(None, dtype=pl.Int64)
+    values = [missing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]
     return frame.with_columns(values).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
@@ -108,9 +108,9 @@ def _phase_intervals(trace: Trace) -> HostPhases | None:
     backward = subtract(passes, data)
     forward = subtract(forward, backward)
     optimizer = subtract(subtract(calls.optimizer, union(forward, backward)), data)
-    named = union(union(data, forward), union(backward, optimizer))
-    waits = subtract(calls.device_waits, named)
-    between = subtract(calls.operators, union(named, waits))
+    in_phases = union(union(data, forward), union(backward, optimizer))
+    waits = subtract(calls.device_waits, in_phases)
+    between = subtract(calls.operators, union(in_phases, waits))
     work = device_work(trace)
     synchronising = intersect(subtract(backward, calls.runs_in_backward), work.intervals(COMMUNICATION))
     return HostPhases(data, forward, backward, synchronising, optimizer, waits, between)
@@ -163,9 +163,9 @@ def host_phase_names(trace: Trace) -> pl.DataFrame:
     frames = []
     for phase, intervals in ((DEVICE_WAIT, phases.device_wait), (BETWEEN, phases.between)):
         alone = subtract(intervals, covered)
-        for calls, inside in ((operators, intervals), (runtime, alone)):
+        for calls, intervals_inside in ((operators, intervals), (runtime, alone)):
             start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-            times = length_inside(inside, start, end)
+            times = length_inside(intervals_inside, start, end)
             some = np.flatnonzero(times > 0)
             if len(some):
                 columns = {"name": calls["name"][some].cast(pl.String), "time_ns": times[some]}
@@ -198,11 +198,11 @@ def _phase_of_calls(trace: Trace) -> pl.Series:
     calls = trace.required("ops").select("start_ns", "scope").collect()
     phases = phase_intervals(trace)
     start = calls["start_ns"].to_numpy()
-    found = np.full(calls.height, _ORDER.index(BETWEEN))
+    phase_index = np.full(calls.height, _ORDER.index(BETWEEN))
     if phases is not None:
         sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait)
         for number, intervals in enumerate(sets):
-            found[length_inside(intervals, start, start + 1) > 0] = number
-    found[(calls["scope"] == SCOPE_BACKWARD).fill_null(False).to_numpy()] = _ORDER.index(BACKWARD)
-    names: pl.Series = pl.Series("phase", _ORDER, dtype=pl.String).gather(found)
+            phase_index[length_inside(intervals, start, start + 1) > 0] = number
+    phase_index[(calls["scope"] == SCOPE_BACKWARD).fill_null(False).to_numpy()] = _ORDER.index(BACKWARD)
+    names: pl.Series = pl.Series("phase", _ORDER, dtype=pl.String).gather(phase_index)
     return names

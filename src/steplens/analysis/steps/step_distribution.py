@@ -56,18 +56,18 @@ def step_distribution(steps: pl.DataFrame) -> StepDistribution:
     Args:
         steps: of ``analysis.steps.times.step_times``; of one trace or of several.
     """
-    whole = steps.filter("chosen")
-    lengths = whole["step_time_ns"].to_numpy().astype(np.float64)
+    chosen_steps = steps.filter("chosen")
+    lengths = chosen_steps["step_time_ns"].to_numpy().astype(np.float64)
     if not len(lengths):
-        nothing = whole.with_columns(deviations=pl.lit(None, dtype=pl.Float64))
-        return StepDistribution(0, None, None, None, None, None, None, None, (), (), nothing)
+        without_deviations = chosen_steps.with_columns(deviations=pl.lit(None, dtype=pl.Float64))
+        return StepDistribution(0, None, None, None, None, None, None, None, (), (), without_deviations)
     low, median, p90, p99, high = (float(value) for value in np.quantile(lengths, [0, 0.5, 0.9, 0.99, 1]))
     std = float(lengths.std(ddof=1)) if len(lengths) > 1 else None
     counts, edges = np.histogram(lengths, bins=_bins(lengths))
     away, spread, stands_out = _away(lengths)
     deviations = pl.Series(away / spread if spread else np.full(len(away), np.nan)).fill_nan(None)
     outliers = (
-        whole.with_columns(deviations=deviations, _away=pl.Series(np.abs(away)))
+        chosen_steps.with_columns(deviations=deviations, _away=pl.Series(np.abs(away)))
         .filter(pl.Series(stands_out))
         .sort("_away", descending=True, maintain_order=True)
         .drop("_away")

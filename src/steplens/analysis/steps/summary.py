@@ -71,9 +71,9 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     """
     frames = [chosen_step_times(trace) for trace in traces]
     steps = pl.concat(frames) if frames else pl.DataFrame()
-    chosen = choose_steps(traces)
+    choices = choose_steps(traces)
     if not steps.height:
-        return StepSummary(0, 0, None, None, None, None, "", {}, {}, 0.0, 0.0, False, chosen)
+        return StepSummary(0, 0, None, None, None, None, "", {}, {}, 0.0, 0.0, False, choices)
     recorded = steps.drop_nulls("device_period_ns")
     usual = pl.concat([usual_step_times(trace) for trace in traces])
     host_ns, device_ns = _median(steps, "duration_ns"), _median(recorded, "device_period_ns")
@@ -97,7 +97,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         gradient_sync_ns=host.get("gradient_sync_ns", 0.0),
         overlapped_communication_ns=device.get("overlapped_communication_ns", 0.0),
         behind=behind,
-        chosen=chosen,
+        chosen=choices,
     )
 
 

@@ -7,10 +7,10 @@ import polars as pl
 from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import FIGURES as DEVICE_FIGURES
 from steplens.analysis.steps.device import PARTS, device_periods
+from steplens.analysis.steps.device_work import device_parts, device_work
 from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.steps.phases import FIGURES as HOST_FIGURES
 from steplens.analysis.steps.phases import PHASES, host_phases, phase_intervals
-from steplens.analysis.steps.work import device_parts, device_work
 from steplens.analysis.tools.overlap import length_inside
 from steplens.trace.trace import Trace
 
@@ -51,8 +51,8 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
         return trace.once(times_of_steps)
     if trace.is_results_only:
         return trace.once(_of_given)
-    whole = _whole(trace) if whole_trace_without_steps else None
-    return pl.DataFrame(schema=COLUMNS) if whole is None else whole
+    whole_step = _whole(trace) if whole_trace_without_steps else None
+    return pl.DataFrame(schema=COLUMNS) if whole_step is None else whole_step
 
 
 def _of_given(trace: Trace) -> pl.DataFrame:
@@ -62,7 +62,7 @@ def _of_given(trace: Trace) -> pl.DataFrame:
     """
     steps = given_steps(trace).rename({"duration_ns": "whole_ns"})
     period = pl.sum_horizontal("computing_ns", "communication_not_overlapped_ns", "free_ns", ignore_nulls=False)
-    nothing = {name: pl.lit(None, dtype=dtype) for name, dtype in COLUMNS.items()}
+    missing = {name: pl.lit(None, dtype=dtype) for name, dtype in COLUMNS.items()}
     figures = {
         "step": pl.col("step"),
         "step_time_ns": pl.col("whole_ns"),
@@ -75,7 +75,7 @@ def _of_given(trace: Trace) -> pl.DataFrame:
         "complete": pl.lit(True),
         "chosen": pl.lit(True),
     }
-    values = {**nothing, **figures}
+    values = {**missing, **figures}
     return steps.select(values[name].cast(dtype).alias(name) for name, dtype in COLUMNS.items())
 
 
@@ -97,14 +97,14 @@ def times_of_steps(trace: Trace) -> pl.DataFrame:
     """``step_times`` of a trace with steps."""
     host = host_phases(trace)
     device = device_periods(trace).select("step", *DEVICE_FIGURES, **_OF_PERIOD)
-    chosen = chosen_steps(trace).steps
+    step_numbers = chosen_steps(trace).steps
     step_time_ns = pl.coalesce("device_period_ns", "duration_ns") if runs_behind(trace) else pl.col("duration_ns")
     incomplete = sorted(incomplete_steps(trace))
     times = host.hstack(device.drop("step"))
     return times.with_columns(
         step_time_ns=step_time_ns,
         complete=~pl.col("step").is_in(incomplete).fill_null(False),
-        chosen=pl.col("step").is_in(list(chosen)).fill_null(False),
+        chosen=pl.col("step").is_in(list(step_numbers)).fill_null(False),
     ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 

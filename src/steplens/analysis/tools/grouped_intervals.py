@@ -36,9 +36,9 @@ class GroupedTimeline:
             return merge_intervals(start[:0], end[:0])
         ids = steps.to_numpy()
         order = np.argsort(ids, kind="stable")
-        wanted = frame["step"].fill_null(_NO_STEP).to_numpy()
-        group = order[np.maximum(np.searchsorted(ids[order], wanted, side="right") - 1, 0)]
-        keep = ids[group] == wanted
+        step_numbers = frame["step"].fill_null(_NO_STEP).to_numpy()
+        group = order[np.maximum(np.searchsorted(ids[order], step_numbers, side="right") - 1, 0)]
+        keep = ids[group] == step_numbers
         offset = group * self.stretch - self.origin
         return merge_intervals((start + offset)[keep], (end + offset)[keep])
 
@@ -59,9 +59,9 @@ class GroupedTimeline:
         start, end = np.full(self.groups, _NEVER), np.full(self.groups, -_NEVER)
         for merged in sets:
             first, behind = self._rows(merged)
-            known = behind > first
-            back = self.origin - np.arange(self.groups)[known] * self.stretch
-            start[known] = np.minimum(start[known], merged.start[first[known]] + back)
-            end[known] = np.maximum(end[known], merged.end[behind[known] - 1] + back)
+            is_bound = behind > first
+            back = self.origin - np.arange(self.groups)[is_bound] * self.stretch
+            start[is_bound] = np.minimum(start[is_bound], merged.start[first[is_bound]] + back)
+            end[is_bound] = np.maximum(end[is_bound], merged.end[behind[is_bound] - 1] + back)
         empty = start == _NEVER
         return np.where(empty, 0, start), np.where(empty, 0, end)

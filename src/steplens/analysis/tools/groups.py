@@ -34,8 +34,8 @@ def numbered(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64Array, in
         codes, count = _codes(rows[column])
         number, size = number * count + codes, size * count
         if size > _SPARSE * rows.height + _SOME:
-            known, number = np.unique(number, return_inverse=True)
-            size = len(known)
+            distinct_numbers, number = np.unique(number, return_inverse=True)
+            size = len(distinct_numbers)
     return number, size
 
 
@@ -48,9 +48,9 @@ def _codes(column: pl.Series) -> tuple[Int64Array, int]:
         low, high = 1, int(numbers.max() or 1)  # type: ignore[arg-type]
     codes = numbers.cast(pl.Int64)
     codes = (codes.fill_null(high + 1) if codes.null_count() else codes).to_numpy() - low
-    seen = np.zeros(high - low + 2, dtype=bool)
-    seen[codes] = True
-    place = np.cumsum(seen) - 1
+    is_used = np.zeros(high - low + 2, dtype=bool)
+    is_used[codes] = True
+    place = np.cumsum(is_used) - 1
     return place[codes], int(place[-1]) + 1
 
 
@@ -73,23 +73,23 @@ def medians(groups: Int64Array, values: Int64Array, count: int) -> Float64Array:
     Returns:
         Shape (count,).
     """
-    found = np.full(count, np.nan)
+    median_of = np.full(count, np.nan)
     if not len(values):
-        return found
+        return median_of
     low = int(values.min())
     span = int(values.max()) - low + 1
     sizes = np.bincount(groups, minlength=count)
-    known = np.flatnonzero(sizes)
-    sizes = sizes[known]
+    with_values = np.flatnonzero(sizes)
+    sizes = sizes[with_values]
     first = np.cumsum(sizes) - sizes
     if count * span < _MOST:
         # one number of group and value: sorting plain numbers is several times as quick as sorting places
         ordered = np.sort(groups * span + (values - low))
-        back = low - known * span
+        back = low - with_values * span
     else:
-        ordered, back = values[np.lexsort((values, groups))], np.zeros(len(known), dtype=np.int64)
-    found[known] = (ordered[first + (sizes - 1) // 2] + back + ordered[first + sizes // 2] + back) / 2
-    return found
+        ordered, back = values[np.lexsort((values, groups))], np.zeros(len(with_values), dtype=np.int64)
+    median_of[with_values] = (ordered[first + (sizes - 1) // 2] + back + ordered[first + sizes // 2] + back) / 2
+    return median_of
 
 
 def among(numbers: pl.Series, those: pl.Series) -> BoolArray:
@@ -101,11 +101,11 @@ def among(numbers: pl.Series, those: pl.Series) -> BoolArray:
     """
     high = int(those.max() or 0)  # type: ignore[arg-type]
     if not len(those) or int(those.min() or 0) < 0 or high > _SPARSE * (len(numbers) + len(those)) + _SOME:  # type: ignore[arg-type]
-        found: BoolArray = numbers.is_in(those.implode()).fill_null(False).to_numpy()
-        return found
+        is_among: BoolArray = numbers.is_in(those.implode()).fill_null(False).to_numpy()
+        return is_among
     table = np.zeros(high + 2, dtype=bool)
     table[those.to_numpy()] = True
     # the last is none of them, and so is what lies outside
-    wanted = numbers.fill_null(-1).to_numpy()
-    inside = np.where((wanted >= 0) & (wanted <= high), wanted, high + 1)
-    return table[inside]
+    asked_numbers = numbers.fill_null(-1).to_numpy()
+    clipped = np.where((asked_numbers >= 0) & (asked_numbers <= high), asked_numbers, high + 1)
+    return table[clipped]

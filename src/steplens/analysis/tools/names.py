@@ -23,8 +23,8 @@ UInt8Array = npt.NDArray[np.uint8]
 
 def distinct(names: pl.Series) -> pl.Series:
     """The different texts of a column of names, in no order; null is none of them."""
-    known: pl.Series = each(names).cast(pl.String)
-    return known
+    distinct_names: pl.Series = each(names).cast(pl.String)
+    return distinct_names
 
 
 def each(names: pl.Series) -> pl.Series:
@@ -37,16 +37,16 @@ def each(names: pl.Series) -> pl.Series:
     row = np.full(high + 2, -1, dtype=np.int64)
     row[(codes.fill_null(high + 1) if codes.null_count() else codes).to_numpy()] = np.arange(len(names))
     row = row[:-1]
-    found: pl.Series = names[row[row >= 0]]
-    return found
+    distinct_names: pl.Series = names[row[row >= 0]]
+    return distinct_names
 
 
 def with_prefix(names: pl.Series, prefix: str) -> list[str]:
     """Those of ``distinct`` names that start so; ``is_in`` a list of texts is quick on a column of names."""
     if len(names) <= _FEW:
         return [name for name in names.to_list() if name is not None and name.startswith(prefix)]
-    found: list[str] = names.filter(names.str.starts_with(prefix)).to_list()
-    return found
+    matching: list[str] = names.filter(names.str.starts_with(prefix)).to_list()
+    return matching
 
 
 def containing(names: pl.Series, pattern: str) -> list[str]:
@@ -54,14 +54,14 @@ def containing(names: pl.Series, pattern: str) -> list[str]:
     if len(names) <= _FEW:
         # the traces of a job have the same names
         return list(_containing(tuple(sorted(names.drop_nulls().to_list())), pattern))
-    found: list[str] = names.filter(names.str.contains(pattern)).to_list()
-    return found
+    matching: list[str] = names.filter(names.str.contains(pattern)).to_list()
+    return matching
 
 
 @functools.lru_cache(maxsize=_KEPT_ANSWERS)
 def _containing(names: tuple[str, ...], pattern: str) -> tuple[str, ...]:
-    every = pl.Series(names, dtype=pl.String)
-    return tuple(every.filter(every.str.contains(pattern)).to_list())
+    all_names = pl.Series(names, dtype=pl.String)
+    return tuple(all_names.filter(all_names.str.contains(pattern)).to_list())
 
 
 def of_calls(trace: Trace) -> pl.Series:
@@ -94,10 +94,10 @@ def looked_up(names: pl.Series, value: pl.Expr, default: int = 0) -> UInt8Array:
         Shape of ``names``.
     """
     names = names.cast(NAME)
-    known = each(names.rename("name")).to_frame()
-    codes = known["name"].to_physical().to_numpy()
-    values = known.select(pl.col("name").cast(pl.String)).select(value.cast(pl.UInt8).fill_null(default)).to_series()
+    distinct_names = each(names.rename("name")).to_frame()
+    codes = distinct_names["name"].to_physical().to_numpy()
+    values = distinct_names.select(pl.col("name").cast(pl.String)).select(value.cast(pl.UInt8).fill_null(default)).to_series()
     table = np.full(int(codes.max(initial=0)) + 2, default, dtype=np.uint8)
     table[codes] = values.to_numpy()
-    found: UInt8Array = table[names.to_physical().fill_null(len(table) - 1).to_numpy()]
-    return found
+    looked_up_values: UInt8Array = table[names.to_physical().fill_null(len(table) - 1).to_numpy()]
+    return looked_up_values

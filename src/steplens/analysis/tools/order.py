@@ -29,8 +29,8 @@ def _ordered(keys: list[npt.NDArray[np.integer[Any]]]) -> bool:
     """Whether each row is behind the one before it, or equal to it, in order of all the keys."""
     equal: npt.NDArray[np.bool_] | None = None
     for key in keys:
-        below = key[1:] < key[:-1]
-        if (below if equal is None else below & equal).any():
+        is_smaller = key[1:] < key[:-1]
+        if (is_smaller if equal is None else is_smaller & equal).any():
             return False
         same = key[1:] == key[:-1]
         equal = same if equal is None else equal & same

@@ -67,9 +67,9 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     # of b those from first on, before behind, meet an interval of a; each pair is a part of the answer, in order of time
     first = np.searchsorted(b.end, a.start, side="right")
     count = np.maximum(np.searchsorted(b.start, a.end, side="left") - first, 0)
-    own = np.repeat(np.arange(len(count)), count)
-    other = np.arange(len(own)) + np.repeat(first - np.cumsum(count) + count, count)
-    start, end = np.maximum(a.start[own], b.start[other]), np.minimum(a.end[own], b.end[other])
+    first_row = np.repeat(np.arange(len(count)), count)
+    second_row = np.arange(len(first_row)) + np.repeat(first - np.cumsum(count) + count, count)
+    start, end = np.maximum(a.start[first_row], b.start[second_row]), np.minimum(a.end[first_row], b.end[second_row])
     keep = end > start
     return Intervals(start, end) if keep.all() else Intervals(start[keep], end[keep])
 

@@ -49,11 +49,11 @@ class Layout:
 
 def by_rank(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
     """The traces of every known rank, in order of rank; of one rank there may be several windows."""
-    found: dict[int, list[Trace]] = {}
+    traces_of_rank: dict[int, list[Trace]] = {}
     for trace in sorted(traces, key=lambda one: one.rank):
         if trace.rank >= 0:
-            found.setdefault(trace.rank, []).append(trace)
-    return found
+            traces_of_rank.setdefault(trace.rank, []).append(trace)
+    return traces_of_rank
 
 
 def layout(traces: Sequence[Trace]) -> Layout:
@@ -78,8 +78,8 @@ def _layout(traces: Sequence[Trace]) -> Layout:
     size = max([*sizes, max(ranks, default=-1) + 1], default=0)
     numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
     stages = max([number for number in numbers if 0 < number <= size], default=1)
-    named = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
-    return Layout(_mode(named, stages) or _mode_of(traces), ranks, size, stages)
+    parallel_mode = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
+    return Layout(_mode(parallel_mode, stages) or _mode_of(traces), ranks, size, stages)
 
 
 def _mode(named: str, stages: int) -> str:
@@ -94,10 +94,10 @@ def _mode(named: str, stages: int) -> str:
 def _mode_of(traces: Sequence[Trace]) -> str:
     plain = {name: pl.col(name).cast(pl.String) for name in ("kind", "operation")}
     frames = [trace.required("communication").select(**plain).unique().collect() for trace in traces if "communication" in trace]
-    found = pl.concat([pl.DataFrame(schema=dict.fromkeys(plain, pl.String)), *frames])
-    if found["kind"].is_in([SEND, RECEIVE]).any():
+    groups = pl.concat([pl.DataFrame(schema=dict.fromkeys(plain, pl.String)), *frames])
+    if groups["kind"].is_in([SEND, RECEIVE]).any():
         return PIPELINE_PARALLEL
-    operations = found["operation"].drop_nulls()
+    operations = groups["operation"].drop_nulls()
     if operations.is_empty():
         return UNKNOWN_PARALLEL
     return DATA_PARALLEL if operations.str.contains(_KEEP_EQUAL).all() else MODEL_PARALLEL
@@ -124,12 +124,12 @@ def rates(means: pl.DataFrame) -> Rates:
     Args:
         means: one row per rank, of ``cluster_steps.rank_means``.
     """
-    whole = pl.col("computation_ns") + pl.col("communication_alone_ns")
+    unhidden_time = pl.col("computation_ns") + pl.col("communication_alone_ns")
 
     def share(part: str, rows: pl.DataFrame) -> float | None:
-        known = rows.drop_nulls(["computation_ns", "communication_alone_ns", part])
-        total = known.select(whole.sum()).item()
-        return float(known[part].sum() / total) if known.height and total and total > 0 else None
+        complete_rows = rows.drop_nulls(["computation_ns", "communication_alone_ns", part])
+        total = complete_rows.select(unhidden_time.sum()).item()
+        return float(complete_rows[part].sum() / total) if complete_rows.height and total and total > 0 else None
 
     stages = {int(stage): means.filter(stage=stage) for stage in means["stage"].unique()}
     within = {stage: share("collective_alone_ns", rows) for stage, rows in stages.items()}

@@ -72,8 +72,8 @@ class Recorded:
         for path in self._found():
             # Other jobs may write to the same folder at the same time.
             if path not in self._before and any(part in path.name for part in ours):
-                kept = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
-                (self.directories if kept else self.lost).append(path)
+                is_raw = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+                (self.directories if is_raw else self.lost).append(path)
         pids = {answer["pid"] for answer in self.processes}
         for path in self._event_files():
             if path not in self._before and (event := _event(path)).get("pid") in pids:
@@ -192,27 +192,27 @@ def land(directories: list[Path], target: str) -> list[Path]:
     Returns:
         those that lie in a folder now, in the target or where they were.
     """
-    found = []
+    landed = []
     for directory in directories:
         try:
             destination = upload.move_run(directory, target)
         except Exception as error:  # whatever a foreign file system raises: the data is safe and the next one is tried
             say(upload.note_failure(directory, target, error))
-            found.append(directory)
+            landed.append(directory)
             continue
         say(f"moved {directory.name} to {upload.without_credentials(target)}")
         if not upload.is_url(destination):
-            found.append(Path(destination))
-    return found
+            landed.append(Path(destination))
+    return landed
 
 
 def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool) -> None:
     """Where the results are, and the command that shows them, for a shell that is still in ``start``."""
     alone = len(directories) == 1 and os.environ.get("WORLD_SIZE", "1") == "1"
-    shown = shlex.quote(os.path.relpath(directories[0] if alone else out, start))
+    path_text = shlex.quote(os.path.relpath(directories[0] if alone else out, start))
     if complete:
         for directory in directories:
             say(f"results in {directory / rundir.OUTPUT_DIRECTORY}")
-        say(f"next: steplens summary {shown}")
+        say(f"next: steplens summary {path_text}")
     else:
-        say(f"next: steplens analyse {shown}")
+        say(f"next: steplens analyse {path_text}")

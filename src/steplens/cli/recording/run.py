@@ -124,13 +124,13 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             # what is to be moved has to be complete
             wait = target is not None or not values.get("async_mode", False)
             complete = values.get("analyse_flag", True) and recording.analyse(recorded.directories, wait=wait)
-            shown, directories = local, recorded.directories
+            result_folder, directories = local, recorded.directories
             if target is not None:
                 landed = recording.land(recorded.parts(), target)
-                shown = landed[0].parent if landed else local
+                result_folder = landed[0].parent if landed else local
                 directories = [run for folder in landed for run in rundir.find_run_directories(folder)]
             if directories:
-                recording.say_next(shown, directories, start, complete=complete)
+                recording.say_next(result_folder, directories, start, complete=complete)
     if isinstance(ending, SystemExit):
         raise ending
     if isinstance(ending, KeyboardInterrupt):
@@ -206,14 +206,16 @@ def _command() -> Any:
             ),
         )
     )
-    own = {"dir_name"}  # --out
-    parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in own]
+    excluded = {"dir_name"}  # --out
+    parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in excluded]
 
     def command(**values: Any) -> None:
         explicit = getattr(values.pop("context").command, "explicit", False)
-        given = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
-        target, arguments = given.pop("script", None), given.pop("args", [])
-        raise typer.Exit(run(target, arguments, given.pop("module", None), given.pop("out"), given, explicit))
+        plain_values = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
+        target, arguments = plain_values.pop("script", None), plain_values.pop("args", [])
+        raise typer.Exit(
+            run(target, arguments, plain_values.pop("module", None), plain_values.pop("out"), plain_values, explicit)
+        )
 
     command.__doc__ = """Run SCRIPT unchanged and profile a few of its steps; its output and exit code stay its own.
 

@@ -39,8 +39,8 @@ def _sweep() -> None:
     """Remove the folders of this user's commands that have ended without doing so."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            found = folder.lstat()
-            if found.st_uid != os.getuid() or time.time() - found.st_mtime < _LEAST_AGE_S:
+            status = folder.lstat()
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _LEAST_AGE_S:
                 continue
             lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

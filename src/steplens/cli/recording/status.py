@@ -40,21 +40,21 @@ def status(
     steplens.dynamic_profile.init.
     """
     directory = existing_directory(path)
-    found = client.participants(directory)
+    participants = client.participants(directory)
     if json:
-        print_json({"path": str(directory), "processes": [describe(item) for item in found]})
+        print_json({"path": str(directory), "processes": [describe(item) for item in participants]})
         return
     out = console()
     out.print(plain(directory, "bold"), soft_wrap=True)
-    if not found:
+    if not participants:
         out.print(plain("no process on this machine watches this folder"))
         out.print(plain(f"next: PROF_CONFIG_PATH={shlex.quote(str(directory))} python SCRIPT"), soft_wrap=True)
         return
-    show_processes(out, found)
-    for id in request_ids(found)[-_SHOWN_REQUESTS:]:
+    show_processes(out, participants)
+    for id in request_ids(participants)[-_SHOWN_REQUESTS:]:
         out.print()
-        show_request(out, id, found)
-    if any(item.eligible for item in found):
+        show_request(out, id, participants)
+    if any(item.eligible for item in participants):
         out.print()
         out.print(plain(f"next: steplens trigger {shlex.quote(str(path))} --steps 3"), soft_wrap=True)
 
@@ -73,32 +73,32 @@ def existing_directory(path: Path) -> Path:
 
 def describe(participant: Participant) -> dict[str, Any]:
     """A process as JSON has it."""
-    found = {field.name: getattr(participant, field.name) for field in dataclasses.fields(participant)}
-    found["process"] = {"pid": participant.process.pid, "start": participant.process.start}
-    found["requests"] = [{**request, "analysed": _is_analysed(request)} for request in participant.requests]
-    return {"pid": participant.process.pid, **found}
+    values = {field.name: getattr(participant, field.name) for field in dataclasses.fields(participant)}
+    values["process"] = {"pid": participant.process.pid, "start": participant.process.start}
+    values["requests"] = [{**request, "analysed": _is_analysed(request)} for request in participant.requests]
+    return {"pid": participant.process.pid, **values}
 
 
 def request_ids(found: list[Participant]) -> list[str]:
     """The requests that any process knows, oldest first."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for participant in found:
         for request in participant.requests:
             id, when = request.get("id"), request.get("seen_ns")
             if isinstance(id, str) and isinstance(when, int):
-                seen[id] = min(when, seen.get(id, when))
-    return sorted(seen, key=seen.__getitem__)
+                counts[id] = min(when, counts.get(id, when))
+    return sorted(counts, key=counts.__getitem__)
 
 
 def show_processes(out: Console, found: list[Participant]) -> None:
     """The table of processes; those that have only imported PyTorch are counted."""
     idle = [item for item in found if item.bystander]
-    shown = [item for item in found if item not in idle] or found
+    listed = [item for item in found if item not in idle] or found
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("rank", "pid", "step", "since", "state"):
         table.add_column(title, justify="right" if title != "state" else "left", no_wrap=True)
     table.add_column("can capture")
-    for item in shown:
+    for item in listed:
         table.add_row(
             plain(item.rank if item.rank >= 0 else "-"),
             plain(item.process.pid),
@@ -108,10 +108,10 @@ def show_processes(out: Console, found: list[Participant]) -> None:
             plain("yes" if item.eligible else f"no: {item.why_not}", "" if item.eligible else "yellow"),
         )
     out.print(table)
-    if len(shown) < len(found):
+    if len(listed) < len(found):
         pids = ", ".join(str(item.process.pid) for item in idle)
-        what = "process that imports" if len(idle) == 1 else "processes that import"
-        out.print(plain(f"and {len(idle)} {what} PyTorch without an optimizer: {pids}", "dim"), soft_wrap=True)
+        subject = "process that imports" if len(idle) == 1 else "processes that import"
+        out.print(plain(f"and {len(idle)} {subject} PyTorch without an optimizer: {pids}", "dim"), soft_wrap=True)
     for problem in dict.fromkeys(item.problem for item in found if item.problem and item.alive):
         out.print(plain(problem, "yellow"), soft_wrap=True)
     for item in found:
@@ -132,13 +132,13 @@ def state_text(item: Participant) -> str:
 
 def show_request(out: Console, id: str, found: list[Participant]) -> None:
     """What became of a request, per process."""
-    known = [(item, request) for item in found if (request := item.request(id)) is not None]
-    origin = next((str(request.get("origin")) for _, request in known), "")
+    requests = [(item, request) for item in found if (request := item.request(id)) is not None]
+    origin = next((str(request.get("origin")) for _, request in requests), "")
     out.print(plain(f"request {id} by {origin}", "bold"), soft_wrap=True)
-    for item, request in known:
+    for item, request in requests:
         who = f"rank {item.rank} " if item.rank >= 0 else ""
         out.print(plain(f"  {who}pid {item.process.pid}: {request_text(item, request)}"), soft_wrap=True)
-    warnings = [text for _, request in known for text in _texts(request.get("warnings"))]
+    warnings = [text for _, request in requests for text in _texts(request.get("warnings"))]
     for warning in dict.fromkeys(warnings):
         out.print(plain(f"  {warning}", "yellow"), soft_wrap=True)
 

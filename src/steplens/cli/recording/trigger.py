@@ -45,26 +45,26 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
         json: print one document at the end instead of lines.
     """
     directory = existing_directory(path)
-    wanted = merged(_configuration(directory), changes)
+    configuration = merged(_configuration(directory), changes)
     if wait and not any(item.watches for item in client.participants(directory)):
         raise SteplensError(
             f"{path}: no process on this machine watches this folder; see steplens status, "
             "or use --no-wait if the processes run on other machines"
         )
     try:
-        id, found = client.send(directory, wanted)
+        id, followed = client.send(directory, configuration)
     except OSError as error:
         raise InputError(directory, f"the request cannot be written: {error.strerror or error}") from error
     out = console()
     if not json:
-        living = sum(item.watches for item in found)
+        living = sum(item.watches for item in followed)
         who = "1 process that watches" if living == 1 else f"{living} processes that watch"
         out.print(plain(f"request {id} to {who} {directory}"), soft_wrap=True)
     if wait:
-        found = _follow(id, directory, found, timeout, None if json else out)
-    code = exit_code(id, found) if wait else 0
+        followed = _follow(id, directory, followed, timeout, None if json else out)
+    code = exit_code(id, followed) if wait else 0
     if json:
-        print_json({"path": str(directory), "request": id, "processes": [describe(item) for item in found], "exit_code": code})
+        print_json({"path": str(directory), "request": id, "processes": [describe(item) for item in followed], "exit_code": code})
     elif not wait:
         out.print(plain(f"next: steplens status {shlex.quote(str(path))}"), soft_wrap=True)
     return code
@@ -72,32 +72,32 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with some fields changed; those of ``experimental_config`` one by one."""
-    found = {**base, **changes}
+    configuration = {**base, **changes}
     inner = base.get("experimental_config")
     if isinstance(inner, dict) and "experimental_config" in changes:
-        found["experimental_config"] = {**inner, **changes["experimental_config"]}
-    return found
+        configuration["experimental_config"] = {**inner, **changes["experimental_config"]}
+    return configuration
 
 
 def _configuration(directory: Path) -> dict[str, Any]:
     file = directory / job_folder.CONFIGURATION_FILE
     if not file.exists():
         raise InputError(directory, f"there is no {job_folder.CONFIGURATION_FILE}", "A job that watches the folder makes one")
-    found = job_folder.read_json(file.resolve())
-    if found is None:
+    configuration = job_folder.read_json(file.resolve())
+    if configuration is None:
         raise InputError(file, "is not a JSON object", "Correct it, or remove it and start from the defaults")
-    return found
+    return configuration
 
 
 def _follow(id: str, directory: Path, found: list[Participant], timeout: float, out: Any) -> list[Participant]:
     """Say what happens to the request until nothing more does, or the time is over."""
-    said: dict[int, str] = {}
+    messages: dict[int, str] = {}
     limit = time.monotonic() + timeout
     while True:
         for item in found:
             text = _progress_text(id, item)
-            if text and said.get(item.process.pid) != text:
-                said[item.process.pid] = text
+            if text and messages.get(item.process.pid) != text:
+                messages[item.process.pid] = text
                 if out is not None:
                     who = f"rank {item.rank} " if item.rank >= 0 else ""
                     out.print(plain(f"{who}pid {item.process.pid}: {text}"), soft_wrap=True)
@@ -143,10 +143,10 @@ def _say_next(id: str, found: list[Participant], out: Any) -> None:
     if not results:
         return
     parents = sorted({os.path.dirname(result) for result in results})
-    shown = results[0] if len(results) == 1 else parents[0]
-    known = [describe(item) for item in found]
-    analysed = all(request["analysed"] for item in known for request in item["requests"] if request.get("state") == DONE)
-    out.print(plain(f"next: steplens {'summary' if analysed else 'analyse'} {shlex.quote(shown)}"), soft_wrap=True)
+    result_path = results[0] if len(results) == 1 else parents[0]
+    described = [describe(item) for item in found]
+    analysed = all(request["analysed"] for item in described for request in item["requests"] if request.get("state") == DONE)
+    out.print(plain(f"next: steplens {'summary' if analysed else 'analyse'} {shlex.quote(result_path)}"), soft_wrap=True)
 
 
 def exit_code(id: str, found: list[Participant]) -> int:
@@ -220,13 +220,13 @@ def _command() -> Any:
         flags.parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
         flags.parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
     ]
-    chosen = [option for group in _PANELS for option in options.options(group) if option.cli]
-    parameters += [flags.option_parameter(option, _PANELS[option.group], both=True) for option in chosen]
+    selected = [option for group in _PANELS for option in options.options(group) if option.cli]
+    parameters += [flags.option_parameter(option, _PANELS[option.group], both=True) for option in selected]
 
     def command(**values: Any) -> None:
-        given = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
-        path, wait, timeout, json = (given.pop(name) for name in ("path", "wait", "timeout", "json"))
-        raise typer.Exit(trigger(path, _changes(given), wait=wait, timeout=timeout, json=json))
+        plain_values = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
+        path, wait, timeout, json = (plain_values.pop(name) for name in ("path", "wait", "timeout", "json"))
+        raise typer.Exit(trigger(path, _changes(plain_values), wait=wait, timeout=timeout, json=json))
 
     command.__doc__ = """Ask the job that watches PATH for a capture of its next steps, and follow it to the result.
 

@@ -59,20 +59,20 @@ def summary(
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
         run = opened(path)
-        found = collect(run, path, by.value, top)
+        figures = collect(run, path, by.value, top)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
     if json:
-        print_json(dataclasses.asdict(found))
+        print_json(dataclasses.asdict(figures))
     else:
         from steplens.cli.summary.summary_text import show
 
-        show(found, by.value, next_commands(found, by.value))
+        show(figures, by.value, next_commands(figures, by.value))
     keep_timelines(run)
-    if found.problem:
-        raise InputError(path, found.problem)
+    if figures.problem:
+        raise InputError(path, figures.problem)
 
 
 def collect(run: Run, path: Path, by: str, top: int) -> Summary:
@@ -86,8 +86,8 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     # device work can be told apart without steps; a CPU's trace without them shows operators only
     steps = run.steps(whole_trace_without_steps=accelerator)
     # with the steps' own time, that of the loop outside all operators: shares are those of the table and of the pages
-    every = run.operators(by=by)
-    operators = every.filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
+    all_operators = run.operators(by=by)
+    operators = all_operators.filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
     health = run.health().to_dicts()
     pipeline = pipeline_rows(run)
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
@@ -100,7 +100,7 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
-        self_ns=int(every["self_ns"].sum()),
+        self_ns=int(all_operators["self_ns"].sum()),
         memory=run.memory().to_dicts(),
         health=health,
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
@@ -150,8 +150,8 @@ def _phase_names(run: Run) -> list[dict[str, str]]:
         calls = sums.filter(pl.col("phase") == phase)
         scale = of_a_step[phase] / float(calls["time_ns"].sum())
         largest = calls.head(_NAMED_CALLS).select("name", "time_ns").iter_rows()
-        named = ", ".join(f"{name} {duration(time * scale)}" for name, time in largest)
-        phases.append({"phase": phase, "names": f"{named} a step"})
+        largest_text = ", ".join(f"{name} {duration(time * scale)}" for name, time in largest)
+        phases.append({"phase": phase, "names": f"{largest_text} a step"})
     return phases
 
 

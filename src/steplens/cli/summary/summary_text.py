@@ -62,7 +62,7 @@ def _show_steps(out: Console, found: Summary) -> None:
     steps = found.steps
     if not steps:
         return
-    shown: list[dict[str, Any]] = [split_backward(step) for step in _slowest(steps)]
+    slowest: list[dict[str, Any]] = [split_backward(step) for step in _slowest(steps)]
     colour = out.color_system is not None and not out.no_color
     out.print()
     if any(step["step"] is None for step in steps):
@@ -70,15 +70,15 @@ def _show_steps(out: Console, found: Summary) -> None:
             plain("No steps were recorded: this is the whole trace, from its first call or device task to its last", "bold")
         )
     else:
-        _show_step_time(out, found, len(shown))
-    labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in shown]
-    times = [duration(step["step_time_ns"]) for step in shown]
+        _show_step_time(out, found, len(slowest))
+    labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in slowest]
+    times = [duration(step["step_time_ns"]) for step in slowest]
     left = max(map(len, labels)) + max(map(len, times)) + 2
     width = max(out.width - left - 3, MIN_BAR)
-    longest = max(max(step["duration_ns"] or 0, step["device_period_ns"] or 0) for step in shown)
-    has_host = any(step["python_ns"] is not None for step in shown)
-    has_device = any(step["device_period_ns"] is not None for step in shown)
-    for step, label, time in zip(shown, labels, times, strict=True):
+    longest = max(max(step["duration_ns"] or 0, step["device_period_ns"] or 0) for step in slowest)
+    has_host = any(step["python_ns"] is not None for step in slowest)
+    has_device = any(step["device_period_ns"] is not None for step in slowest)
+    for step, label, time in zip(slowest, labels, times, strict=True):
         head = Text(f"{label}{time.rjust(left - len(label))}  ")
         for segments, is_there in ((PHASES, has_host), (DEVICE, has_device)):
             if is_there:
@@ -87,11 +87,11 @@ def _show_steps(out: Console, found: Summary) -> None:
                 line.rstrip()
                 out.print(line, no_wrap=True, overflow="crop")
                 head = Text("device".rjust(left) + "  ", "dim")
-    whole: dict[str, Any] = split_backward(found.step)
+    mean_step: dict[str, Any] = split_backward(found.step)
     for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
-        used = [segment for segment in segments if whole.get(segment.column)]
-        if used and whole.get(total):
-            shares = [share(whole[segment.column] or 0, whole[total] or 0) for segment in used]
+        used = [segment for segment in segments if mean_step.get(segment.column)]
+        if used and mean_step.get(total):
+            shares = [share(mean_step[segment.column] or 0, mean_step[total] or 0) for segment in used]
             _hanging(out, name.ljust(8), legend(used, shares, out.width - 8, colour=colour))
         else:
             _hanging(out, name.ljust(8), [plain("not recorded", "dim")])
@@ -138,8 +138,8 @@ def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _part(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """``rank 3 `` or ``window 2 ``, the number of the run directory in order of name: which part of several a row is of."""
-    ranks = {other["rank"] for other in rows if "rank" in other}
-    windows = sorted({(other["rank"], other["window"]) for other in rows if "window" in other})
+    ranks = {row_of_part["rank"] for row_of_part in rows if "rank" in row_of_part}
+    windows = sorted({(row_of_part["rank"], row_of_part["window"]) for row_of_part in rows if "window" in row_of_part})
     words = [f"rank {row['rank']} "] if len(ranks) > 1 else []
     if len(windows) > len(ranks):
         words.append(f"window {sorted({window for _, window in windows}).index(row['window']) + 1} ")
@@ -167,8 +167,8 @@ def _show_operators(out: Console, found: Summary, by: str) -> None:
         return
     out.print()
     wide = out.width >= NARROW
-    shown = f"{len(found.operators)} of {found.operator_count}, by {by}"
-    out.print(plain(f"Operators by self time, sums over the whole recording: {shown}", "bold"))
+    counted = f"{len(found.operators)} of {found.operator_count}, by {by}"
+    out.print(plain(f"Operators by self time, sums over the whole recording: {counted}", "bold"))
     key = next((column for column in _KEYS if column in found.operators[0] and by in found.recorded), None)
     columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
     numbers = [[_NUMBERS[column](row, found) for column in columns] for row in found.operators]
@@ -194,5 +194,5 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
     for row in memory:
         name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
         peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
-        rest = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
-        _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {rest}"))
+        allocations_text = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
+        _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {allocations_text}"))

@@ -37,9 +37,9 @@ def show(found: Advice, words: Words) -> None:
     out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
     for number, finding in enumerate(found.findings, 1):
         _show_one(out, number, finding, words)
-    for one in found.silenced:
+    for silenced in found.silenced:
         out.print()
-        reason = words.frame("not_judged", rule=one.rule, conclusion=one.conclusion, reason=one.reason)
+        reason = words.frame("not_judged", rule=silenced.rule, conclusion=silenced.conclusion, reason=silenced.reason)
         out.print(plain(reason, "dim"), soft_wrap=False)
 
 
@@ -124,8 +124,8 @@ def _numbers(steps: Sequence[int]) -> str:
             ranges[-1][1] = step
         else:
             ranges.append([step, step])
-    named = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
-    return ", ".join(named[:_STEPS]) + (" ..." if len(named) > _STEPS else "")
+    range_texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+    return ", ".join(range_texts[:_STEPS]) + (" ..." if len(range_texts) > _STEPS else "")
 
 
 def _wrapped(out: Console, text: str, style: str = "") -> None:

@@ -60,20 +60,20 @@ def _sentence(group: list[dict[str, Any]], sources: set[str]) -> str:
     finding = group[0]
     message, count = str(finding["message"]).removesuffix("."), finding["count"] or 0
     times = f" ({count} times)" if count > 1 and str(count) not in message else ""
-    where, own = "", {str(one.get("source", "")) for one in group}
-    if len(own) > 1:
-        where = f", and so in {len(own)} traces"
+    where, sources_named = "", {str(entry.get("source", "")) for entry in group}
+    if len(sources_named) > 1:
+        where = f", and so in {len(sources_named)} traces"
     elif len(sources) > 1:
         # what concerns the whole run is not in one of its parts
-        path = PurePath(next(iter(own)))
-        whole = any(path in PurePath(other).parents for other in sources)
-        where = "" if whole else f", in {path.name}"
+        path = PurePath(next(iter(sources_named)))
+        covers_all = any(path in PurePath(source).parents for source in sources)
+        where = "" if covers_all else f", in {path.name}"
     unsafe = f"; doubtful: {finding['unsafe']}" if finding["unsafe"] else ""
     return f"{message}{times}{where}{unsafe}"
 
 
 def _counted(severities: Iterable[Any]) -> str:
     """``1 error, 2 warnings``."""
-    found = [str(severity) for severity in severities]
-    counts = {severity: found.count(severity) for severity in _PLURAL}
+    texts = [str(severity) for severity in severities]
+    counts = {severity: texts.count(severity) for severity in _PLURAL}
     return ", ".join(f"{count} {(_SINGULAR if count == 1 else _PLURAL)[severity]}" for severity, count in counts.items() if count)

@@ -37,8 +37,8 @@ def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
     for row in table.iter_rows(named=True):
         if row["usage"] is not None or row["id"] in slow:
             name = f"{row['type'].removesuffix('Op')}(id={row['id']})"
-            kept = {key: row[key] for key in ("workers", "mean_size", "queue_capacity", "usage", "empty_share")}
-            rows.append({"rank": trace.rank, "operation": name, **kept, "holds_up": row["id"] in slow})
+            selected = {key: row[key] for key in ("workers", "mean_size", "queue_capacity", "usage", "empty_share")}
+            rows.append({"rank": trace.rank, "operation": name, **selected, "holds_up": row["id"] in slow})
     return rows
 
 
@@ -47,10 +47,10 @@ def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
 
     from steplens.analysis.data_loading.loaders import first_batches, stages, verdicts
 
-    every, first = stages(trace), first_batches(trace)
+    all_stages, first = stages(trace), first_batches(trace)
     rows = []
     for verdict in verdicts(trace):
-        own = every.filter(every["loader"] == verdict.loader)
+        stages_of_loader = all_stages.filter(all_stages["loader"] == verdict.loader)
         starts = first.filter(first["loader"] == verdict.loader)["delay_ns"]
         values = dataclasses.asdict(verdict)
         rows.append(
@@ -59,7 +59,7 @@ def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
                 **values,
                 "first_batch_ns": starts.mean() if len(starts) else None,
                 "epochs": len(starts),
-                "stages": own.drop("loader").to_dicts(),
+                "stages": stages_of_loader.drop("loader").to_dicts(),
             }
         )
     return rows

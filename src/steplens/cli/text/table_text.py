@@ -28,19 +28,19 @@ def show(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
         top: how many to show.
         title: of the table.
     """
-    shown = found.head(top)
-    origin = _origin(shown)
-    cells = {name: [_cell(name, value, origin) for value in shown[name].to_list()] for name in shown.columns}
-    out.print(plain(f"{title}: {shown.height} of {found.height} rows", "bold"), soft_wrap=True)
+    first_rows = found.head(top)
+    origin = _origin(first_rows)
+    cells = {name: [_cell(name, value, origin) for value in first_rows[name].to_list()] for name in first_rows.columns}
+    out.print(plain(f"{title}: {first_rows.height} of {found.height} rows", "bold"), soft_wrap=True)
     notes = []
-    if shown.height == 1:
+    if first_rows.height == 1:
         _show_one(out, {name: texts[0] for name, texts in cells.items()})
-    elif shown.height:
+    elif first_rows.height:
         # a column without any value, or with one for all rows, needs no room of its own
         empty = [name for name, texts in cells.items() if not any(texts)]
         same = [name for name, texts in cells.items() if name not in empty and len(set(texts)) == 1]
-        rest = {name: texts for name, texts in cells.items() if name not in empty and name not in same}
-        left = _show_rows(out, rest, {name for name in rest if shown.schema[name].is_numeric()})
+        table_cells = {name: texts for name, texts in cells.items() if name not in empty and name not in same}
+        left = _show_rows(out, table_cells, {name for name in table_cells if first_rows.schema[name].is_numeric()})
         if same:
             notes.append(f"in every row: {', '.join(f'{name} {cells[name][0]}' for name in same)}")
         if left:

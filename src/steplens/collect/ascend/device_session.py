@@ -101,7 +101,7 @@ class DeviceSession:
         device: Callable[[], int],
         synchronize: Callable[[int], None] | None = None,
         report: Report | None = None,
-        load: Callable[[], library.Library] = library.load,
+        load: Callable[[], library.CannLibrary] = library.load,
         beside: OperatorArguments | None = None,
     ) -> None:
         self._options = options
@@ -118,7 +118,7 @@ class DeviceSession:
 
     def _reset(self) -> None:
         self._state = State.CLOSED
-        self._library: library.Library | None = None
+        self._library: library.CannLibrary | None = None
         self._features: list[features.Feature] | None = None
         self._features_asked = False
         self._directory = Path()
@@ -332,7 +332,7 @@ class DeviceSession:
         self._state = State.CONFIGURED
         return True
 
-    def _ready(self) -> tuple[library.Library, int]:
+    def _ready(self) -> tuple[library.CannLibrary, int]:
         assert self._library is not None
         assert self._config is not None
         return self._library, self._config

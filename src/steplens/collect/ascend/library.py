@@ -48,7 +48,7 @@ class LibraryError(Exception):
     """CANN's profiling library cannot be used; the text is a sentence for the user."""
 
 
-class Library:
+class CannLibrary:
     """CANN's profiling calls, declared. The calls return CANN's codes; nothing is checked here.
 
     Args:
@@ -137,7 +137,7 @@ class Library:
         return None
 
 
-def load() -> Library:
+def load() -> CannLibrary:
     """CANN's profiling library.
 
     It is looked for in this order: the file that ``STEPLENS_MSPROFILER_LIBRARY`` names, and then no other; the one that
@@ -147,7 +147,7 @@ def load() -> Library:
     Raises:
         LibraryError: there is none, or it cannot be used; the text says why.
     """
-    return Library(*find(NAME, OVERRIDE, "CANN's profiling library"))
+    return CannLibrary(*find(NAME, OVERRIDE, "CANN's profiling library"))
 
 
 def find(name: str, override: str, what: str) -> tuple[ctypes.CDLL, str]:

@@ -76,8 +76,8 @@ class Frame:
 
 def frame_of(name: str) -> Frame:
     """The function, file and line in the name of a call."""
-    found = _PYTHON_FRAME.match(name)
-    return Frame(found["function"], found["file"], int(found["line"])) if found else Frame(name, "", 0)
+    matched = _PYTHON_FRAME.match(name)
+    return Frame(matched["function"], matched["file"], int(matched["line"])) if matched else Frame(name, "", 0)
 
 
 def host_calls(trace: Trace) -> CallTree:
@@ -90,8 +90,8 @@ def host_calls(trace: Trace) -> CallTree:
     frames = trace.required("python").select(*columns, device_ns=pl.lit(0, dtype=pl.Int64))
     calls = trace.required("ops").select(*columns, device_ns=pl.col("device_self_ns").fill_null(0))
     rows = pl.concat([frames, calls]).with_columns(pl.col("pid").fill_null(pid), pl.col("tid").fill_null(0)).collect()
-    named = {(pid, tid): name for pid, tid, name in trace.required("threads").collect().iter_rows()}
-    return _tree(rows, ["pid", "tid"], lambda pid, tid: named.get((pid, tid)) or f"thread {tid}", "process")
+    thread_names = {(pid, tid): name for pid, tid, name in trace.required("threads").collect().iter_rows()}
+    return _tree(rows, ["pid", "tid"], lambda pid, tid: thread_names.get((pid, tid)) or f"thread {tid}", "process")
 
 
 def device_tasks(trace: Trace) -> CallTree:
@@ -108,16 +108,16 @@ def _tree(rows: pl.DataFrame, keys: list[str], lane_name: Callable[[int, int], s
     first, second = (rows[key].to_numpy() for key in keys)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True]) if len(lane) else np.zeros(1, np.int64)
     several = len(np.unique(first)) > 1
-    found = []
+    branches = []
     for low, high in itertools.pairwise(bounds.tolist()):
         name = lane_name(int(first[low]), int(second[low]))
-        found.append(Lane(f"{name} of {group} {first[low]}" if several else name, low, high))
-    start, end = _in_turn(found, nesting, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+        branches.append(Lane(f"{name} of {group} {first[low]}" if several else name, low, high))
+    start, end = _in_turn(branches, nesting, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
     codes = rows["name"].fill_null("").to_physical().to_numpy()
     _, where, frame = np.unique(codes, return_index=True, return_inverse=True)
     duration = end - start
     return CallTree(
-        lanes=found,
+        lanes=branches,
         names=rows["name"].fill_null("").gather(where).cast(pl.String).to_list(),
         frame=frame.astype(np.int64),
         start=start,
@@ -214,8 +214,8 @@ def stacks(tree: CallTree) -> Stacks:
     for low, high in itertools.pairwise(bounds):
         rows = order[low:high]
         above = tree.nesting.parent[rows]
-        below = np.where(above >= 0, of_call[np.maximum(above, 0)], lane_of[rows])
-        keys, number = np.unique(below * width + tree.frame[rows], return_inverse=True)
+        parent_nodes = np.where(above >= 0, of_call[np.maximum(above, 0)], lane_of[rows])
+        keys, number = np.unique(parent_nodes * width + tree.frame[rows], return_inverse=True)
         of_call[rows] = number + total
         parents.append(keys // width)
         frames.append(keys % width)

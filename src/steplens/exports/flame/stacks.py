@@ -44,8 +44,8 @@ def write(subject: Subject, handle: IO[bytes], metric: str = SELF_CPU) -> None:
         raise InputError(subject.path, "has no call stacks", "Record it with with_stack=True")
     if metric in SELF_DEVICE and device_kind(trace) == CORE_CPU:
         raise InputError(subject.path, f"has no device tasks, so no {metric}", f"Take {SELF_CPU}")
-    own = pl.col("self_ns" if metric == SELF_CPU else "device_self_ns")
-    sums = calls.group_by("stack").agg(us=own.sum() // 1000).filter(pl.col("us") > 0).sort("us", descending=True).collect()
+    self_time = pl.col("self_ns" if metric == SELF_CPU else "device_self_ns")
+    sums = calls.group_by("stack").agg(us=self_time.sum() // 1000).filter(pl.col("us") > 0).sort("us", descending=True).collect()
     lines: dict[str, int] = {}
     for text, us in sums.select(pl.col("stack").cast(pl.String), "us").iter_rows():
         line = folded(text)

@@ -67,15 +67,15 @@ def _described(twin: Twin) -> dict[str, Any]:
     devices = values.get("deviceProperties") or [
         {"id": device, "name": product_names(twin.trace).get(device, twin.device_kind)} for device in used_devices(twin.trace)
     ]
-    rest = {name: value for name, value in values.items() if name not in _NOT_COPIED}
-    return {"distributedInfo": job, "deviceProperties": devices, **rest}
+    copied = {name: value for name, value in values.items() if name not in _NOT_COPIED}
+    return {"distributedInfo": job, "deviceProperties": devices, **copied}
 
 
 def _name_lanes(twin: Twin) -> None:
-    found = [
+    lane_events = [
         twin.trace.required(table).select(pl.col("pid").fill_null(twin.pid), pl.col("tid")) for table in ("ops", "python", "api")
     ]
-    pairs = pl.concat(found).unique().drop_nulls().sort("pid", "tid").collect()
+    pairs = pl.concat(lane_events).unique().drop_nulls().sort("pid", "tid").collect()
     names = {(pid, tid): name for pid, tid, name in twin.trace.required("threads").collect().iter_rows()}
     for pid in pairs["pid"].unique(maintain_order=True):
         if pid != twin.pid:

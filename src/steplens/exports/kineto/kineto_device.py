@@ -23,7 +23,7 @@ _LISTS = {f"{name} {axis}": name for name in ("grid", "block") for axis in "xyz"
 
 
 def _tasks(twin: Twin) -> None:
-    own = twin.device_kind in (CORE_CUDA, CORE_ROCM)
+    is_gpu = twin.device_kind in (CORE_CUDA, CORE_ROCM)
     metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
     for part in chunks(twin.tasks):
         part = part.join(_measured(metrics, part["id"]), left_on="id", right_on="kernel", how="left", maintain_order="left")
@@ -35,9 +35,9 @@ def _tasks(twin: Twin) -> None:
             render_distinct(name.to_series(), _head),
             number_member("bytes", "bytes", part),
             pl.col("measured").fill_null(""),
-            "" if own else text_member("core", part["core"]),
-            "" if own else text_member("type", part["type"]),
-            text_member(kineto.OPERATOR_MEMBERS["input_shapes"], part["input_shapes"]) if not own else "",
+            "" if is_gpu else text_member("core", part["core"]),
+            "" if is_gpu else text_member("type", part["type"]),
+            text_member(kineto.OPERATOR_MEMBERS["input_shapes"], part["input_shapes"]) if not is_gpu else "",
         )
 
 
@@ -116,10 +116,10 @@ def _measured(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
     high = metrics["kernel"].search_sorted(kernels.cast(pl.Int32).max(), "right")
     part = metrics.slice(low, high - low)
     name = pl.col("name").cast(pl.String)
-    whole = pl.col("value").round(0)
+    rounded = pl.col("value").round(0)
     text = (
-        pl.when(pl.col("value") == whole)
-        .then(whole.cast(pl.Int64, strict=False).cast(pl.String))
+        pl.when(pl.col("value") == rounded)
+        .then(rounded.cast(pl.Int64, strict=False).cast(pl.String))
         .otherwise(pl.col("value").cast(pl.String))
     )
     part = part.filter(pl.col("value").is_finite())
@@ -135,7 +135,7 @@ def _groups(twin: Twin) -> dict[str, str]:
     """Description and ranks of each process group, as members of JSON, by the group's name."""
     job = twin.trace.meta_values().get("distributedInfo")
     listed = job.get("pg_config") if isinstance(job, dict) else None
-    found = {}
+    groups = {}
     for group in listed if isinstance(listed, list) else []:
         if isinstance(group, dict):
             members: dict[str, Any] = {}
@@ -143,8 +143,8 @@ def _groups(twin: Twin) -> dict[str, str]:
                 members[kineto.COLLECTIVE_MEMBERS["group_description"]] = group["pg_desc"]
             if isinstance(group.get("ranks"), list):
                 members[kineto.COLLECTIVE_MEMBERS["group_ranks"]] = str(group["ranks"])
-            found[str(group.get("pg_name"))] = "".join(f",{quoted(key)}:{quoted(value)}" for key, value in members.items())
-    return found
+            groups[str(group.get("pg_name"))] = "".join(f",{quoted(key)}:{quoted(value)}" for key, value in members.items())
+    return groups
 
 
 def _annotations(twin: Twin) -> None:

@@ -102,8 +102,8 @@ def _runtime_calls(twin: Twin) -> None:
             category=pl.lit(kineto.RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
         )
     else:
-        nothing = pl.lit(None, dtype=pl.String)
-        calls = calls.with_columns(category=layer.fill_null(kineto.RUNTIME), called=name, launches=nothing)
+        missing = pl.lit(None, dtype=pl.String)
+        calls = calls.with_columns(category=layer.fill_null(kineto.RUNTIME), called=name, launches=missing)
     calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
     for part in chunks(calls):
         renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
@@ -130,12 +130,12 @@ def _launching(twin: Twin, calls: pl.DataFrame) -> pl.Series:
     tasks = pl.concat([twin.tasks.select("link", "kind"), twin.collectives.select("link", "kind")], how="vertical_relaxed")
     kinds = tasks.drop_nulls("link").unique("link", keep="first", maintain_order=True)
     copies = pl.col("kind").cast(pl.String) == KIND_COPY
-    named = kinds.select(correlation="link", launches=pl.when(copies).then(pl.lit(_COPY)).otherwise(pl.lit(_LAUNCH)))
+    launch_kinds = kinds.select(correlation="link", launches=pl.when(copies).then(pl.lit(_COPY)).otherwise(pl.lit(_LAUNCH)))
     rows = calls.select("correlation", row=pl.int_range(pl.len()), other=pl.col("layer").cast(pl.String) != NODE)
     first = rows.drop_nulls("correlation").sort("other", "row").unique("correlation", keep="first", maintain_order=True)
-    found = first.join(named, on="correlation", maintain_order="left")
+    launching = first.join(launch_kinds, on="correlation", maintain_order="left")
     names: pl.Series = pl.Series("launches", [None], dtype=pl.String).new_from_index(0, calls.height)
-    return names.scatter(found["row"], found["launches"]) if found.height else names
+    return names.scatter(launching["row"], launching["launches"]) if launching.height else names
 
 
 def _call_head(called: str) -> str:

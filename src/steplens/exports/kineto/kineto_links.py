@@ -72,9 +72,11 @@ def twin_of(trace: Trace, handle: IO[bytes]) -> Twin:
     tasks = device_tasks(trace).filter(pl.col("kind").cast(pl.String).ne_missing(KIND_OTHER)).with_columns(place).collect()
     calls = trace.required("communication").with_columns(place).collect().with_row_index("_row")
     is_collective = pl.col("kind").cast(pl.String).eq_missing(KIND_COMMUNICATION)
-    known = tasks.filter(is_collective).select(*_PLACE, kernel="id", context_id="context_id", kernel_correlation="correlation")
-    known = known.unique(_PLACE, keep="first", maintain_order=True)
-    calls = calls.join(known, on=_PLACE, how="left", maintain_order="left")
+    collective_kernels = tasks.filter(is_collective).select(
+        *_PLACE, kernel="id", context_id="context_id", kernel_correlation="correlation"
+    )
+    collective_kernels = collective_kernels.unique(_PLACE, keep="first", maintain_order=True)
+    calls = calls.join(collective_kernels, on=_PLACE, how="left", maintain_order="left")
     calls = calls.with_columns(correlation=pl.coalesce("correlation", "kernel_correlation")).drop("kernel_correlation", "_row")
     tasks = tasks.filter(~(is_collective & pl.col("id").is_in(calls["kernel"].drop_nulls().implode())))
     launched = trace.required("api").select("correlation").drop_nulls().unique().collect()["correlation"]

@@ -77,11 +77,11 @@ def memory_of(subject: Subject, device: str | None = None) -> DeviceMemory:
     counts = events.group_by("device_type", "device").len().sort(pl.col("device_type") == CORE_CPU, -pl.col("len").cast(pl.Int64))
     kind, number = _named(subject.path, device) if device is not None else counts.row(0)[:2]
     number = max(number, 0)
-    chosen = (pl.col("device_type") == kind) & (pl.col("device").clip(0) == number)
-    events = events.filter(chosen)
+    of_device = (pl.col("device_type") == kind) & (pl.col("device").clip(0) == number)
+    events = events.filter(of_device)
     if events.is_empty():
-        known = sorted({_name(kind, number) for kind, number, _ in counts.iter_rows()})
-        raise InputError(subject.path, f"has no memory events of {device}", f"It has those of {', '.join(known)}")
+        devices = sorted({_name(kind, number) for kind, number, _ in counts.iter_rows()})
+        raise InputError(subject.path, f"has no memory events of {device}", f"It has those of {', '.join(devices)}")
     counted = trace.required("memory").filter(
         (pl.col("device_type").cast(pl.String) == kind) & (pl.col("device").fill_null(0).clip(0) == number)
     )
@@ -90,10 +90,10 @@ def memory_of(subject: Subject, device: str | None = None) -> DeviceMemory:
 
 
 def _named(path: Path, device: str) -> tuple[str, int]:
-    found = _DEVICE.match(device)
-    if not found:
+    matched = _DEVICE.match(device)
+    if not matched:
         raise InputError(path, f"cannot have a device {device!r}", "Write it as cpu, cuda:0 or npu:0")
-    return found[1].upper(), int(found[2] or 0)
+    return matched[1].upper(), int(matched[2] or 0)
 
 
 def _name(kind: str, number: int) -> str:
@@ -140,21 +140,22 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
 
 
 def _page(memory: DeviceMemory) -> str:
-    found = timeline(memory.events)
+    timeline_columns = timeline(memory.events)
     title = [f"Max memory {word}: {_gigabytes(size)}" for word, size in _maxima(memory)]
     labels = [name if name != CATEGORIES[UNKNOWN] else "Unknown" for name in CATEGORIES]
     picture = stacked_areas(
-        (found.time_us - found.time_us[0]) / 1000,
-        np.maximum(found.sizes, 0) / _GB,
+        (timeline_columns.time_us - timeline_columns.time_us[0]) / 1000,
+        np.maximum(timeline_columns.sizes, 0) / _GB,
         labels,
         _COLOURS,
         [f"Memory of {memory.device}", *title],
         ("Time (ms)", "Memory (GB)"),
     )
-    peak = int(found.sizes.sum(axis=1).argmax())
-    after_ms = (found.time_us[peak] - found.time_us[0]) / 1000
+    peak = int(timeline_columns.sizes.sum(axis=1).argmax())
+    after_ms = (timeline_columns.time_us[peak] - timeline_columns.time_us[0]) / 1000
     rows = "".join(
-        f"<tr><td>{label}</td><td>{size:,}</td></tr>" for label, size in zip(labels, found.sizes[peak].tolist(), strict=True)
+        f"<tr><td>{label}</td><td>{size:,}</td></tr>"
+        for label, size in zip(labels, timeline_columns.sizes[peak].tolist(), strict=True)
     )
     note = "" if memory.categorised else f"<p>{html.escape(NO_CATEGORIES[0].upper() + NO_CATEGORIES[1:])}.</p>"
     encoded = base64.b64encode(picture).decode()
@@ -168,9 +169,9 @@ def _page(memory: DeviceMemory) -> str:
 
 
 def _maxima(memory: DeviceMemory) -> list[tuple[str, int]]:
-    known = [("allocated", memory.allocated), ("reserved", memory.reserved)]
+    curves = [("allocated", memory.allocated), ("reserved", memory.reserved)]
     # the CPU's allocator keeps nothing in reserve
-    return [(word, size) for word, size in known if size]
+    return [(word, size) for word, size in curves if size]
 
 
 def _gigabytes(size: int) -> str:

@@ -82,8 +82,10 @@ def _columns(time: Float, heights: Float, total: Float, longest: float) -> Float
     # a column shows what is there when it begins, and what comes before the next one does
     begin = np.searchsorted(time, edges, side="right") - 1
     end = np.append(np.searchsorted(time, edges[1:], side="left"), len(time))
-    chosen = [low + int(total[low : max(high, low + 1)].argmax()) for low, high in zip(begin.tolist(), end.tolist(), strict=True)]
-    return heights[chosen]
+    peak_rows = [
+        low + int(total[low : max(high, low + 1)].argmax()) for low, high in zip(begin.tolist(), end.tolist(), strict=True)
+    ]
+    return heights[peak_rows]
 
 
 def _fill(image: Image, columns: Float, top: float) -> None:
@@ -91,12 +93,12 @@ def _fill(image: Image, columns: Float, top: float) -> None:
     edges = np.rint(np.cumsum(columns, axis=1) / top * height).astype(np.int64)
     level = np.arange(height)[:, None]
     area = image[_TOP:_BOTTOM, _LEFT:_RIGHT]
-    below = np.zeros(edges.shape[0], dtype=np.int64)
+    lower_edge = np.zeros(edges.shape[0], dtype=np.int64)
     for part in range(edges.shape[1]):
-        inside = (level >= below) & (level < edges[:, part])
+        is_filled = (level >= lower_edge) & (level < edges[:, part])
         # the first row of an image is its uppermost one
-        area[inside[::-1]] = _FIRST_BAND + part
-        below = edges[:, part]
+        area[is_filled[::-1]] = _FIRST_BAND + part
+        lower_edge = edges[:, part]
 
 
 def _step(largest: float) -> float:

@@ -40,7 +40,7 @@ def replaced(text: str, name: Name) -> str:
         name: gives the pseudonym for a kind of name and a name.
     """
     tokens = _TOKEN.findall(text)
-    told: list[str] = []
+    pieces: list[str] = []
     #: whether the name that a "::" would continue is public; of each open bracket, the same
     chain, outside, unnamed = False, list[bool](), False
     for place, token in enumerate(tokens):
@@ -67,8 +67,8 @@ def replaced(text: str, name: Name) -> str:
                 token = segments(token, name) if chain else name("word", token)
         elif token not in ("::", " "):
             chain = False
-        told.append(token)
-    return "".join(told)
+        pieces.append(token)
+    return "".join(pieces)
 
 
 def segments(text: str, name: Name) -> str:
@@ -98,10 +98,10 @@ def _is_known(segment: str) -> bool:
     # no vendor's word has letters of another script
     if not segment.isascii():
         return False
-    found = _WORD.findall(segment)
-    if any(len(word) > 2 for word in found):
-        return all(len(word) <= 2 or word.lower() in public.KERNEL_WORDS for word in found)
-    if len(found) > 1 and segment.isalpha():
+    words = _WORD.findall(segment)
+    if any(len(word) > 2 for word in words):
+        return all(len(word) <= 2 or word.lower() in public.KERNEL_WORDS for word in words)
+    if len(words) > 1 and segment.isalpha():
         # short words together may be a name; beside one that vendors use they are none
-        return any(word.lower() in public.KERNEL_WORDS for word in found)
+        return any(word.lower() in public.KERNEL_WORDS for word in words)
     return segment.isalpha() or (len(segment) <= _LONGEST_CODE and _CODE.match(segment) is not None)

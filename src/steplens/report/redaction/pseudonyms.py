@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens.analysis.tools.lines import LIBRARY, UNCLEAR, USER, frame_owner
+from steplens.analysis.tools.source_lines import LIBRARY, UNCLEAR, USER, frame_owner
 from steplens.common import json_text
 from steplens.report.redaction import kernel_names, public
 from steplens.trace.building.classify import CATEGORIES, category_of
@@ -72,10 +72,10 @@ class Pseudonyms:
             return text
         for prefix in (public.BACKWARD_PREFIX, MODULE_PREFIX, *public.CLASS_PREFIXES):
             if text.startswith(prefix):
-                rest = text.removeprefix(prefix)
+                stem = text.removeprefix(prefix)
                 if prefix == MODULE_PREFIX:
-                    return prefix + self.module_name(rest)
-                return self._alike(text, prefix + self._rest(rest, prefix))
+                    return prefix + self.module_name(stem)
+                return self._alike(text, prefix + self._rest(stem, prefix))
         backward = _BACKWARD.match(text)
         if backward and backward[1] and not _BACKWARD.match(backward[1]):
             return self._alike(text, self.name("operator", backward[1]) + backward[2])
@@ -84,8 +84,8 @@ class Pseudonyms:
     def range(self, text: str) -> str:
         """The name of a range that the user or the framework opened."""
         opened = (MODULE_PREFIX, *public.CLASS_PREFIXES, "DistributedDataParallel.forward")
-        named = text.startswith(opened) or public.STEP.match(text) or _is_collective(text)
-        return self.operator(text) if named else self._alike(text, self.name("region", text))
+        is_public = text.startswith(opened) or public.STEP.match(text) or _is_collective(text)
+        return self.operator(text) if is_public else self._alike(text, self.name("region", text))
 
     def _rest(self, text: str, prefix: str) -> str:
         if prefix == public.BACKWARD_PREFIX:
@@ -99,8 +99,8 @@ class Pseudonyms:
         """A pseudonym that counts to the same category as the name."""
         category = category_of(text)
         stems = dict.fromkeys((_with_telling(text, pseudonym), pseudonym))
-        candidates = (one for stem in stems for one in (stem, *(f"{stem}_{word}" for word in (category, *_SAMPLES))))
-        return next((one for one in candidates if category_of(one) == category), pseudonym)
+        candidates = (candidate for stem in stems for candidate in (stem, *(f"{stem}_{word}" for word in (category, *_SAMPLES))))
+        return next((candidate for candidate in candidates if category_of(candidate) == category), pseudonym)
 
     def npu_task(self, text: str) -> str:
         """The name of a task of an NPU: types made of the vendor's words, which may have a number, stay."""
@@ -130,8 +130,8 @@ class Pseudonyms:
         """A path of modules, part by part, so that what lies inside what stays."""
         if _ADDRESS.search(text):
             return self.name("module", text)
-        return ".".join(one if one.isdecimal() or one in ("DistributedDataParallel", "module") else self.name("module", one)
-                        for one in text.split("."))  # fmt: skip
+        return ".".join(segment if segment.isdecimal() or segment in ("DistributedDataParallel", "module") else self.name("module", segment)
+                        for segment in text.split("."))  # fmt: skip
 
     def module_name(self, text: str) -> str:
         """A module as profilers number them: ``Linear_0``."""
@@ -153,15 +153,19 @@ class Pseudonyms:
             if _is_built_in(built_in["owner"], built_in["name"]):
                 return text
             return f"<built-in {built_in['kind']} {self.name('function', text)}>"
-        found = _FRAME.match(text)
-        if not found:
+        matched = _FRAME.match(text)
+        if not matched:
             return self.name("frame", text)
-        file, function = self.file(found["file"]), found["function"]
+        file, function = self.file(matched["file"]), matched["function"]
         if file not in public.FILES or function not in public.FUNCTIONS:
             function = self.name("function", function)
-        told = f"{file}({found['line']}): {function}{found['close']}" if found["line"] else f"{file}:{found['line2']}({function})"
+        frame_text = (
+            f"{file}({matched['line']}): {function}{matched['close']}"
+            if matched["line"]
+            else f"{file}:{matched['line2']}({function})"
+        )
         owner = frame_owner(text)
-        return next((folder + told for folder in _FOLDERS[owner] if frame_owner(folder + told) == owner), told)
+        return next((folder + frame_text for folder in _FOLDERS[owner] if frame_owner(folder + frame_text) == owner), frame_text)
 
     def stack(self, text: str) -> str:
         """A call stack: frames with semicolons between them."""
@@ -171,10 +175,10 @@ class Pseudonyms:
         """A file of Python code; of Python's own and the frameworks' what follows their folder."""
         path = text.replace("\\", "/")
         for place in range(len(parts := path.split("/")) if len(path) <= _LONGEST_FILE else 0):
-            rest = "/".join(parts[place:])
-            if rest in public.FILES:
+            public_part = "/".join(parts[place:])
+            if public_part in public.FILES:
                 # as it was, but for where it is installed
-                return rest
+                return public_part
         package = re.search(r"(^|/)(site-packages|dist-packages)/", path)
         library = re.match(rf"^({'|'.join(public.LIBRARIES)})/", path)
         before = "site-packages/" if package else f"{library[1]}/" if library else ""
@@ -211,11 +215,11 @@ class Pseudonyms:
 
     def device(self, told: dict[str, Any]) -> dict[str, Any]:
         """What a source says of a device: its product's name and the numbers that analyses look up; the rest like any setting."""
-        kept = {
-            key: one for key, one in told.items() if key in public.DEVICE_KEYS and (key == "name" or not isinstance(one, str))
+        public_values = {
+            key: item for key, item in told.items() if key in public.DEVICE_KEYS and (key == "name" or not isinstance(item, str))
         }
-        rest = {key: one for key, one in told.items() if key not in kept}
-        return {**kept, **self.setting("device", rest)}
+        private_values = {key: item for key, item in told.items() if key not in public_values}
+        return {**public_values, **self.setting("device", private_values)}
 
     def term(self, text: str) -> str:
         """What a vendor calls a counter, a table, a column, a setting or its value: all of it stays or goes."""
@@ -244,10 +248,10 @@ class Pseudonyms:
         """
         if isinstance(value, dict):
             # the communication names of groups, as tables have them
-            told = self.group if key == "parallel_group_info" else self.term
-            return {told(name): self.setting(name, one) for name, one in value.items()}
+            key_name = self.group if key == "parallel_group_info" else self.term
+            return {key_name(name): self.setting(name, item) for name, item in value.items()}
         if isinstance(value, list):
-            return [self.setting(key, one) for one in value]
+            return [self.setting(key, item) for item in value]
         if not isinstance(value, str) or not value:
             return value
         if not _WORD.search(value) and (vendors or not public.SECRET_KEY.search(key)) and not _ADDRESS.search(value):
@@ -267,9 +271,9 @@ class Pseudonyms:
         if isinstance(value, str):
             return self.name("value", value)
         if isinstance(value, list):
-            return [self.values(one) for one in value]
+            return [self.values(item) for item in value]
         if isinstance(value, dict):
-            return {self.name("key", name): self.values(one) for name, one in value.items()}
+            return {self.name("key", name): self.values(item) for name, item in value.items()}
         return value
 
     def record(self, text: str) -> str:
@@ -296,9 +300,9 @@ class Pseudonyms:
                 return value if _is_term(value) else self.npu_task(value)
             return self.setting(key, value, vendors=True)
         if isinstance(value, list):
-            return [self._vendor_values(key, one) for one in value]
+            return [self._vendor_values(key, item) for item in value]
         if isinstance(value, dict):
-            return {self.term(name): self._vendor_values(name, one) for name, one in value.items()}
+            return {self.term(name): self._vendor_values(name, item) for name, item in value.items()}
         return value
 
     def path(self, kind: str, path: Path) -> Path:
@@ -307,9 +311,9 @@ class Pseudonyms:
 
     def thread(self, text: str) -> str:
         """What a thread is called: ``thread 12 (pt_autograd_0)``."""
-        found = re.match(r"^thread (\d+) \((.*)\)$", text, re.DOTALL)
-        if found:
-            return f"thread {found[1]} ({self._thread(found[2])})"
+        matched = re.match(r"^thread (\d+) \((.*)\)$", text, re.DOTALL)
+        if matched:
+            return f"thread {matched[1]} ({self._thread(matched[2])})"
         return self._thread(text)
 
     def _thread(self, text: str) -> str:
@@ -336,8 +340,8 @@ class Pseudonyms:
 
 
 def _is_collective(text: str) -> bool:
-    found = public.COLLECTIVE_RANGE.match(text)
-    return bool(found) and all(word.lower() in public.COLLECTIVES for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", found[3]))  # type: ignore[index]
+    matched = public.COLLECTIVE_RANGE.match(text)
+    return bool(matched) and all(word.lower() in public.COLLECTIVES for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", matched[3]))  # type: ignore[index]
 
 
 def _with_telling(text: str, pseudonym: str) -> str:

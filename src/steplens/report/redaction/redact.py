@@ -14,7 +14,7 @@ from steplens.errors import InputError
 from steplens.readers.steplens_run import memory_categories
 from steplens.report.redaction import public
 from steplens.report.redaction.pseudonyms import Pseudonyms, Replace
-from steplens.server.runs import Opened, Shown
+from steplens.server.runs import Opened, OpenedRun
 from steplens.trace.building.devices import NPU, device_kind
 from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
@@ -57,7 +57,7 @@ KEPT = frozenset(
 _KEPT_META = ("accelerator", "deviceProperties", "chip", "torch_version", "steplens_version", "cann_version", "source_format")
 
 
-def redact(runs: Sequence[Shown]) -> None:
+def redact(runs: Sequence[OpenedRun]) -> None:
     """Replace the strings of users in opened runs, and their paths; nothing of them is left in the memory of the runs."""
     names = Pseudonyms()
     for shown in runs:
@@ -71,8 +71,8 @@ def redact(runs: Sequence[Shown]) -> None:
 def _run(run: Run, names: Pseudonyms, path: Path) -> Run:
     traces = []
     for source, trace in zip(run.sources, run.traces, strict=True):
-        told = names.path("run", source.path)
-        traces.append((Source(told, source.format), _with_categories(trace_of(trace, names, told), trace, names)))
+        run_path = names.path("run", source.path)
+        traces.append((Source(run_path, source.format), _with_categories(trace_of(trace, names, run_path), trace, names)))
     unreadable = [
         InputError(names.path("run", one.path), names.words(one.problem), names.words(one.remedy)) for one in run.unreadable
     ]
@@ -91,8 +91,8 @@ def _with_categories(made: Trace, trace: Trace, names: Pseudonyms) -> Trace:
 
         made.instead(memory_categories.of_trace, damaged)
     else:
-        told = None if events is None else events.with_columns(_replaced(events["device_type"], names.words))
-        made.instead(memory_categories.of_trace, lambda _: told)
+        redacted_events = None if events is None else events.with_columns(_replaced(events["device_type"], names.words))
+        made.instead(memory_categories.of_trace, lambda _: redacted_events)
     return made
 
 
@@ -132,11 +132,11 @@ def _tasks(trace: Trace, frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame
     on_cpu = (before["core"] == "CPU").fill_null(False)
     if not on_cpu.any():
         return frame
-    told = _replaced(before["name"], names.operator)
-    kept = told == before["name"]
-    types = pl.Series(before["type"].zip_with(kept.fill_null(True), told))
+    redacted_names = _replaced(before["name"], names.operator)
+    is_unchanged = redacted_names == before["name"]
+    types = pl.Series(before["type"].zip_with(is_unchanged.fill_null(True), redacted_names))
     return frame.with_columns(
-        told.zip_with(on_cpu, frame["name"].cast(pl.String)).cast(SCHEMA["kernels"]["name"]).alias("name"),
+        redacted_names.zip_with(on_cpu, frame["name"].cast(pl.String)).cast(SCHEMA["kernels"]["name"]).alias("name"),
         types.zip_with(on_cpu, frame["type"].cast(pl.String)).cast(SCHEMA["kernels"]["type"]).alias("type"),
     )
 
@@ -148,7 +148,7 @@ def _meta(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
 
 def _told_meta(key: str, value: str, names: Pseudonyms) -> tuple[str, str]:
     if key == "deviceProperties" and isinstance(devices := _json(value), list):
-        return key, json.dumps([names.device(one) if isinstance(one, dict) else names.setting(key, one) for one in devices])
+        return key, json.dumps([names.device(item) if isinstance(item, dict) else names.setting(key, item) for item in devices])
     if key in _KEPT_META:
         return key, public.BUILD.sub("", value)
     if key in public.META_KEYS:
@@ -168,6 +168,6 @@ def _replaced(column: pl.Series, replace: Replace) -> pl.Series:
     """A column with each distinct text replaced; its type stays."""
     texts = column.cast(pl.String)
     distinct = texts.unique().drop_nulls().to_list()
-    told = texts.replace_strict(distinct, [replace(text) for text in distinct], default=None, return_dtype=pl.String)
-    replaced: pl.Series = told.cast(column.dtype).alias(column.name)
+    replacements = texts.replace_strict(distinct, [replace(text) for text in distinct], default=None, return_dtype=pl.String)
+    replaced: pl.Series = replacements.cast(column.dtype).alias(column.name)
     return replaced

@@ -16,7 +16,7 @@ from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPE
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/cluster", tags=["cluster"], responses=PROBLEMS)
@@ -139,7 +139,7 @@ def cluster_parts(
     parts = _OF_MODE.get(job.mode, PARTS)
     if sort not in ("rank", "stage", *parts):
         raise Refusal(422, f"the ranks cannot be sorted by {sort[:64]!r}", "sort", f"One of rank, stage, {', '.join(parts)}")
-    every = runs.frame(chosen, ("cluster_steps",), partial(cluster_steps, traces))
+    step_parts = runs.frame(chosen, ("cluster_steps",), partial(cluster_steps, traces))
     means = runs.frame(chosen, ("rank_means", step), partial(rank_means, traces, step=step))
     shares = rates(means)
     rows = means if stage is None else means.filter(stage=stage)
@@ -151,7 +151,7 @@ def cluster_parts(
     )
     return ClusterSteps(
         job=_told(job),
-        steps=sorted(every["step"].unique().to_list()),
+        steps=sorted(step_parts["step"].unique().to_list()),
         parts=list(parts),
         stacked=list(_STACKED.get(job.mode, _CLASSIC)),
         rows=columns.records(page),
@@ -165,7 +165,7 @@ def cluster_parts(
 @router.get("/heat")
 def cluster_heat(chosen: Chosen, runs: Runs) -> list[Heat]:
     """Every rank by memory, arithmetic, device use and length of its steps; metrics of which nothing is known are left out."""
-    found = runs.frame(chosen, ("rank_heat",), partial(rank_heat, chosen.run.traces)).with_columns(trace=_trace_of(chosen))
+    heat = runs.frame(chosen, ("rank_heat",), partial(rank_heat, chosen.run.traces)).with_columns(trace=_trace_of(chosen))
     return [
         Heat(
             metric=name,
@@ -173,7 +173,7 @@ def cluster_heat(chosen: Chosen, runs: Runs) -> list[Heat]:
             of=group["of"][0],
             ranks=columns.records(group.select("rank", "trace", "stage", "value", "share")),
         )
-        for (name,), group in found.group_by("metric", maintain_order=True)
+        for (name,), group in heat.group_by("metric", maintain_order=True)
     ]
 
 
@@ -181,13 +181,13 @@ def _told(job: Layout) -> Job:
     return Job(mode=job.mode, size=job.size, stages=job.stages, missing=list(job.missing[:100]))
 
 
-def _trace_of(chosen: Shown) -> pl.Expr:
+def _trace_of(chosen: OpenedRun) -> pl.Expr:
     """The number of the first trace of the rank in the column ``rank``."""
     traces = {trace.rank: number for number, trace in reversed(list(enumerate(chosen.run.traces)))}
     return pl.col("rank").replace_strict(traces, default=None, return_dtype=pl.Int64)
 
 
-def trace_of_rank(chosen: Shown, rank: int) -> int:
+def trace_of_rank(chosen: OpenedRun, rank: int) -> int:
     """The number of the first trace of a rank.
 
     Raises:
@@ -199,6 +199,6 @@ def trace_of_rank(chosen: Shown, rank: int) -> int:
     raise Refusal(404, f"the run has no rank {rank}", "rank", "GET ./ranks lists them")
 
 
-def job_of(runs: Library, chosen: Shown) -> Job:
+def job_of(runs: RunLibrary, chosen: OpenedRun) -> Job:
     """How the job of a run is spread."""
     return _told(runs.answer(chosen, ("layout",), partial(layout, chosen.run.traces)))

@@ -122,14 +122,14 @@ class OperationLink(TypedDict):
 def communication_costs(chosen: Chosen, runs: Runs, step: StepNumber = None, stage: StageNumber = None) -> Costs:
     """How long every rank moved data and waited, in one step or on average."""
     traces = chosen.run.traces
-    found = runs.frame(chosen, ("rank_costs", step), partial(rank_costs, traces, step))
-    told = set(found["rank"].to_list())
-    rows = found if stage is None else found.filter(stage=stage)
+    costs = runs.frame(chosen, ("rank_costs", step), partial(rank_costs, traces, step))
+    ranks_with_costs = set(costs["rank"].to_list())
+    rows = costs if stage is None else costs.filter(stage=stage)
     return Costs(
         job=job_of(runs, chosen),
         steps=runs.answer(chosen, ("cost_steps",), partial(cost_steps, traces)),
         rows=columns.records(rows),
-        no_data=sorted({trace.rank for trace in traces if trace.rank >= 0} - told),
+        no_data=sorted({trace.rank for trace in traces if trace.rank >= 0} - ranks_with_costs),
     )
 
 
@@ -150,20 +150,20 @@ def communication_links(
     """The links between ranks: time, bytes and bandwidth of each; filtered, sorted, one page of them."""
     if sort not in _SORTED:
         raise Refusal(422, f"links cannot be sorted by {sort[:64]!r}", "sort", f"One of {', '.join(_SORTED)}")
-    every = runs.frame(chosen, ("rank_edges", step), partial(rank_edges, chosen.run.traces, step))
-    rows = every
-    for name, wanted in (("source", source), ("destination", destination), ("transport", transport)):
-        rows = rows if wanted is None else rows.filter(pl.col(name) == wanted)
+    edges = runs.frame(chosen, ("rank_edges", step), partial(rank_edges, chosen.run.traces, step))
+    rows = edges
+    for name, value in (("source", source), ("destination", destination), ("transport", transport)):
+        rows = rows if value is None else rows.filter(pl.col(name) == value)
     if stage is not None:
         rows = rows.filter((pl.col("source_stage") == stage) | (pl.col("destination_stage") == stage))
     ordered = rows.sort(sort, "source", "destination", "transport", descending=[descending, False, False, False], nulls_last=True)
     return Links(
-        kind=every["kind"][0] if every.height else "",
+        kind=edges["kind"][0] if edges.height else "",
         rows=columns.records(ordered.slice(offset, limit).drop("kind")),
         matching=rows.height,
-        sources=sorted(every["source"].unique().to_list()),
-        destinations=sorted(every["destination"].unique().to_list()),
-        transports=sorted(every["transport"].unique().to_list()),
+        sources=sorted(edges["source"].unique().to_list()),
+        destinations=sorted(edges["destination"].unique().to_list()),
+        transports=sorted(edges["transport"].unique().to_list()),
     )
 
 
@@ -173,8 +173,8 @@ def operations_of_rank(
 ) -> Operations:
     """What each communication operation cost one rank."""
     trace_of_rank(chosen, rank)
-    found = runs.frame(chosen, ("rank_operations", rank, step), partial(rank_operations, chosen.run.traces, rank, step))
-    return Operations(rows=columns.records(found.head(limit)), matching=found.height)
+    operations = runs.frame(chosen, ("rank_operations", rank, step), partial(rank_operations, chosen.run.traces, rank, step))
+    return Operations(rows=columns.records(operations.head(limit)), matching=operations.height)
 
 
 @router.get("/operation_links")

@@ -15,7 +15,7 @@ from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/marey", tags=["marey"], responses=PROBLEMS)
@@ -122,12 +122,14 @@ class Joined(BaseModel):
 @router.get("/steps")
 def marey_steps(chosen: Chosen, runs: Runs) -> RankSteps:
     """When every rank ran every step, on one clock."""
-    found = _steps(runs, chosen)
-    origin = found["start_ns"].min() or 0
-    told = found.with_columns(pl.col("start_ns", "end_ns") - origin)
-    ranks = max(told["rank"].n_unique(), 1)
-    kept = told.group_by("rank", maintain_order=True).head(max(_MOST_STEPS // ranks, 1))
-    return RankSteps(job=job_of(runs, chosen), rows=columns.records(kept), left_out=told.height - kept.height)
+    all_steps = _steps(runs, chosen)
+    origin = all_steps["start_ns"].min() or 0
+    from_origin = all_steps.with_columns(pl.col("start_ns", "end_ns") - origin)
+    ranks = max(from_origin["rank"].n_unique(), 1)
+    first_steps = from_origin.group_by("rank", maintain_order=True).head(max(_MOST_STEPS // ranks, 1))
+    return RankSteps(
+        job=job_of(runs, chosen), rows=columns.records(first_steps), left_out=from_origin.height - first_steps.height
+    )
 
 
 @router.get("/operators")
@@ -144,13 +146,13 @@ def marey_operators(
     buckets: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Joined:
     """The operators of a step on every rank, those of one name joined; of those that overlap a window the longest."""
-    every = _steps(runs, chosen)
-    ranks = every.filter(step=step)
+    all_steps = _steps(runs, chosen)
+    ranks = all_steps.filter(step=step)
     if ranks.is_empty():
         raise Refusal(404, f"no rank has recorded step {step}", "step", "GET ./marey/steps lists them")
     traces = chosen.run.traces
     origin = int(ranks["start_ns"].min())  # type: ignore[arg-type]
-    joined = runs.frame(chosen, ("joined", step), partial(joined_operators, traces, step, every))
+    joined = runs.frame(chosen, ("joined", step), partial(joined_operators, traces, step, all_steps))
     if stage is not None:
         ranks, joined = ranks.filter(stage=stage), joined.filter(stage=stage)
     end = int(ranks["end_ns"].max() or origin) - origin  # type: ignore[arg-type]
@@ -159,29 +161,29 @@ def marey_operators(
     lengths = window.group_by(key).agg(longest=(pl.col("end_ns") - pl.col("start_ns")).max(), first=pl.col("start_ns").min())
     # of equally long ones the earliest, whatever their names: a report without names shows the same
     longest = lengths.sort("longest", "first", *key, descending=[True, False, False, False]).head(limit).select(key)
-    shown = joined.join(longest, on=key)
+    intervals = joined.join(longest, on=key)
     each = {"ranks": pl.col("rank"), "start_ns": pl.col("start_ns"), "end_ns": pl.col("end_ns")}
     page = ranks.slice(offset, ranks_at_once)
     numbers = page["rank"].implode()
     lines = (
-        shown.filter(pl.col("rank").is_in(numbers))
+        intervals.filter(pl.col("rank").is_in(numbers))
         .sort("rank")
         .group_by(key)
         .agg(pl.col("kind").first(), first=pl.col("start_ns").min(), **each)
     )
-    load = runs.frame(chosen, ("loads", step, buckets), partial(loads, traces, step, buckets, every))
+    load = runs.frame(chosen, ("loads", step, buckets), partial(loads, traces, step, buckets, all_steps))
     return Joined(
         step=step,
         end_ns=end,
         ranks=columns.records(page.with_columns(pl.col("start_ns", "end_ns") - origin).drop("step")),
         matching_ranks=ranks.height,
         operators=columns.records(lines.sort("first", *key).drop("first")),
-        bands=columns.records(bands(shown)),
+        bands=columns.records(bands(intervals)),
         matching=lengths.height,
         loads=columns.records(load.filter(pl.col("rank").is_in(numbers))),
         buckets=buckets,
     )
 
 
-def _steps(runs: Library, chosen: Shown) -> pl.DataFrame:
+def _steps(runs: RunLibrary, chosen: OpenedRun) -> pl.DataFrame:
     return runs.frame(chosen, ("rank_steps",), partial(rank_steps, chosen.run.traces))

@@ -15,7 +15,7 @@ from steplens.common import json_text
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/strategy", tags=["strategy"], responses=PROBLEMS)
@@ -155,8 +155,15 @@ class StrategyHits(BaseModel):
 def strategy_stages(chosen: Chosen, runs: Runs) -> Stages:
     """The pipeline stages with what they consist of, and what they send to each other."""
     traces = chosen.run.traces
-    told = (trace.meta_values().get("parallel_strategy") for trace in traces)
-    kind = next((str(one["parallel_type"]) for one in told if isinstance(one, dict) and one.get("parallel_type")), "")
+    strategies = (trace.meta_values().get("parallel_strategy") for trace in traces)
+    kind = next(
+        (
+            str(strategy["parallel_type"])
+            for strategy in strategies
+            if isinstance(strategy, dict) and strategy.get("parallel_type")
+        ),
+        "",
+    )
     return Stages(
         parallel_type=kind,
         stages=columns.records(runs.frame(chosen, ("strategy_stages",), partial(stages, traces))),
@@ -173,8 +180,8 @@ def strategy_graph(
     most: Annotated[int, Query(ge=1, le=1000)] = 300,
 ) -> StrategyGraph:
     """The merged graph of a stage; a closed scope stands for its operators."""
-    found = drawn(_operators(runs, chosen, stage), expanded or (), most)
-    return StrategyGraph(nodes=columns.records(found.nodes), edges=columns.records(found.edges), left_out=found.left_out)
+    graph = drawn(_operators(runs, chosen, stage), expanded or (), most)
+    return StrategyGraph(nodes=columns.records(graph.nodes), edges=columns.records(graph.edges), left_out=graph.left_out)
 
 
 @router.get("/operator")
@@ -182,12 +189,12 @@ def strategy_operator(
     chosen: Chosen, runs: Runs, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1
 ) -> StrategyOperator:
     """Everything about one operator."""
-    every = _operators(runs, chosen, stage)
-    found = every.filter(pl.col("node") == node)
-    if found.is_empty():
+    operators = _operators(runs, chosen, stage)
+    matches = operators.filter(pl.col("node") == node)
+    if matches.is_empty():
         raise Refusal(404, f"stage {stage} has no operator {node[:64]!r}", "node", "GET ./strategy/graph lists them")
-    row = found.row(0, named=True)
-    ends = every.select("node", "name")
+    row = matches.row(0, named=True)
+    ends = operators.select("node", "name")
     return StrategyOperator(
         **{
             name: row[name]
@@ -195,7 +202,7 @@ def strategy_operator(
         },
         strategy=json_text.own(row["strategy"]) if row["strategy"] else None,
         inputs=ends.filter(pl.col("node").is_in(row["inputs"])).to_dicts(),
-        outputs=every.filter(pl.col("inputs").list.contains(node)).select("node", "name").head(_MOST_TRANSFERS).to_dicts(),
+        outputs=operators.filter(pl.col("inputs").list.contains(node)).select("node", "name").head(_MOST_TRANSFERS).to_dicts(),
         attributes=json_text.own(row["attributes"] or "{}"),
     )
 
@@ -209,11 +216,11 @@ def strategy_find(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> StrategyHits:
     """Operators of a stage whose name or type holds a text, in either case of letters."""
-    wanted = text.lower()
-    named = pl.any_horizontal(pl.col(name).str.to_lowercase().str.contains(wanted, literal=True) for name in ("name", "type"))
-    hits = _operators(runs, chosen, stage).filter(named).select("node", "name", "type", "scope")
+    folded = text.lower()
+    is_match = pl.any_horizontal(pl.col(name).str.to_lowercase().str.contains(folded, literal=True) for name in ("name", "type"))
+    hits = _operators(runs, chosen, stage).filter(is_match).select("node", "name", "type", "scope")
     return StrategyHits(hits=[StrategyHit(**row) for row in hits.head(limit).to_dicts()], matching=hits.height)
 
 
-def _operators(runs: Library, chosen: Shown, stage: int) -> pl.DataFrame:
+def _operators(runs: RunLibrary, chosen: OpenedRun, stage: int) -> pl.DataFrame:
     return runs.frame(chosen, ("stage_operators", stage), partial(stage_operators, chosen.run.traces, stage))

@@ -110,10 +110,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
-        for one in sockets or ():
-            one.listen(_QUEUE)
+        for listening in sockets or ():
+            listening.listen(_QUEUE)
             # instead of asyncio, which makes a transport of each
-            loop.add_reader(one.fileno(), self._take, loop, one)
+            loop.add_reader(listening.fileno(), self._take, loop, listening)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for stranger in list(self.strangers):
@@ -123,7 +123,7 @@ class _Server(uvicorn.Server):
     def _take(self, loop: asyncio.AbstractEventLoop, bound: socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
-                taken, _address = bound.accept()
+                client, _address = bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -134,8 +134,8 @@ class _Server(uvicorn.Server):
                 loop.remove_reader(bound.fileno())
                 loop.call_later(_RETRY_S, self._take_again, loop, bound)
                 return
-            taken.setblocking(False)
-            self.strangers[_Stranger(self, loop, taken)] = None
+            client.setblocking(False)
+            self.strangers[_Stranger(self, loop, client)] = None
             if len(self.strangers) > self.limits.strangers:
                 self._drop_oldest()
 
@@ -151,11 +151,11 @@ class _Server(uvicorn.Server):
         """Make an HTTP connection of a socket that something has come from."""
 
         def made() -> _Connection:
-            kept: _Connection = self.config.http_protocol_class(  # type: ignore[assignment, call-arg]
+            connection: _Connection = self.config.http_protocol_class(  # type: ignore[assignment, call-arg]
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=stranger.loop
             )
-            kept.stranger = stranger
-            return kept
+            connection.stranger = stranger
+            return connection
 
         task = stranger.loop.create_task(_opened(stranger.loop, made, taken))
         self.opening.add(task)
@@ -181,26 +181,26 @@ class _Stranger:
         loop.add_reader(taken.fileno(), self._something_came)
 
     def _something_came(self) -> None:
-        taken = self._leave()
-        if taken is None:
+        received = self._leave()
+        if received is None:
             return
         try:
-            ended = not taken.recv(1, socket.MSG_PEEK)
+            ended = not received.recv(1, socket.MSG_PEEK)
         except OSError:
             ended = True
         if ended:
-            taken.close()
+            received.close()
             self.forget()
         else:
-            self.server.open(self, taken)
+            self.server.open(self, received)
 
     def _leave(self) -> socket.socket | None:
         """The socket, if there is no HTTP connection of it; it is no longer watched here."""
-        taken, self._taken = self._taken, None
-        if taken is not None:
+        received, self._taken = self._taken, None
+        if received is not None:
             self._timer.cancel()
-            self.loop.remove_reader(taken.fileno())
-        return taken
+            self.loop.remove_reader(received.fileno())
+        return received
 
     def forget(self) -> None:
         """It has ended, or shown the token."""
@@ -210,9 +210,9 @@ class _Stranger:
         """End it at once, whatever it still has to send."""
         self.dropped = True
         self.forget()
-        taken = self._leave()
-        if taken is not None:
-            taken.close()
+        received = self._leave()
+        if received is not None:
+            received.close()
         elif self.connection is not None:
             self.connection.drop()
 
@@ -332,8 +332,8 @@ class _Connection(H11Protocol):
 
     def _late(self) -> None:
         begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        told = self.conn.trailing_data[0] or self.conn.their_state is h11.SEND_BODY
-        if told and not begun and not self.transport.is_closing():
+        is_told = self.conn.trailing_data[0] or self.conn.their_state is h11.SEND_BODY
+        if is_told and not begun and not self.transport.is_closing():
             self.transport.write(_LATE)
             if self.transport.get_write_buffer_size() == 0:
                 self._stop()

@@ -57,6 +57,6 @@ def refuse_outside(path: Path, folder: Path) -> None:
     Raises:
         Refusal: it does, or does not exist.
     """
-    inside = folder.resolve()
-    if not path.is_file() or not path.resolve().is_relative_to(inside):
+    resolved = folder.resolve()
+    if not path.is_file() or not path.resolve().is_relative_to(resolved):
         raise Refusal(404, "there is no such file", path.name)

@@ -41,7 +41,7 @@ def held(folder: Path) -> dict[str, PageFile]:
     Args:
         folder: of the built front end; need not exist.
     """
-    found = {}
+    files = {}
     for place, _, names in os.walk(folder):
         for file in (Path(place, name) for name in names):
             try:
@@ -49,8 +49,8 @@ def held(folder: Path) -> dict[str, PageFile]:
             except Refusal:
                 continue
             kind = mimetypes.guess_type(file.name)[0]
-            found[f"/{file.relative_to(folder).as_posix()}"] = PageFile(file.read_bytes(), media_type=kind)
+            files[f"/{file.relative_to(folder).as_posix()}"] = PageFile(file.read_bytes(), media_type=kind)
     # under one path: a query with a wrong token is refused there
-    if (page := found.pop("/index.html", None)) is not None:
-        found[PAGE] = page
-    return found
+    if (page := files.pop("/index.html", None)) is not None:
+        files[PAGE] = page
+    return files

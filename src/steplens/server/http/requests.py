@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
 from steplens.server.http.errors import Problem, path_text
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 
 #: times are ns from the origin of a run; no trace is longer than 146 years
 FAR = 1 << 62
@@ -33,26 +33,26 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def library(request: Request) -> Library:
+async def library(request: Request) -> RunLibrary:
     """The runs of this server."""
-    found: Library = request.app.state.library
-    return found
+    run_library: RunLibrary = request.app.state.library
+    return run_library
 
 
-async def shown(run: RunNumber, runs: Annotated[Library, Depends(library)]) -> Shown:
+async def shown(run: RunNumber, runs: Annotated[RunLibrary, Depends(library)]) -> OpenedRun:
     """The run that an address names."""
     return runs.shown(run)
 
 
-async def as_read(run: Annotated[Shown, Depends(shown)]) -> Shown:
+async def as_read(run: Annotated[OpenedRun, Depends(shown)]) -> OpenedRun:
     """The same as it was read last: an answer is of one reading, though the run may be read again meanwhile."""
     return dataclasses.replace(run)
 
 
-Runs = Annotated[Library, Depends(library)]
-Chosen = Annotated[Shown, Depends(as_read)]
+Runs = Annotated[RunLibrary, Depends(library)]
+Chosen = Annotated[OpenedRun, Depends(as_read)]
 #: for what is asked about the reading itself
-Living = Annotated[Shown, Depends(shown)]
+Living = Annotated[OpenedRun, Depends(shown)]
 
 
 def encoded(value: Any) -> Response:
@@ -60,6 +60,6 @@ def encoded(value: Any) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
-def attachment(chosen: Shown, told: str) -> dict[str, str]:
+def attachment(chosen: OpenedRun, told: str) -> dict[str, str]:
     """Headers of an answer that is a file of its own: it is named after the run, and by what is told of it."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{path_text(chosen.path.resolve().name)}_{told}')}"}

@@ -95,10 +95,10 @@ class Guard:
         headers = Headers(scope=scope)
         problem = self._from_elsewhere(headers, scope)
         socket_wanted = "websocket" in headers.get("upgrade", "").lower()
-        known = False
+        is_known = False
         if problem is None:
-            scope, known = self._let_in(headers, scope)
-            if known:
+            scope, is_known = self._let_in(headers, scope)
+            if is_known:
                 # so that its connection is kept; a server without such connections tells nothing
                 scope.get(SHOWN, _nothing)()
                 if socket_wanted:
@@ -124,7 +124,7 @@ class Guard:
                 answer = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     answer.setdefault(name, value)
-                if problem is not None or not known or came > _MOST_BODY:
+                if problem is not None or not is_known or came > _MOST_BODY:
                     # nothing more is read from whoever was refused, or has not shown the token
                     answer["Connection"] = "close"
             await send(message)
@@ -157,7 +157,7 @@ class Guard:
                 path, _, query = address.partition("?")
                 return {**scope, "path": path, "raw_path": path.encode(), "query_string": query.encode()}, True
         secret = self._token.encode()
-        return scope, any(hmac.compare_digest(one.encode(), secret) for one in self._given(headers, scope))
+        return scope, any(hmac.compare_digest(token.encode(), secret) for token in self._given(headers, scope))
 
     def _is_ours(self, host: str) -> bool:
         name = host.lower().rsplit(":", 1)[0] if not host.endswith("]") else host.lower()
@@ -172,14 +172,14 @@ class Guard:
 
     def _given(self, headers: Headers, scope: Scope) -> list[str]:
         """The tokens that a request carries, right or wrong."""
-        found = []
+        tokens = []
         # only of the page itself, so that no other address with a token is ever made
         if scope["path"] == PAGE:
-            found += parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+            tokens += parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         authorization = headers.get("authorization", "")
         if authorization.lower().startswith("bearer "):
-            found.append(authorization[len("bearer ") :].strip())
-        return found
+            tokens.append(authorization[len("bearer ") :].strip())
+        return tokens
 
 
 def _nothing() -> None:

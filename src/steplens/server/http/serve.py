@@ -18,14 +18,14 @@ from steplens.server.captures import Control
 from steplens.server.http import connections
 from steplens.server.http.address import in_link
 from steplens.server.http.browser import shown
-from steplens.server.runs import Library
+from steplens.server.runs import RunLibrary
 
 #: how long answers that are under way may take when the server ends
 _GRACE_S = 2
 
 
 def serve(
-    library: Library,
+    library: RunLibrary,
     bound: socket.socket,
     host: str,
     browser: bool,

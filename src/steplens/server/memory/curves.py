@@ -27,19 +27,19 @@ def reduced(
     """
     low, high = np.searchsorted(time, [start_ns, end_ns], side="left")
     before = float(value[low - 1]) if low > 0 else None
-    inside, values = time[low:high], value[low:high]
+    moments, values = time[low:high], value[low:high]
     empty: list[float] = []
-    if not len(inside):
+    if not len(moments):
         return {"before": before, "time_ns": empty, "min": empty, "max": empty, "last": empty, "count": empty}
     width = max(-(-(end_ns - start_ns) // max(points, 1)), 1)
-    bucket = (inside - start_ns) // width
+    bucket = (moments - start_ns) // width
     first = np.flatnonzero(np.r_[True, bucket[1:] != bucket[:-1]])
-    last = np.r_[first[1:], len(inside)] - 1
+    last = np.r_[first[1:], len(moments)] - 1
     return {
         "before": before,
-        "time_ns": inside[first].tolist(),
+        "time_ns": moments[first].tolist(),
         "min": np.minimum.reduceat(values, first).tolist(),
         "max": np.maximum.reduceat(values, first).tolist(),
         "last": values[last].tolist(),
-        "count": np.diff(np.r_[first, len(inside)]).tolist(),
+        "count": np.diff(np.r_[first, len(moments)]).tolist(),
     }

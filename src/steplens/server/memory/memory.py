@@ -77,12 +77,12 @@ def memory(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Any:
     """Capacity, what stays, and the peak of every device; and where the steps begin, turn and end."""
     source = chosen.trace(trace)
     origin = chosen.origins[trace]
-    found = runs.frame(chosen, ("memory_overview", trace), lambda: memory_overview(source))
+    overview = runs.frame(chosen, ("memory_overview", trace), lambda: memory_overview(source))
     points = runs.frame(chosen, ("step_points", trace), lambda: step_trace(source)).head(_MOST_STEPS)
     moments = ("start_ns", "forward_ns", "backward_ns", "end_ns")
     return encoded(
         {
-            "devices": columns.records(found.with_columns(pl.col("peak_ns") - origin)),
+            "devices": columns.records(overview.with_columns(pl.col("peak_ns") - origin)),
             "steps": columns.records(points.select("step", *(pl.col(name) - origin for name in moments))),
         }
     )
@@ -95,16 +95,20 @@ def alive(
     """The allocations that had begun and not ended at a moment."""
     ends = pl.coalesce("release_ns", "active_release_ns")
     is_alive = (pl.col("allocation_ns") <= time_ns) & (ends.is_null() | (ends > time_ns))
-    every = runs.frame(chosen, ("told", "allocations", trace), partial(tables.frame, runs, chosen, "allocations", trace))
-    found = every.filter(is_alive)
+    allocations = runs.frame(chosen, ("told", "allocations", trace), partial(tables.frame, runs, chosen, "allocations", trace))
+    alive_allocations = allocations.filter(is_alive)
     keys = ["name", "device_type", "device"]
-    owners = columns.texts(found.lazy()).group_by(keys).agg(allocations=pl.len().cast(pl.Int64), bytes=pl.col("bytes").sum())
-    largest = found.sort("bytes", "allocation_ns", descending=[True, False]).head(limit)
+    owners = (
+        columns.texts(alive_allocations.lazy())
+        .group_by(keys)
+        .agg(allocations=pl.len().cast(pl.Int64), bytes=pl.col("bytes").sum())
+    )
+    largest = alive_allocations.sort("bytes", "allocation_ns", descending=[True, False]).head(limit)
     return encoded(
         {
             "time_ns": time_ns,
-            "allocations": found.height,
-            "bytes": int(found["bytes"].sum()),
+            "allocations": alive_allocations.height,
+            "bytes": int(alive_allocations["bytes"].sum()),
             "by_owner": columns.records(
                 owners.sort("bytes", *keys, descending=[True, False, False, False]).head(limit).collect()
             ),

@@ -71,8 +71,8 @@ class NodeTensors(BaseModel):
 def planned_graphs(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> list[PlannedGraph]:
     """Every graph whose memory was planned."""
     tables = chosen.trace(trace)
-    found = runs.frame(chosen, ("memory_graphs", trace), lambda: memory_graphs(tables))
-    return [PlannedGraph(**row) for row in columns.records(found)]
+    graphs = runs.frame(chosen, ("memory_graphs", trace), lambda: memory_graphs(tables))
+    return [PlannedGraph(**row) for row in columns.records(graphs)]
 
 
 @router.get("/{graph}")
@@ -102,12 +102,12 @@ def planned_tensors(
     """The tensors that live at a node of a graph, the largest first."""
     tables = chosen.trace(trace)
     try:
-        every = runs.frame(chosen, ("memory_graph_tensors", trace, graph), lambda: graph_tensors(tables, graph))
+        tensors = runs.frame(chosen, ("memory_graph_tensors", trace, graph), lambda: graph_tensors(tables, graph))
     except ValueError as error:
         raise _unknown(error) from None
-    found = tensors_at(every, node)
-    shown = [Tensor(**row) for row in columns.records(found.head(limit))]
-    return NodeTensors(node=node, count=found.height, bytes=int(found["bytes"].sum()), tensors=shown)
+    alive_tensors = tensors_at(tensors, node)
+    page = [Tensor(**row) for row in columns.records(alive_tensors.head(limit))]
+    return NodeTensors(node=node, count=alive_tensors.height, bytes=int(alive_tensors["bytes"].sum()), tensors=page)
 
 
 def _unknown(error: ValueError) -> Refusal:

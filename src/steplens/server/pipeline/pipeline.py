@@ -73,8 +73,10 @@ class QueueCurve(BaseModel):
 def pipeline(chosen: Chosen, trace: TraceNumber = 0) -> Pipeline:
     """The operations, which of them hold up the others, and the places that batches pass."""
     tables = chosen.trace(trace)
-    found = operations(tables)
-    return Pipeline(operations=columns.records(found), bottlenecks=bottlenecks(found), places=flow(tables))
+    pipeline_operations = operations(tables)
+    return Pipeline(
+        operations=columns.records(pipeline_operations), bottlenecks=bottlenecks(pipeline_operations), places=flow(tables)
+    )
 
 
 @router.get("/queue")
@@ -86,8 +88,8 @@ def queue(
 ) -> QueueCurve:
     """The size of the output queue of one operation over its samples."""
     tables = chosen.trace(trace)
-    known = tables.required("pipeline_ops").filter(pl.col("id") == op).collect()
-    if known.is_empty():
+    operation_rows = tables.required("pipeline_ops").filter(pl.col("id") == op).collect()
+    if operation_rows.is_empty():
         raise Refusal(404, "the data pipeline has no such operation", f"op {op}", "GET /api/runs/{run}/pipeline lists them")
     rows = tables.required("pipeline_samples").filter((pl.col("op") == op) & (pl.col("name").cast(pl.String) == "queue_size"))
     samples = rows.select("sample", pl.col("value").cast(pl.Float64)).drop_nulls().sort("sample").collect()
@@ -96,7 +98,7 @@ def queue(
     curve: Any = curves.reduced(place, samples["value"].to_numpy(), 0, last, points)
     return QueueCurve(
         samples=samples.height,
-        capacity=known["queue_capacity"][0],
+        capacity=operation_rows["queue_capacity"][0],
         sample=curve["time_ns"],
         min=curve["min"],
         max=curve["max"],

@@ -97,18 +97,18 @@ class OperationShown(BaseModel):
 @router.get("/batches")
 def pipeline_batches(chosen: Chosen, kind: Kind, trace: TraceNumber = 0, points: Points = 500) -> BatchCurves:
     """Queue sizes and costs of the batches at one place, in their order."""
-    found = batches(chosen.trace(trace), kind)
-    shown = []
+    batch_rows = batches(chosen.trace(trace), kind)
+    page = []
     for name in list(BATCHES)[1:]:
-        rows = found.select("batch", name).drop_nulls()
+        rows = batch_rows.select("batch", name).drop_nulls()
         if not rows.height:
             continue
         place: Any = rows["batch"].to_numpy()
         value = rows[name].cast(float).to_numpy()
         curve: Any = curves.reduced(place, value, int(place[0]), int(place[-1]) + 1, points)
         three = {key: curve[key] for key in ("min", "max", "last")}
-        shown.append(BatchCurve(name=name, mean=float(np.mean(value)), batch=curve["time_ns"], **three))
-    return BatchCurves(kind=kind, batches=found.height, curves=shown)
+        page.append(BatchCurve(name=name, mean=float(np.mean(value)), batch=curve["time_ns"], **three))
+    return BatchCurves(kind=kind, batches=batch_rows.height, curves=page)
 
 
 @router.get("/operation")
@@ -121,28 +121,28 @@ def pipeline_one(
     """One operation: its workers, its queue, what adjoins it, and what helps if it is slow."""
     tables = chosen.trace(trace)
     try:
-        found = pipeline_operation(tables, op)
+        operation = pipeline_operation(tables, op)
     except ValueError as error:
         raise Refusal(404, str(error), f"op {op}", "GET /api/runs/{run}/pipeline lists them") from None
-    known = {row["id"]: row for row in columns.records(operations(tables).select("id", "type", "workers"))}
-    name = operation_name(found.type, found.id)
+    operations_by_id = {row["id"]: row for row in columns.records(operations(tables).select("id", "type", "workers"))}
+    name = operation_name(operation.type, operation.id)
     judged = advice.judged_soon(runs, chosen, _PATIENCE_S)
-    named = [one for one in (judged.findings if judged is not None else ()) if _names(one, name)]
+    findings = [finding for finding in (judged.findings if judged is not None else ()) if _names(finding, name)]
     return OperationShown(
-        id=found.id,
-        type=found.type,
-        workers=found.workers,
-        capacity=found.capacity,
-        usage=found.usage,
-        mean_size=sum(found.sizes) / len(found.sizes) if found.sizes else None,
-        samples=len(found.sizes),
-        interval_ms=found.interval_ms,
-        parent=Neighbour(**known[found.parent[0]]) if found.parent is not None else None,
-        children=[Neighbour(**known[child]) for child in found.children if child in known],
-        remedy=kind_of(found.type, not found.children),
-        findings=[advice.finding_shown(one) for one in named],
+        id=operation.id,
+        type=operation.type,
+        workers=operation.workers,
+        capacity=operation.capacity,
+        usage=operation.usage,
+        mean_size=sum(operation.sizes) / len(operation.sizes) if operation.sizes else None,
+        samples=len(operation.sizes),
+        interval_ms=operation.interval_ms,
+        parent=Neighbour(**operations_by_id[operation.parent[0]]) if operation.parent is not None else None,
+        children=[Neighbour(**operations_by_id[child]) for child in operation.children if child in operations_by_id],
+        remedy=kind_of(operation.type, not operation.children),
+        findings=[advice.finding_shown(finding) for finding in findings],
     )
 
 
 def _names(finding: Finding, operation: str) -> bool:
-    return operation in finding.subject.split("/") or any(operation in one.places for one in finding.evidence)
+    return operation in finding.subject.split("/") or any(operation in evidence.places for evidence in finding.evidence)

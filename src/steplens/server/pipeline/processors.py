@@ -81,22 +81,22 @@ def processors(
     if first is not None and last is not None and first > last:
         raise Refusal(422, "the first batch lies behind the last", "first", "Swap the two")
     tables = chosen.trace(trace)
-    every = runs.frame(chosen, ("cpu_samples", trace), lambda: cpu_samples(tables))
-    found = every
+    samples = runs.frame(chosen, ("cpu_samples", trace), lambda: cpu_samples(tables))
+    selected = samples
     if first is not None:
-        found = found.filter(pl.col("batch") >= first)
+        selected = selected.filter(pl.col("batch") >= first)
     if last is not None:
-        found = found.filter(pl.col("batch") <= last)
+        selected = selected.filter(pl.col("batch") <= last)
     types = dict(tables.required("pipeline_ops").select("id", pl.col("type").cast(pl.String)).collect().iter_rows())
     keys = ["scope", "op", "name", "unit"]
-    parts = found.drop_nulls("value").partition_by(keys, maintain_order=True)
+    parts = selected.drop_nulls("value").partition_by(keys, maintain_order=True)
     meta = tables.meta_values()
     return Processors(
         cores=_number(meta.get("cpu_processor_num")),
         interval_ms=_number(meta.get("pipeline_sampling_interval_ms")),
-        first_batch=_bound(every["batch"].min()),
-        last_batch=_bound(every["batch"].max()),
-        idle_percent=host_idle(cpu_means(found)),
+        first_batch=_bound(samples["batch"].min()),
+        last_batch=_bound(samples["batch"].max()),
+        idle_percent=host_idle(cpu_means(selected)),
         curves=[_curve(part, types, points) for part in parts[:_MOST]],
         left_out=max(len(parts) - _MOST, 0),
     )

@@ -12,7 +12,7 @@ import polars as pl
 from steplens.analysis.catalogue import Analysis, analyses
 from steplens.analysis.operators.operator_tables import stored_table
 from steplens.server.http.errors import Refusal
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.timeline.layout import SAME_CLOCK_NS
 from steplens.trace.columns import MOMENT, recorded_units, unit_of
 from steplens.trace.run import Run, Source
@@ -107,7 +107,7 @@ def table(name: str) -> Table:
     return found
 
 
-def rows(library: Library, shown: Shown, chosen: Table, trace: int | None, *, told: bool = False) -> pl.LazyFrame:
+def rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int | None, *, told: bool = False) -> pl.LazyFrame:
     """The rows of a table of a run.
 
     Args:
@@ -143,12 +143,12 @@ def rows(library: Library, shown: Shown, chosen: Table, trace: int | None, *, to
     return _from_origin(nothing, list(schema), chosen, shown.origin_ns) if told else nothing
 
 
-def frame(library: Library, shown: Shown, name: str, trace: int | None = None) -> pl.DataFrame:
+def frame(library: RunLibrary, shown: OpenedRun, name: str, trace: int | None = None) -> pl.DataFrame:
     """A whole table, told from the origin."""
     return rows(library, shown, table(name), trace, told=True).drop(ORIGIN, strict=False).collect()
 
 
-def _of_trace(library: Library, shown: Shown, chosen: Table, number: int, told: bool) -> pl.LazyFrame:
+def _of_trace(library: RunLibrary, shown: OpenedRun, chosen: Table, number: int, told: bool) -> pl.LazyFrame:
     trace = shown.trace(number)
     if chosen.recorded:
         found, names = trace.required(_source(chosen)), list(SCHEMA[_source(chosen)])

@@ -28,37 +28,37 @@ class Series:
 
 def series(trace: Trace) -> list[Series]:
     """Every series of a trace, in a fixed order."""
-    return [one for source in SOURCES for one in source(trace)]
+    return [curve for source in SOURCES for curve in source(trace)]
 
 
 def _memory(trace: Trace) -> list[Series]:
     rows = trace.required("memory").with_columns(pl.col("device_type", "component").cast(pl.String)).collect()
-    found = []
+    curves = []
     for key, part in rows.partition_by(["device_type", "device", "component"], as_dict=True, maintain_order=True).items():
         place = " ".join(str(value) for value in key if value is not None)
         for total in ("allocated", "reserved", "active"):
-            found += _one(f"memory {total}, {place}", "bytes", part, total)
-    return sorted(found, key=lambda one: one.label)
+            curves += _one(f"memory {total}, {place}", "bytes", part, total)
+    return sorted(curves, key=lambda one: one.label)
 
 
 def _counters(trace: Trace) -> list[Series]:
     keys = ["group", "name", "unit", "device"]
     rows = trace.required("counters").with_columns(pl.col("group", "name", "unit").cast(pl.String)).collect()
-    found = []
+    curves = []
     for (group, name, unit, device), part in rows.partition_by(keys, as_dict=True, maintain_order=True).items():
         place = "" if device is None else f", device {device}"
-        found += _one(f"{group or 'counter'}: {name}{place}", unit or "", part, "value")
-    return sorted(found, key=lambda one: one.label)
+        curves += _one(f"{group or 'counter'}: {name}{place}", unit or "", part, "value")
+    return sorted(curves, key=lambda one: one.label)
 
 
 def _pipeline(trace: Trace) -> list[Series]:
     keys = ["scope", "op", "name", "unit"]
     rows = trace.required("pipeline_samples").with_columns(pl.col("scope", "name", "unit").cast(pl.String)).collect()
-    found = []
+    curves = []
     for (scope, op, name, unit), part in rows.partition_by(keys, as_dict=True, maintain_order=True).items():
         place = scope if op is None else f"{scope} {op}"
-        found += _one(f"data pipeline: {name}, {place}", unit or "", part, "value")
-    return sorted(found, key=lambda one: one.label)
+        curves += _one(f"data pipeline: {name}, {place}", unit or "", part, "value")
+    return sorted(curves, key=lambda one: one.label)
 
 
 def _queues(trace: Trace) -> list[Series]:
@@ -66,9 +66,9 @@ def _queues(trace: Trace) -> list[Series]:
         return []
     parts = queue_length(trace).partition_by(["device", "stream"], as_dict=True, maintain_order=True)
     return [
-        one
+        curve
         for (device, stream), part in parts.items()
-        for one in _one(f"launched and waiting tasks, device {device} stream {stream}", "tasks", part, "length")
+        for curve in _one(f"launched and waiting tasks, device {device} stream {stream}", "tasks", part, "length")
     ]
 
 

@@ -29,23 +29,23 @@ def details(trace: Trace, timeline: Timeline, event: int) -> dict[str, Any]:
     lane = timeline.lane_of(event)
     table = lane.source.table
     columns: dict[str, Any] = {}
-    shown = []
+    related = []
     if table:
         rows = timeline.table_row[event : event + 1].astype(np.int64)
         columns = {name: value for name, value in row_columns(trace, table, rows).to_dicts()[0].items() if value is not None}
         for kind, target, pairs in links(trace, table, rows):
             if pairs.height:
                 ids = events_of(timeline, target, pairs["target"].head(MOST_LINKS)).sort("start", "event")["event"]
-                shown.append({"kind": kind, "count": pairs.height, "events": [brief(timeline, one) for one in ids]})
-    return {**brief(timeline, event), "source": lane.source.id, "table": table, "columns": columns, "links": shown}
+                related.append({"kind": kind, "count": pairs.height, "events": [brief(timeline, number) for number in ids]})
+    return {**brief(timeline, event), "source": lane.source.id, "table": table, "columns": columns, "links": related}
 
 
 def row_columns(trace: Trace, table: str, rows: Int64Array) -> pl.DataFrame:
     """Some rows of a table, names as text."""
-    chosen = pl.Series(rows, dtype=pl.UInt32)
-    found = trace.required(table)
-    found = found.slice(int(rows[0]), 1) if len(rows) == 1 else found.select(pl.all().gather(chosen))
-    return found.with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+    row_numbers = pl.Series(rows, dtype=pl.UInt32)
+    rows_of_table = trace.required(table)
+    rows_of_table = rows_of_table.slice(int(rows[0]), 1) if len(rows) == 1 else rows_of_table.select(pl.all().gather(row_numbers))
+    return rows_of_table.with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
 
 
 Link = tuple[str, str, pl.DataFrame]
@@ -72,40 +72,40 @@ def links(trace: Trace, table: str, rows: Int64Array) -> list[Link]:
 
 def _of_ops(trace: Trace, rows: pl.Series) -> list[Link]:
     calls = _numbered(trace, "ops", "parent", "sequence", "scope")
-    own = calls.filter(pl.col("row").is_in(rows.implode()))
-    ahead = own.filter(pl.col("sequence") >= 0).select("row", "sequence", "scope")
-    other = calls.select("sequence", target="row", other="scope")
-    directions = ahead.join(other, on="sequence").filter(pl.col("scope") != pl.col("other"))
-    found = [
-        ("parent", "ops", _pairs(own.filter(pl.col("parent") >= 0), pl.col("parent"))),
+    selected_calls = calls.filter(pl.col("row").is_in(rows.implode()))
+    ahead = selected_calls.filter(pl.col("sequence") >= 0).select("row", "sequence", "scope")
+    other_calls = calls.select("sequence", target="row", other="scope")
+    directions = ahead.join(other_calls, on="sequence").filter(pl.col("scope") != pl.col("other"))
+    relations = [
+        ("parent", "ops", _pairs(selected_calls.filter(pl.col("parent") >= 0), pl.col("parent"))),
         ("child", "ops", _inverse(calls, "parent", rows)),
         ("autograd", "ops", _pairs(directions, pl.col("target"))),
     ]
     if not cpu_is_device(trace):
         # a call that is its own task is there once
-        found.insert(2, ("task", "kernels", _inverse(_numbered(trace, "kernels", "op"), "op", rows)))
-    return found
+        relations.insert(2, ("task", "kernels", _inverse(_numbered(trace, "kernels", "op"), "op", rows)))
+    return relations
 
 
 def _of_tasks(table: str) -> Callable[[Trace, pl.Series], list[Link]]:
     def find(trace: Trace, rows: pl.Series) -> list[Link]:
-        own = _numbered(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
-        called = _pairs(own.filter(pl.col("op") >= 0), pl.col("op"))
-        return [("operator", "ops", called), ("runtime", "api", _correlated(trace, own, "api"))]
+        selected = _numbered(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
+        called = _pairs(selected.filter(pl.col("op") >= 0), pl.col("op"))
+        return [("operator", "ops", called), ("runtime", "api", _correlated(trace, selected, "api"))]
 
     return find
 
 
 def _of_calls(trace: Trace, rows: pl.Series) -> list[Link]:
-    own = _numbered(trace, "api", "correlation").filter(pl.col("row").is_in(rows.implode()))
-    return [("task", "kernels", _correlated(trace, own, "kernels"))]
+    selected = _numbered(trace, "api", "correlation").filter(pl.col("row").is_in(rows.implode()))
+    return [("task", "kernels", _correlated(trace, selected, "kernels"))]
 
 
 def _of_python(trace: Trace, rows: pl.Series) -> list[Link]:
     frames = _numbered(trace, "python", "id", "parent")
-    own = frames.filter(pl.col("row").is_in(rows.implode()) & (pl.col("parent") >= 0))
+    selected = frames.filter(pl.col("row").is_in(rows.implode()) & (pl.col("parent") >= 0))
     callers = frames.select(parent="id", target="row")
-    return [("parent", "python", _pairs(own.join(callers, on="parent"), pl.col("target")))]
+    return [("parent", "python", _pairs(selected.join(callers, on="parent"), pl.col("target")))]
 
 
 _FINDERS: dict[str, Callable[[Trace, pl.Series], list[Link]]] = {
@@ -128,13 +128,13 @@ def _pairs(found: pl.LazyFrame, target: pl.Expr) -> pl.DataFrame:
 
 def _inverse(others: pl.LazyFrame, column: str, rows: pl.Series) -> pl.DataFrame:
     """The rows whose ``column`` names one of ``rows``."""
-    found = others.filter(pl.col(column).is_in(rows.implode())).select(row=column, target="row")
-    return _pairs(found, pl.col("target"))
+    children = others.filter(pl.col(column).is_in(rows.implode())).select(row=column, target="row")
+    return _pairs(children, pl.col("target"))
 
 
 def _correlated(trace: Trace, own: pl.LazyFrame, table: str) -> pl.DataFrame:
-    others = _numbered(trace, table, "correlation").select("correlation", target="row")
-    return _pairs(own.filter(pl.col("correlation") > 0).join(others, on="correlation"), pl.col("target"))
+    correlated = _numbered(trace, table, "correlation").select("correlation", target="row")
+    return _pairs(own.filter(pl.col("correlation") > 0).join(correlated, on="correlation"), pl.col("target"))
 
 
 def events_of(timeline: Timeline, table: str, rows: pl.Series) -> pl.DataFrame:
@@ -144,6 +144,6 @@ def events_of(timeline: Timeline, table: str, rows: pl.Series) -> pl.DataFrame:
         return pl.DataFrame(schema={"row": pl.Int64, "event": pl.Int64, "start": pl.Int64})
     first, last = lanes[0].first_row, lanes[-1].first_row + lanes[-1].rows
     low, high = int(timeline.offsets[first]), int(timeline.offsets[last])
-    wanted = rows.to_numpy().astype(np.uint32)
-    found = np.flatnonzero(np.isin(timeline.table_row[low:high], wanted)) + low
-    return pl.DataFrame({"row": timeline.table_row[found].astype(np.int64), "event": found, "start": timeline.start[found]})
+    row_numbers = rows.to_numpy().astype(np.uint32)
+    events = np.flatnonzero(np.isin(timeline.table_row[low:high], row_numbers)) + low
+    return pl.DataFrame({"row": timeline.table_row[events].astype(np.int64), "event": events, "start": timeline.start[events]})

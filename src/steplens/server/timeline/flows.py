@@ -77,19 +77,19 @@ def in_window(found: Flows, timeline: Timeline, start_ns: int, end_ns: int, limi
     Each end names the innermost event of its lane at that time, where there is one.
     """
     early, late = pl.min_horizontal("from_ns", "to_ns"), pl.max_horizontal("from_ns", "to_ns")
-    inside = found.frame.filter((early < end_ns) & (late >= start_ns))
-    shown = inside.with_columns(length=late - early).sort("length", "from_ns", descending=[True, False]).head(limit)
+    crossing = found.frame.filter((early < end_ns) & (late >= start_ns))
+    longest = crossing.with_columns(length=late - early).sort("length", "from_ns", descending=[True, False]).head(limit)
     arrows = []
-    for kind, from_lane, from_ns, to_lane, to_ns, _ in shown.iter_rows():
+    for kind, from_lane, from_ns, to_lane, to_ns, _ in longest.iter_rows():
         ends = {"from": _end(timeline, from_lane, from_ns), "to": _end(timeline, to_lane, to_ns)}
         arrows.append({"kind": kind, **ends})
-    return arrows, inside.height
+    return arrows, crossing.height
 
 
 def _end(timeline: Timeline, number: int, time_ns: int) -> dict[str, Any]:
     lane = timeline.lanes[number]
     for depth in reversed(range(lane.rows)):
-        found = overlapping(timeline, lane.first_row + depth, time_ns, time_ns + 1)
-        if len(found):
-            return {"lane": number, "time_ns": time_ns, "event": int(found[0]), "depth": depth}
+        events = overlapping(timeline, lane.first_row + depth, time_ns, time_ns + 1)
+        if len(events):
+            return {"lane": number, "time_ns": time_ns, "event": int(events[0]), "depth": depth}
     return {"lane": number, "time_ns": time_ns, "event": None, "depth": 0}

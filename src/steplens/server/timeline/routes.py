@@ -10,7 +10,7 @@ from starlette.responses import Response
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, encoded
 from steplens.server.memory import curves
-from steplens.server.runs import Library, Shown
+from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 from steplens.server.timeline import counters, details, flows, search, tile_format, tiles, window
 from steplens.server.timeline.counters import Series
@@ -54,18 +54,18 @@ _TILE: dict[int | str, dict[str, Any]] = {
 @router.get("")
 def timeline(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> TimelineShown:
     """The lanes of a trace, and the series that can be drawn below them."""
-    found = runs.timeline(chosen, trace).timeline
-    start, end = found.bounds
+    laid_out = runs.timeline(chosen, trace).timeline
+    start, end = laid_out.bounds
     return TimelineShown(
-        origin_ns=str(found.origin_ns),
+        origin_ns=str(laid_out.origin_ns),
         start_ns=start,
         end_ns=end,
-        events=len(found.start),
-        unplaced=dict(found.unplaced),
-        lanes=[_lane(lane) for lane in found.lanes],
+        events=len(laid_out.start),
+        unplaced=dict(laid_out.unplaced),
+        lanes=[_lane(lane) for lane in laid_out.lanes],
         series=[
-            SeriesShown(series=number, label=one.label, unit=one.unit, samples=one.samples.height)
-            for number, one in enumerate(_series(runs, chosen, trace))
+            SeriesShown(series=number, label=curve.label, unit=curve.unit, samples=curve.samples.height)
+            for number, curve in enumerate(_series(runs, chosen, trace))
         ],
         steps=_steps(chosen, trace),
     )
@@ -85,22 +85,22 @@ def tile(
     """What a window looks like at a width in pixels: events, and buckets of those that are shorter than a pixel."""
     _ordered(start_ns, end_ns)
     pyramid = runs.timeline(chosen, trace)
-    wanted = _lanes(pyramid.timeline, lanes)
-    rows = [lane.first_row + depth for lane in wanted for depth in range(lane.rows)]
-    found = tiles.tile(pyramid, rows, start_ns, end_ns, pixels)
+    lane_numbers = _lanes(pyramid.timeline, lanes)
+    rows = [lane.first_row + depth for lane in lane_numbers for depth in range(lane.rows)]
+    drawn = tiles.tile(pyramid, rows, start_ns, end_ns, pixels)
     chosen.seen.set()
     if form == "json":
-        return encoded(tile_format.document(found, pyramid.timeline))
-    return Response(tile_format.encode(found, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)
+        return encoded(tile_format.document(drawn, pyramid.timeline))
+    return Response(tile_format.encode(drawn, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)
 
 
 @router.get("/events/{event}", response_model=EventShown)
 def event(chosen: Chosen, runs: Runs, event: Annotated[int, Path(ge=0, le=1 << 32)], trace: TraceNumber = 0) -> Any:
     """Everything about one event."""
-    found = runs.timeline(chosen, trace).timeline
-    if event >= len(found.start):
-        raise Refusal(404, f"the timeline has {len(found.start)} events, numbered from 0", f"event {event}")
-    return encoded(columns.cell(details.details(chosen.trace(trace), found, event)))
+    laid_out = runs.timeline(chosen, trace).timeline
+    if event >= len(laid_out.start):
+        raise Refusal(404, f"the timeline has {len(laid_out.start)} events, numbered from 0", f"event {event}")
+    return encoded(columns.cell(details.details(chosen.trace(trace), laid_out, event)))
 
 
 @router.get("/selection")
@@ -115,8 +115,8 @@ def selection(
 ) -> Selection:
     """What happened in a window, by name and by lane."""
     _ordered(start_ns, end_ns)
-    found = runs.timeline(chosen, trace).timeline
-    names, covered = window.selection(found, _lanes(found, lanes), start_ns, end_ns)
+    laid_out = runs.timeline(chosen, trace).timeline
+    names, covered = window.selection(laid_out, _lanes(laid_out, lanes), start_ns, end_ns)
     return Selection(
         names=[NameInSelection(**row) for row in names.head(limit).to_dicts()],
         different=names.height,
@@ -137,13 +137,13 @@ def find(
     direction: Literal["next", "previous"] = "next",
 ) -> Found:
     """How often a name occurs on each lane, and the next or previous occurrence from a time and event."""
-    found = runs.timeline(chosen, trace).timeline
-    events, counts = search.on_lanes(found, search.matching(found, text, whole=whole), _lanes(found, lanes))
-    place = search.neighbour(found, events, from_ns, from_event, forward=direction == "next")
+    laid_out = runs.timeline(chosen, trace).timeline
+    events, counts = search.on_lanes(laid_out, search.matching(laid_out, text, whole=whole), _lanes(laid_out, lanes))
+    place = search.neighbour(laid_out, events, from_ns, from_event, forward=direction == "next")
     return Found(
         total=len(events),
         lanes={lane: count for lane, count in counts.items() if count},
-        next=None if place is None else Brief(**search.brief(found, place)),
+        next=None if place is None else Brief(**search.brief(laid_out, place)),
     )
 
 
@@ -160,10 +160,10 @@ def occurrences(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Occurrences:
     """The events of a name."""
-    found = runs.timeline(chosen, trace).timeline
-    events, _ = search.on_lanes(found, search.matching(found, text, whole=whole), _lanes(found, lanes))
-    page = search.occurrences(found, events, by, offset, limit)
-    return Occurrences(total=len(events), events=[Brief(**one) for one in page])
+    laid_out = runs.timeline(chosen, trace).timeline
+    events, _ = search.on_lanes(laid_out, search.matching(laid_out, text, whole=whole), _lanes(laid_out, lanes))
+    page = search.occurrences(laid_out, events, by, offset, limit)
+    return Occurrences(total=len(events), events=[Brief(**brief) for brief in page])
 
 
 @router.get("/flows")
@@ -178,15 +178,15 @@ def arrows(
     """The arrows of a window, from launches to their tasks and those that were recorded, the longest first."""
     _ordered(start_ns, end_ns)
     placed = runs.timeline(chosen, trace).timeline
-    known = runs.answer(
+    all_flows = runs.answer(
         chosen,
         ("flows", trace),
         lambda: flows.flows(chosen.trace(trace), placed),
         lambda found: int(found.frame.estimated_size()),
     )
-    found, total = flows.in_window(known, placed, start_ns, end_ns, limit)
-    shown = [Arrow(kind=one["kind"], start=End(**one["from"]), end=End(**one["to"])) for one in found]
-    return Arrows(arrows=shown, total=total, unplaced=known.unplaced)
+    found, total = flows.in_window(all_flows, placed, start_ns, end_ns, limit)
+    arrow_list = [Arrow(kind=flow["kind"], start=End(**flow["from"]), end=End(**flow["to"])) for flow in found]
+    return Arrows(arrows=arrow_list, total=total, unplaced=all_flows.unplaced)
 
 
 @router.get("/series/{series}", response_model=CurveShown)
@@ -209,17 +209,17 @@ def curve(
     return encoded(curves.reduced(time, samples["value"].to_numpy(), start_ns, end_ns, points))
 
 
-def _series(runs: Library, chosen: Shown, trace: int) -> list[Series]:
+def _series(runs: RunLibrary, chosen: OpenedRun, trace: int) -> list[Series]:
     tables = chosen.trace(trace)
     return runs.answer(
         chosen,
         ("series", trace),
         lambda: counters.series(tables),
-        lambda found: sum(int(one.samples.estimated_size()) for one in found),
+        lambda found: sum(int(curve.samples.estimated_size()) for curve in found),
     )
 
 
-def _steps(chosen: Shown, trace: int) -> list[StepShown]:
+def _steps(chosen: OpenedRun, trace: int) -> list[StepShown]:
     origin = chosen.origins[trace]
     rows = chosen.trace(trace).required("steps").select("id", "start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
     return [StepShown(step=step, start_ns=start - origin, end_ns=end - origin) for step, start, end in rows.iter_rows()]
@@ -243,10 +243,10 @@ def _lane(lane: Lane) -> LaneShown:
 def _lanes(found: Timeline, numbers: str | None) -> list[Lane]:
     if numbers is None:
         return list(found.lanes)
-    wanted = list(dict.fromkeys(int(number) for number in numbers.split(",")))
-    if max(wanted) >= len(found.lanes):
+    lane_numbers = list(dict.fromkeys(int(number) for number in numbers.split(",")))
+    if max(lane_numbers) >= len(found.lanes):
         raise Refusal(404, f"the timeline has {len(found.lanes)} lanes, numbered from 0", "lanes")
-    return [found.lanes[number] for number in wanted]
+    return [found.lanes[number] for number in lane_numbers]
 
 
 def _ordered(start_ns: int, end_ns: int) -> None:

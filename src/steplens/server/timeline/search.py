@@ -14,10 +14,10 @@ from steplens.timeline.rows import Int64Array
 
 def matching(timeline: Timeline, text: str, *, whole: bool) -> Int64Array:
     """Ids of the events whose name is ``text`` (whole) or holds it, in either case of letters."""
-    wanted = text.casefold()
-    names = (name == text if whole else wanted in name.casefold() for name in timeline.names)
-    chosen: npt.NDArray[np.bool_] = np.fromiter(names, dtype=bool, count=len(timeline.names))
-    return np.flatnonzero(chosen[timeline.name]) if chosen.any() else np.empty(0, dtype=np.int64)
+    folded = text.casefold()
+    names = (name == text if whole else folded in name.casefold() for name in timeline.names)
+    is_match: npt.NDArray[np.bool_] = np.fromiter(names, dtype=bool, count=len(timeline.names))
+    return np.flatnonzero(is_match[timeline.name]) if is_match.any() else np.empty(0, dtype=np.int64)
 
 
 def on_lanes(timeline: Timeline, events: Int64Array, lanes: Sequence[Lane]) -> tuple[Int64Array, dict[int, int]]:

@@ -54,9 +54,9 @@ def tile(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, pixe
     """
     shift = shift_of(start_ns, end_ns, pixels)
     while True:
-        found = _tile(pyramid, rows, start_ns, end_ns, shift)
-        if len(found.items.start) <= MOST_ITEMS or shift >= LAST_SHIFT:
-            return found
+        drawn = _tile(pyramid, rows, start_ns, end_ns, shift)
+        if len(drawn.items.start) <= MOST_ITEMS or shift >= LAST_SHIFT:
+            return drawn
         shift = min(shift + 2, LAST_SHIFT)
 
 
@@ -64,9 +64,9 @@ def _tile(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, shi
     low = ((start_ns >> shift) - 1) << shift
     high = -(-end_ns >> shift) << shift
     level = pyramid.level_for(shift)
-    inside = [_inside(pyramid, level, row, low, high, shift) for row in rows]
-    index = np.concatenate([np.empty(0, dtype=np.int64), *inside])
-    row = np.repeat(np.arange(len(rows)), [len(found) for found in inside])
+    row_events = [_inside(pyramid, level, row, low, high, shift) for row in rows]
+    index = np.concatenate([np.empty(0, dtype=np.int64), *row_events])
+    row = np.repeat(np.arange(len(rows)), [len(found) for found in row_events])
     timeline = pyramid.timeline
     items = events(timeline, index) if level.items is None else level.items.take(index)
     places = np.asarray(rows, dtype=np.int64)

@@ -26,8 +26,8 @@ def overlapping(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> Int
     low, high = _stretch(timeline, row, start_ns, end_ns)
     if not timeline.crossing[row]:
         return np.arange(low, high)
-    inside = (timeline.end[low:high] > start_ns) | (timeline.start[low:high] >= start_ns)
-    return np.flatnonzero(inside) + low
+    is_inside = (timeline.end[low:high] > start_ns) | (timeline.start[low:high] >= start_ns)
+    return np.flatnonzero(is_inside) + low
 
 
 def _stretch(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> tuple[int, int]:
@@ -66,10 +66,12 @@ def selection(timeline: Timeline, lanes: Sequence[Lane], start_ns: int, end_ns: 
         count = outermost = 0
         for depth in range(lane.rows):
             for events in _pieces(timeline, lane.first_row + depth, start_ns, end_ns):
-                inside = np.minimum(timeline.end[events], end_ns) - np.maximum(timeline.start[events], start_ns)
-                parts.append(_sums(timeline, events, inside).select(pl.lit(sources[lane.source.id]).alias("source"), pl.all()))
-                count += len(inside)
-                outermost += int(inside.sum()) if depth == 0 else 0
+                overlap_ns = np.minimum(timeline.end[events], end_ns) - np.maximum(timeline.start[events], start_ns)
+                parts.append(
+                    _sums(timeline, events, overlap_ns).select(pl.lit(sources[lane.source.id]).alias("source"), pl.all())
+                )
+                count += len(overlap_ns)
+                outermost += int(overlap_ns.sum()) if depth == 0 else 0
         covered.append({"lane": lane.id, "count": count, "covered_ns": outermost})
     ids = {place: name for name, place in sources.items()}
     grouped = (

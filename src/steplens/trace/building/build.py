@@ -82,10 +82,14 @@ def _without_impossible(meta: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
 
     -1 is what sources write that do not know it.
     """
-    told = {key: json_text.own(value) for key, value in meta.filter(pl.col("key").is_in(_OF_JOB)).select("key", "value").rows()}
-    impossible = [key for key, value in told.items() if type(value) is int and value != -1 and not is_count(value)]
+    job_values = {
+        key: json_text.own(value) for key, value in meta.filter(pl.col("key").is_in(_OF_JOB)).select("key", "value").rows()
+    }
+    impossible = [key for key, value in job_values.items() if type(value) is int and value != -1 and not is_count(value)]
     for key in impossible:
-        message = f"the source says that the {_OF_JOB[key]} is {str(told[key])[:40]}, which no job has; it counts as unknown"
+        message = (
+            f"the source says that the {_OF_JOB[key]} is {str(job_values[key])[:40]}, which no job has; it counts as unknown"
+        )
         health.add("damaged_header", WARNING, 1, message, (RANK_COMPARISON, RUN_OPTIONS))
     return meta.filter(~pl.col("key").is_in(impossible)) if impossible else meta
 
@@ -95,10 +99,10 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
 
     So are numbers that its types cannot hold: a damaged source may give a garbage collection of generation ten billion.
     """
-    known = set(frame.columns)
+    present_columns = set(frame.columns)
     return pl.DataFrame(
         [
-            frame[column].cast(dtype, strict=False) if column in known else _nulls(column, dtype, frame.height)
+            frame[column].cast(dtype, strict=False) if column in present_columns else _nulls(column, dtype, frame.height)
             for column, dtype in SCHEMA[name].items()
         ]
     )
@@ -193,8 +197,8 @@ def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFram
     """Add the category of each task, which is also the type of those whose source and name tell none."""
     category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
     types = [pl.col("type")] if "type" in kernels.columns else []
-    known = kernels.with_columns(category=category)
-    return known.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
+    categorised = kernels.with_columns(category=category)
+    return categorised.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
 
 
 def _types_in_names(kernels: pl.DataFrame) -> pl.Expr:
@@ -259,8 +263,8 @@ def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     """For each call the call whose statistics it joins: an only child with its parent's name joins the parent."""
     parent = nesting.parent
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    above = np.maximum(parent, 0)
-    repeats = (parent >= 0) & (name == name[above]) & (children[above] == 1)
+    parent_row = np.maximum(parent, 0)
+    repeats = (parent >= 0) & (name == name[parent_row]) & (children[parent_row] == 1)
     return inherit(parent, np.where(repeats, -1, np.arange(len(parent))))
 
 
@@ -284,9 +288,9 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
         return _nulls("module", SCHEMA["ops"]["module"], ops.height)
     texts = modules["name"].cast(pl.String).str.slice(len(MODULE_PREFIX))
     unique, codes = np.unique(texts.to_numpy(), return_inverse=True)
-    own = np.full(ops.height, -1, dtype=np.int64)
-    own[modules["rows"].to_numpy()] = codes
-    forward = inherit(nesting.parent, own)
+    module_of = np.full(ops.height, -1, dtype=np.int64)
+    module_of[modules["rows"].to_numpy()] = codes
+    forward = inherit(nesting.parent, module_of)
     if "sequence" in ops.columns:
         links = ops.select(
             "sequence",
@@ -297,8 +301,8 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
         links = links.filter(pl.col("sequence") >= 0)
         source = links.filter(~pl.col("backward") & (pl.col("code") >= 0)).unique("sequence", keep="last")
         joined = links.filter("backward").join(source.select("sequence", forward_code="code"), on="sequence")
-        own[joined["row"].to_numpy()] = joined["forward_code"].to_numpy()
-        forward = inherit(nesting.parent, own)
+        module_of[joined["row"].to_numpy()] = joined["forward_code"].to_numpy()
+        forward = inherit(nesting.parent, module_of)
     lookup = pl.Series("module", [*unique.tolist(), None], dtype=pl.String)
     modules_of: pl.Series = lookup.gather(np.where(forward < 0, len(unique), forward)).cast(SCHEMA["ops"]["module"])
     return modules_of
@@ -311,11 +315,11 @@ def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesti
     where = ("launch_ns", "launch_pid", "launch_tid") if "launch_tid" in memory.columns else ("time_ns", "pid", "tid")
     time, pid, tid = (memory[column].fill_null(-1).to_numpy() for column in where)
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    found = np.full(len(time), -1, dtype=np.int64)
+    op_of = np.full(len(time), -1, dtype=np.int64)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
     for low, high in itertools.pairwise(bounds):
         rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
         parent = nesting.parent[low:high]
         local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), time[rows])
-        found[rows] = np.where(local < 0, -1, local + low)
-    return memory.with_columns(op=_nullable(found, pl.Int32))
+        op_of[rows] = np.where(local < 0, -1, local + low)
+    return memory.with_columns(op=_nullable(op_of, pl.Int32))

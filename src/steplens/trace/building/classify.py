@@ -284,16 +284,16 @@ def _matcher_of(texts: set[str], patterns: list[tuple[str, str]], rest: _Matcher
     if len(left) < _MANY:
         # which knows what other traces of the run have named
         return rest
-    found: dict[str, str | None] = {}
+    category_of_name: dict[str, str | None] = {}
     for category, pattern in patterns:
         hits = left.filter(left.str.contains(f"(?i){_NEGATIVE.sub('', pattern)}"))
         if _NEGATIVE.search(pattern):
             exact = re.compile(pattern, re.IGNORECASE)
             hits = pl.Series([text for text in hits if exact.search(text)], dtype=pl.String)
-        found |= dict.fromkeys(hits, category)
+        category_of_name |= dict.fromkeys(hits, category)
         left = left.filter(~left.is_in(hits.implode()))
-    found |= dict.fromkeys(left)
-    return lambda text: found[text] if text in found else rest(text)
+    category_of_name |= dict.fromkeys(left)
+    return lambda text: category_of_name[text] if text in category_of_name else rest(text)
 
 
 _by_kernel, _by_operator, _by_owner = _matcher(_KERNELS), _matcher(_OPERATORS), _matcher(_OWNERS)
@@ -324,8 +324,8 @@ def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
     )
     operator = pl.Series("operator", [None], dtype=NAME).new_from_index(0, kernels.height)
     if ops is not None and "op" in kernels.columns:
-        known = pl.when((pl.col("op") >= 0) & (pl.col("op") < ops.height)).then(pl.col("op"))
-        operator = ops["name"].gather(kernels.select(known).to_series()).alias("operator")
+        op_row = pl.when((pl.col("op") >= 0) & (pl.col("op") < ops.height)).then(pl.col("op"))
+        operator = ops["name"].gather(kernels.select(op_row).to_series()).alias("operator")
     keys = keys.with_columns(operator)
     distinct = keys.unique()
     rows = [_cut(name, type_, kind, launcher) for name, type_, kind, launcher in distinct.cast(pl.String).iter_rows()]
@@ -366,7 +366,7 @@ def _category(
         return COMMUNICATION
     if kind == KIND_COPY:
         return MEMSET if name.lower().startswith("memset") or type_.lower().startswith(("memset", "gpu_memset")) else COPY
-    found = (
+    category_expression = (
         by_owner(operator)
         or by_operator(type_)
         or (by_operator(_bare(name)) if _OPERATOR_NAME.match(name) else None)
@@ -374,8 +374,8 @@ def _category(
         or by_operator(operator)
         or by_operator(_bare(name))
     )
-    if found:
-        return found
+    if category_expression:
+        return category_expression
     return SYNCHRONIZATION if kind == KIND_OTHER and re.search(r"(?i)event|notify|wait|sync", name) else OTHER
 
 

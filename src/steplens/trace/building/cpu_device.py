@@ -94,13 +94,13 @@ def with_recorded(tasks: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
     recorded = recorded.select(pl.col(column).cast(kind, strict=False) for column, kind in types.items())
     tasks = tasks.with_columns(pl.col("name").cast(NAME))
     columns = [column for column in _TOLD if column in recorded.columns]
-    told = recorded.drop_nulls("op").select(*call, *columns).unique(call, keep="first", maintain_order=True)
-    joined = tasks.join(told, on=call, how="left", suffix="_told", maintain_order="left")
+    recorded_columns = recorded.drop_nulls("op").select(*call, *columns).unique(call, keep="first", maintain_order=True)
+    joined = tasks.join(recorded_columns, on=call, how="left", suffix="_told", maintain_order="left")
     both = [column for column in columns if f"{column}_told" in joined.columns]
     joined = joined.with_columns(pl.coalesce(f"{column}_told", column).alias(column) for column in both)
     lost = recorded.filter(pl.col("op").is_null()).with_columns(self_ns=pl.col("end_ns") - pl.col("start_ns"))
-    every = pl.concat([joined.drop(f"{column}_told" for column in both), lost], how="diagonal_relaxed")
-    return every.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
+    all_tasks = pl.concat([joined.drop(f"{column}_told" for column in both), lost], how="diagonal_relaxed")
+    return all_tasks.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
 
 
 def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
@@ -138,10 +138,10 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
     """
     group, ranks = only_group(meta)
     name = pl.col("name").cast(pl.String)
-    known = set(ops.columns)
+    op_columns = set(ops.columns)
     operation = name.str.replace(_COMMUNICATION, "").str.replace_all("_", "").str.replace("^recv", "receive")
-    shapes = pl.col("input_shapes") if "input_shapes" in known else pl.lit(None, dtype=pl.String)
-    types = pl.col("input_types") if "input_types" in known else pl.lit(None, dtype=pl.String)
+    shapes = pl.col("input_shapes") if "input_shapes" in op_columns else pl.lit(None, dtype=pl.String)
+    types = pl.col("input_types") if "input_types" in op_columns else pl.lit(None, dtype=pl.String)
     calls = ops.filter(name.str.contains(_COMMUNICATION)).with_columns(
         operation=operation, shapes=shapes.cast(pl.String), types=types.cast(pl.String)
     )

@@ -84,8 +84,8 @@ def link_launches(
             tasks = tasks.with_columns(wait_ns=pl.col("start_ns") - pl.col("launch_ns"))
         if "external_id" in api.columns:
             external = api["external_id"].gather(row)
-            own = pl.coalesce("external_id", external) if "external_id" in tasks.columns else external
-            tasks = tasks.with_columns(external_id=own)
+            linked_op = pl.coalesce("external_id", external) if "external_id" in tasks.columns else external
+            tasks = tasks.with_columns(external_id=linked_op)
     if "external_id" in tasks.columns and "external_id" in ops.columns:
         is_operator = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
         row = first_rows(ops["external_id"].set(~is_operator, None), tasks["external_id"])
@@ -93,8 +93,8 @@ def link_launches(
     if points is not None:
         left = (tasks["op"].is_null() & points["launch_ns"].is_not_null()).arg_true()
         if len(left):
-            found = _around(points[left], lane, ops, nesting)
-            tasks = tasks.with_columns(op=tasks["op"].scatter(left, found))
+            innermost_ops = _around(points[left], lane, ops, nesting)
+            tasks = tasks.with_columns(op=tasks["op"].scatter(left, innermost_ops))
     return tasks
 
 
@@ -102,15 +102,15 @@ def _around(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: N
     """Id of the innermost call around each task's launch point on its thread, null where there is none."""
     point, pid, tid = (tasks[column].fill_null(-1).to_numpy() for column in ("launch_ns", "launch_pid", "launch_tid"))
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    found = np.full(len(point), -1, dtype=np.int64)
+    innermost_ops = np.full(len(point), -1, dtype=np.int64)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
     for low, high in itertools.pairwise(bounds):
         rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
         if len(rows):
             parent = nesting.parent[low:high]
             local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), point[rows])
-            found[rows] = np.where(local < 0, -1, local + low)
-    series = pl.Series("op", found)
+            innermost_ops[rows] = np.where(local < 0, -1, local + low)
+    series = pl.Series("op", innermost_ops)
     calls: pl.Series = series.set(series < 0, None).cast(pl.Int32)
     return calls
 
@@ -131,13 +131,13 @@ def report_unlinked(kernels: pl.DataFrame, health: HealthLog) -> None:
 def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
     """The communication tasks as rows of ``communication``; size, group and kind where the source records them."""
     tasks = kernels.filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION)
-    known = set(tasks.columns)
+    task_columns = set(tasks.columns)
 
     def text(column: str) -> pl.Expr:
-        return pl.col(column).cast(pl.String) if column in known else pl.lit(None, dtype=pl.String)
+        return pl.col(column).cast(pl.String) if column in task_columns else pl.lit(None, dtype=pl.String)
 
     def number(column: str) -> pl.Expr:
-        return pl.col(column).cast(pl.Int64) if column in known else pl.lit(None, dtype=pl.Int64)
+        return pl.col(column).cast(pl.Int64) if column in task_columns else pl.lit(None, dtype=pl.Int64)
 
     operation = text("collective").str.to_lowercase().fill_null("")
     kind = (
@@ -194,9 +194,9 @@ def device_steps(tasks: list[pl.DataFrame], steps: pl.DataFrame, ops: pl.DataFra
             by_time = step_of(frame["launch_ns"].fill_null(-1).to_numpy(), steps)
             launched_in = pl.select(pl.coalesce(by_time, launched_in)).to_series()
         launched.append(frame.select("start_ns", "end_ns", step=launched_in).drop_nulls("step"))
-    own = pl.concat(launched).group_by("step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    step_ranges = pl.concat(launched).group_by("step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     row_of = {step: row for row, step in enumerate(steps["id"].to_list())}
-    for step, start, end in own.iter_rows():
+    for step, start, end in step_ranges.iter_rows():
         row = row_of.get(step)
         if row is not None:
             first[row], last[row] = start, max(end, int(last[row]))
@@ -206,8 +206,8 @@ def device_steps(tasks: list[pl.DataFrame], steps: pl.DataFrame, ops: pl.DataFra
     for frame in tasks:
         time: Int64Array = frame["start_ns"].to_numpy()
         row_index = np.searchsorted(rising, time, side="right")
-        inside = row_index < len(first)
+        is_inside = row_index < len(first)
         row_index = np.minimum(row_index, len(first) - 1)
-        inside &= first[row_index] <= time
-        result.append(pl.Series("step", steps["id"].to_numpy()[row_index]).set(pl.Series(~inside), None))
+        is_inside &= first[row_index] <= time
+        result.append(pl.Series("step", steps["id"].to_numpy()[row_index]).set(pl.Series(~is_inside), None))
     return result

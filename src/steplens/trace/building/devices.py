@@ -15,13 +15,13 @@ def device_kind(trace: Trace) -> str:
 
     "CPU" for a run without device tasks.
     """
-    others = list({core for core, _ in trace.used_devices if core is not None and core != CORE_CPU})
-    if not others:
+    accelerator_cores = list({core for core, _ in trace.used_devices if core is not None and core != CORE_CPU})
+    if not accelerator_cores:
         return CORE_CPU
-    named = trace.meta_values().get(ACCELERATOR)
-    if isinstance(named, str) and others == [named]:
-        return named
-    return next((kind for kind in (CORE_CUDA, CORE_ROCM) if kind in others), NPU)
+    named_accelerator = trace.meta_values().get(ACCELERATOR)
+    if isinstance(named_accelerator, str) and accelerator_cores == [named_accelerator]:
+        return named_accelerator
+    return next((kind for kind in (CORE_CUDA, CORE_ROCM) if kind in accelerator_cores), NPU)
 
 
 def cpu_is_device(trace: Trace) -> bool:

@@ -24,22 +24,22 @@ def extents(trace: Trace) -> dict[str, Extent]:
 
 
 def _extents(trace: Trace) -> dict[str, Extent]:
-    found: dict[str, Extent] = {}
-    asked: dict[str, pl.LazyFrame] = {}
+    extent_of: dict[str, Extent] = {}
+    queries: dict[str, pl.LazyFrame] = {}
     for name in trace:
         start, end = SPANS.get(name, ("", ""))
         frame = trace.in_memory(name)
         if frame is not None:
             first, last = (frame[start].min() if start else None), (frame[end].max() if end else None)
-            found[name] = Extent(frame.height, _number(first), _number(last))
+            extent_of[name] = Extent(frame.height, _number(first), _number(last))
             continue
-        nothing = pl.lit(None, dtype=pl.Int64)
-        bounds = {"first": pl.col(start).min() if start else nothing, "last": pl.col(end).max() if end else nothing}
-        asked[name] = trace.required(name).select(pl.len(), **bounds)
-    for name, answer in zip(asked, pl.collect_all(list(asked.values())) if asked else (), strict=True):
+        missing = pl.lit(None, dtype=pl.Int64)
+        bounds = {"first": pl.col(start).min() if start else missing, "last": pl.col(end).max() if end else missing}
+        queries[name] = trace.required(name).select(pl.len(), **bounds)
+    for name, answer in zip(queries, pl.collect_all(list(queries.values())) if queries else (), strict=True):
         rows, first_ns, last_ns = answer.row(0)
-        found[name] = Extent(rows, first_ns, last_ns)
-    return {name: found[name] for name in trace}
+        extent_of[name] = Extent(rows, first_ns, last_ns)
+    return {name: extent_of[name] for name in trace}
 
 
 def _number(value: object) -> int | None:

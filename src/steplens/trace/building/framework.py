@@ -36,7 +36,7 @@ def _framework(trace: Trace) -> str:
             return PYTORCH
     for table in ("ops", "kernels"):
         names = trace.required(table).select(pl.col("name").cast(pl.String).unique()).collect()["name"].drop_nulls()
-        for found, pattern in ((PYTORCH, _PYTORCH_NAMES), (MINDSPORE, _MINDSPORE_NAMES)):
+        for framework_name, pattern in ((PYTORCH, _PYTORCH_NAMES), (MINDSPORE, _MINDSPORE_NAMES)):
             if names.str.contains(pattern).any():
-                return found
+                return framework_name
     return UNKNOWN

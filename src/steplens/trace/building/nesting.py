@@ -78,8 +78,8 @@ def _depth(parent: Int64Array) -> Int64Array:
     ancestor = parent.copy()
     active = np.flatnonzero(ancestor >= 0)
     while len(active):
-        above = ancestor[active]
-        step_depth, step_ancestor = depth[above], ancestor[above]
+        upper = ancestor[active]
+        step_depth, step_ancestor = depth[upper], ancestor[upper]
         depth[active] += step_depth
         ancestor[active] = step_ancestor
         active = active[step_ancestor >= 0]
@@ -93,10 +93,10 @@ def _subtree_end(parent: Int64Array) -> Int64Array:
     active = np.flatnonzero(ancestor >= 0)
     while len(active):
         # every call knows of its descendants up to some distance, and tells the ancestor at that distance
-        above = ancestor[active]
+        upper = ancestor[active]
         # of several for one ancestor the last one counts, and reaches farthest
-        subtree_end[above] = np.maximum(subtree_end[above], subtree_end[active])
-        ancestor[active] = ancestor[above]
+        subtree_end[upper] = np.maximum(subtree_end[upper], subtree_end[active])
+        ancestor[active] = ancestor[upper]
         active = active[ancestor[active] >= 0]
     return subtree_end
 
@@ -134,36 +134,36 @@ def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int6
         parent: index of the enclosing call within the lane, -1 for a root, shape (n,).
         time: any times, shape (m,). A call runs from its start to its end, both included.
     """
-    found = np.searchsorted(start, time, side="right").astype(np.int64) - 1
-    active = np.flatnonzero(found >= 0)
+    candidate = np.searchsorted(start, time, side="right").astype(np.int64) - 1
+    active = np.flatnonzero(candidate >= 0)
     for _ in range(_DEEP):
-        active = active[end[found[active]] < time[active]]
-        found[active] = parent[found[active]]
-        active = active[found[active] >= 0]
+        active = active[end[candidate[active]] < time[active]]
+        candidate[active] = parent[candidate[active]]
+        active = active[candidate[active] >= 0]
         if not len(active):
-            return found
+            return candidate
     # deeper than any program: from here on by leaps, the farthest first. A call ends no later than the one around it
-    active = active[end[found[active]] < time[active]]
+    active = active[end[candidate[active]] < time[active]]
     leaps = [parent]
     while (leaps[-1] >= 0).any():
         leaps.append(np.where(leaps[-1] >= 0, leaps[-1][leaps[-1]], -1))
     for leap in reversed(leaps):
-        above = leap[found[active]]
-        ended = (above >= 0) & (end[above] < time[active])
-        found[active[ended]] = above[ended]
-    found[active] = parent[found[active]]
-    return found
+        upper = leap[candidate[active]]
+        ended = (upper >= 0) & (end[upper] < time[active])
+        candidate[active[ended]] = upper[ended]
+    candidate[active] = parent[candidate[active]]
+    return candidate
 
 
 def inherit(parent: Int64Array, own: Int64Array) -> Int64Array:
     """Value of the nearest call at or above each call that has one (``own >= 0``); -1 where none has."""
     result: Int64Array = own.copy()
-    above = parent.copy()
-    active = np.flatnonzero((result < 0) & (above >= 0))
+    upper = parent.copy()
+    active = np.flatnonzero((result < 0) & (upper >= 0))
     while len(active):
         # who has nothing to give hands on whom it would ask itself, so the distance doubles
-        asked = above[active]
-        result[active] = result[asked]
-        above[active] = above[asked]
-        active = active[(result[active] < 0) & (above[active] >= 0)]
+        upper_of_active = upper[active]
+        result[active] = result[upper_of_active]
+        upper[active] = upper[upper_of_active]
+        active = active[(result[active] < 0) & (upper[active] >= 0)]
     return result

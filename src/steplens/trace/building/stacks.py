@@ -39,13 +39,15 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
     is_frame = code >= 0
     position = np.arange(len(code), dtype=np.int64)
     nearest = inherit(nesting.parent, np.where(is_frame, position, -1))
-    above = np.where(nesting.parent >= 0, nearest[np.maximum(nesting.parent, 0)], -1)
+    upper_frame = np.where(nesting.parent >= 0, nearest[np.maximum(nesting.parent, 0)], -1)
 
-    stack, parents, codes = _number_stacks(is_frame, above, code, nesting.depth)
+    stack, parents, codes = _number_stacks(is_frame, upper_frame, code, nesting.depth)
     rows = joined["row"].to_numpy()
     of_call = np.full(ops.height, -1, dtype=np.int64)
     calls_mask = ~is_frame
-    of_call[rows[calls_mask] - python.height] = np.where(above[calls_mask] >= 0, stack[np.maximum(above[calls_mask], 0)], -1)
+    of_call[rows[calls_mask] - python.height] = np.where(
+        upper_frame[calls_mask] >= 0, stack[np.maximum(upper_frame[calls_mask], 0)], -1
+    )
     used, index = np.unique(of_call, return_inverse=True)
     texts = [None if number < 0 else _text(int(number), parents, codes, names) for number in used]
     result: pl.Series = pl.Series("stack", texts, dtype=pl.String).gather(index).cast(NAME)
@@ -65,17 +67,17 @@ def _number_stacks(
     bounds = np.flatnonzero(np.r_[True, depths[1:] != depths[:-1], True]) if len(order) else np.zeros(1, np.int64)
     width = int(code.max()) + 1 if len(code) else 1
     # a frame's depth counts calls too, so equal stacks may lie on different levels; one dictionary spans all levels
-    known: dict[int, int] = {}
+    number_of_stack: dict[int, int] = {}
     for low, high in itertools.pairwise(bounds):
         rows = order[low:high]
-        below = np.where(above[rows] >= 0, stack[np.maximum(above[rows], 0)], -1)
-        key = (below + 1) * width + code[rows]
+        stack_of_parent = np.where(above[rows] >= 0, stack[np.maximum(above[rows], 0)], -1)
+        key = (stack_of_parent + 1) * width + code[rows]
         unique, inverse = np.unique(key, return_inverse=True)
         numbers = np.empty(len(unique), dtype=np.int64)
         for i, value in enumerate(unique.tolist()):
-            number = known.get(value)
+            number = number_of_stack.get(value)
             if number is None:
-                number = known[value] = len(parents)
+                number = number_of_stack[value] = len(parents)
                 parents.append(value // width - 1)
                 codes.append(value % width)
             numbers[i] = number

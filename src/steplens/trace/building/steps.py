@@ -21,19 +21,19 @@ def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.Data
     ops = tables["ops"].select("name", "start_ns", "end_ns", "pid", "tid")
     ranges = ops.filter(ops["name"].cast(pl.String).str.starts_with(STEP_PREFIX).fill_null(False)).sort("start_ns")
     number = ranges["name"].cast(pl.String).str.slice(len(STEP_PREFIX)).cast(pl.Int64, strict=False)
-    found = ranges.select(number.alias("id"), "start_ns", "end_ns", "pid", "tid")
-    if nameless := found["id"].null_count():
+    step_ranges = ranges.select(number.alias("id"), "start_ns", "end_ns", "pid", "tid")
+    if nameless := step_ranges["id"].null_count():
         message = f"ranges are named {STEP_PREFIX} without a number of 64 bits behind it; they are no steps here"
         health.add("unnumbered_steps", WARNING, nameless, message, (STEP_TIMES, STEP_AVERAGES))
-        found = found.drop_nulls("id")
-    if not found.height:
+        step_ranges = step_ranges.drop_nulls("id")
+    if not step_ranges.height:
         return None
-    unique = found.unique("id", keep="first", maintain_order=True)
-    if unique.height < found.height:
+    unique = step_ranges.unique("id", keep="first", maintain_order=True)
+    if unique.height < step_ranges.height:
         health.add(
             "repeated_steps",
             "warning",
-            found.height - unique.height,
+            step_ranges.height - unique.height,
             "step numbers occur more than once; the first range of each is used",
             "step times",
         )
@@ -43,10 +43,10 @@ def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.Data
 def step_of(time_ns: Int64Array, steps: pl.DataFrame | None) -> pl.Series:
     """Id of the step whose range ``[start, end)`` holds each time; null outside all steps."""
     if steps is None:
-        nothing: pl.Series = pl.Series("step", [None], dtype=pl.Int64).new_from_index(0, len(time_ns))
-        return nothing
+        no_steps: pl.Series = pl.Series("step", [None], dtype=pl.Int64).new_from_index(0, len(time_ns))
+        return no_steps
     start, end, ids = (steps[column].to_numpy() for column in ("start_ns", "end_ns", "id"))
     index = np.searchsorted(start, time_ns, side="right") - 1
-    inside = (index >= 0) & (time_ns < end[np.maximum(index, 0)])
-    found: pl.Series = pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~inside), None)
+    is_inside = (index >= 0) & (time_ns < end[np.maximum(index, 0)])
+    found: pl.Series = pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~is_inside), None)
     return found

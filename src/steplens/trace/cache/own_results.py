@@ -33,16 +33,16 @@ def keep(folder: Path, name: str, files: Sequence[Path]) -> None:
         mark = seal.seal(_KIND, _known(folder, name, files) + marks)
         if mark is not None:
             rundir.make_directory(folder / rundir.CACHE_DIRECTORY)
-            with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
-                rundir.write_bytes(seal.path_of(inside) / f"{name}{_SUFFIX}", mark + marks)
+            with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as cache_folder:
+                rundir.write_bytes(seal.path_of(cache_folder) / f"{name}{_SUFFIX}", mark + marks)
 
 
 def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
     """Whether ``keep`` was called with exactly these files, and none of them has changed since."""
     try:
-        with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as inside:
-            found = seal.read(f"{name}{_SUFFIX}", inside, _MOST_BYTES)
-        mark, marks = found[: seal.SIZE], found[seal.SIZE :]
+        with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as cache_folder:
+            content = seal.read(f"{name}{_SUFFIX}", cache_folder, _MOST_BYTES)
+        mark, marks = content[: seal.SIZE], content[seal.SIZE :]
         is_ours = seal.is_sealed(_KIND, _known(folder, name, files) + marks, mark)
         return is_ours and not seal.is_changed_in_place(files, json_text.own(marks))
     except OSError:
@@ -51,5 +51,5 @@ def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
 
 def _known(folder: Path, name: str, files: Sequence[Path]) -> bytes:
     # not the name alone: two devices of a capture have files of one name, and results of the one are none of the other
-    known = sorted(([seal.place(file, folder), *seal.identity(file)[1:]] for file in files), key=str)
-    return json.dumps([name, known]).encode()
+    identities = sorted(([seal.place(file, folder), *seal.identity(file)[1:]] for file in files), key=str)
+    return json.dumps([name, identities]).encode()

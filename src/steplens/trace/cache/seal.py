@@ -51,8 +51,8 @@ def seal(kind: str, content: bytes) -> bytes | None:
 
 def is_sealed(kind: str, content: bytes, mark: bytes) -> bool:
     """Whether ``mark`` is our seal of this content."""
-    own = seal(kind, content)
-    return own is not None and hmac.compare_digest(own, mark)
+    expected = seal(kind, content)
+    return expected is not None and hmac.compare_digest(expected, mark)
 
 
 # --- what something was made of
@@ -68,10 +68,10 @@ def identity(source: Path) -> list[str | int]:
         OSError: it cannot be read.
     """
     status = source.stat()
-    known: list[str | int] = [source.name, status.st_size, status.st_mtime_ns]
+    values: list[str | int] = [source.name, status.st_size, status.st_mtime_ns]
     if not stat.S_ISREG(status.st_mode):
-        return known
-    return [*known, _content(source, status.st_size)]
+        return values
+    return [*values, _content(source, status.st_size)]
 
 
 def place(source: Path, folder: Path) -> str:
@@ -89,8 +89,8 @@ def marks(sources: Iterable[Path]) -> list[list[int]]:
     Raises:
         OSError: one cannot be looked at.
     """
-    found = [source.stat() for source in sources]
-    return sorted([status.st_ino, status.st_ctime_ns] for status in found if status.st_size > WHOLE_BYTES)
+    statuses = [source.stat() for source in sources]
+    return sorted([status.st_ino, status.st_ctime_ns] for status in statuses if status.st_size > WHOLE_BYTES)
 
 
 def is_changed_in_place(sources: Iterable[Path], before: list[list[int]]) -> bool:
@@ -129,7 +129,7 @@ def _sample_places(size: int) -> list[int]:
     stream = hashlib.shake_256(seal("samples", str(size).encode()) or b"").digest(8 * _SAMPLES)
     free = stretch - _SAMPLE_BYTES + 1
     drawn = [int.from_bytes(stream[8 * number : 8 * number + 8], "little") % free for number in range(_SAMPLES)]
-    return [_END_BYTES + number * stretch + inside for number, inside in enumerate(drawn)]
+    return [_END_BYTES + number * stretch + offset for number, offset in enumerate(drawn)]
 
 
 # --- folders and files of ours
@@ -205,10 +205,10 @@ def read(name: str, inside: int, limit: int) -> bytes:
         OSError: as ``open_file``; or it has more than ``limit`` bytes.
     """
     with open(open_file(name, inside), "rb") as file:
-        found = file.read(limit + 1)
-    if len(found) > limit:
+        content = file.read(limit + 1)
+    if len(content) > limit:
         raise OSError(errno.EFBIG, "is too large", name)
-    return found
+    return content
 
 
 def digest(name: str, inside: int) -> list[str | int]:
@@ -217,19 +217,19 @@ def digest(name: str, inside: int) -> list[str | int]:
     Raises:
         OSError: as ``open_file``.
     """
-    found, size = hashlib.sha256(), 0
+    hashed, size = hashlib.sha256(), 0
     piece = bytearray(_PIECE)
     view = memoryview(piece)
     with open(open_file(name, inside), "rb", buffering=0) as file:
         while count := file.readinto(view):
-            found.update(view[:count])
+            hashed.update(view[:count])
             size += count
-    return [size, found.hexdigest()]
+    return [size, hashed.hexdigest()]
 
 
 def digest_of(pieces: Iterable[memoryview]) -> str:
     """SHA-256 of some bytes in memory, one after the other."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+        hashed.update(piece)
+    return hashed.hexdigest()

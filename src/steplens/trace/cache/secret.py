@@ -44,18 +44,18 @@ def secret() -> bytes | None:
 
 def places() -> list[Path]:
     """Folders for what only this user may read, the first choice first; none need exist."""
-    chosen = os.environ.get("XDG_STATE_HOME", "")
+    state_home = os.environ.get("XDG_STATE_HOME", "")
     # the standard of these variables: what is not absolute does not count
-    state = Path(chosen) if os.path.isabs(chosen) else _home() / ".local" / "state"
+    state = Path(state_home) if os.path.isabs(state_home) else _home() / ".local" / "state"
     return [state / "steplens", _MEMORY / f"steplens-{os.geteuid()}-state"]
 
 
 def _home() -> Path:
     """The user's home: with ``sudo`` the variable may still name that of another one."""
-    named = [Path(os.environ.get("HOME", ""))]
+    candidates = [Path(os.environ.get("HOME", ""))]
     with contextlib.suppress(KeyError):
-        named.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
-    for home in named:
+        candidates.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    for home in candidates:
         with contextlib.suppress(OSError):
             if home.is_absolute() and home.stat().st_uid == os.geteuid():
                 return home
@@ -112,10 +112,10 @@ def _read(folder: int, path: Path) -> bytes:
             raise RefusedError(f"{path} belongs to somebody else")
         if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
             raise RefusedError(f"{path} is open to others")
-        found = file.read(SIZE + 1)
-    if len(found) != SIZE:
+        content = file.read(SIZE + 1)
+    if len(content) != SIZE:
         raise RefusedError(f"{path} is damaged: it has {status.st_size} bytes, not {SIZE}")
-    return found
+    return content
 
 
 def _make(folder: int) -> None:

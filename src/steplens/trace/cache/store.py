@@ -63,9 +63,9 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, 
         return build()
     cache = seal.own_place(cache)
     key = _key(cache, sources, told)
-    found = _load(cache, key, sources)
-    if found is not None:
-        return found
+    loaded = _load(cache, key, sources)
+    if loaded is not None:
+        return loaded
     marks = [] if key is None else seal.marks(sources)
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
@@ -81,8 +81,8 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, 
 def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = ()) -> bool:
     """Whether there is a cache of ours of exactly these sources (``cached``); whether its tables are whole is not looked at."""
     try:
-        with seal.cache_folder(seal.own_place(cache)) as inside:
-            raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
+        with seal.cache_folder(seal.own_place(cache)) as folder:
+            raw = seal.read(_MANIFEST, folder, _MANIFEST_BYTES)
         return _is_of(_checked_manifest(raw), _key(cache, sources, told), sources)
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -108,15 +108,15 @@ def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequen
 
 def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
     try:
-        with seal.cache_folder(cache) as inside:
-            raw = seal.read(_MANIFEST, inside, _MANIFEST_BYTES)
+        with seal.cache_folder(cache) as folder:
+            raw = seal.read(_MANIFEST, folder, _MANIFEST_BYTES)
             manifest = _checked_manifest(raw)
             if not _is_of(manifest, key, sources):
                 return None
             tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
             for file, digest in manifest["tables"].items():
                 # their columns are those of the key, as they were written; looking at them would take most of the time
-                read = _small(inside, digest) if file == _SMALL else _large(cache / file, inside, digest)
+                read = _small(folder, digest) if file == _SMALL else _large(cache / file, folder, digest)
                 if read is None or not set(read) <= set(SCHEMA):
                     return None
                 tables |= read
@@ -154,8 +154,8 @@ def _checked_manifest(raw: bytes) -> dict[str, Any]:
     mark, _, content = raw.removeprefix(_BEFORE_SEAL).removesuffix(_END).partition(_AFTER_SEAL)
     if raw != _sealed_text(mark, content) or not seal.is_sealed(_SEALED, content, bytes.fromhex(mark.decode("ascii"))):
         raise ValueError("not a manifest of ours")
-    found: dict[str, Any] = json_text.own(content)
-    return found
+    manifest: dict[str, Any] = json_text.own(content)
+    return manifest
 
 
 def _sealed_text(mark: bytes, content: bytes) -> bytes:
@@ -168,12 +168,12 @@ def _source_of(recorded: str, cache: Path) -> Path:
     Raises:
         ValueError: the manifest leads elsewhere than into that folder or to the one around it.
     """
-    folder, inside = cache.parent.parent, Path(recorded)
+    folder, relative_path = cache.parent.parent, Path(recorded)
     if recorded == os.pardir:
         return folder.parent
-    if inside.is_absolute() or os.pardir in inside.parts:
+    if relative_path.is_absolute() or os.pardir in relative_path.parts:
         raise ValueError(recorded)
-    return folder / inside
+    return folder / relative_path
 
 
 def _fingerprint(manifest: bytes) -> str:

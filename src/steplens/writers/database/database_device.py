@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.formats.ascend_database import (
     API_TYPES,
     COMPUTE_SHAPES,

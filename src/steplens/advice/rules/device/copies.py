@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.tasks import exposed, per_step, source_lines, steps_of, torch_module
-from steplens.analysis.steps.work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, distinct
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.health import KERNEL_TIMES, STEP_DEVICE_TIMES

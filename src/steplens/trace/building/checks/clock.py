@@ -150,10 +150,10 @@ def timestamp_precision(tables: Tables) -> Iterator[HealthFinding]:
     host = [frame["start_ns"] for name in _HOST_TABLES if (frame := tables.get(name)) is not None]
     tasks = device_tasks(tables)
     coarse: dict[int, list[str]] = {}
-    for what, columns in (("the host", host), ("the device", [] if tasks is None else [tasks["start_ns"]])):
+    for side, columns in (("the host", host), ("the device", [] if tasks is None else [tasks["start_ns"]])):
         finest = min((step for column in columns if (step := resolution(column)) > 1), default=1)
         if finest >= _COARSE_NS and all(resolution(column) > 1 or len(column) < _FEW for column in columns):
-            coarse.setdefault(finest, []).append(what)
+            coarse.setdefault(finest, []).append(side)
     if coarse:
         message = ", ".join(f"times of {' and '.join(of)} are multiples of {length(step)}" for step, of in coarse.items())
         yield finding("timestamp_precision", INFO, 1, f"{message}; lengths of about that say little", SHORT_TIMES)

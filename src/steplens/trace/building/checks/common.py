@@ -30,8 +30,8 @@ def resolution(times: pl.Series) -> int:
 def named(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The rows whose name matches a regular expression; it is tried once per distinct name."""
     names = frame["name"].unique()
-    wanted = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(False))
-    return frame.filter(pl.col("name").is_in(wanted.implode())) if len(wanted) else frame.clear()
+    matching = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(False))
+    return frame.filter(pl.col("name").is_in(matching.implode())) if len(matching) else frame.clear()
 
 
 def device_tasks(tables: Tables) -> pl.DataFrame | None:

@@ -52,11 +52,11 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
             )
             yield finding("launches_without_kernels", ERROR, launches.height, message, *_OF_DEVICE)
         return
-    known = tasks.select(pl.col("correlation").drop_nulls().unique())
-    if not known.height:
+    task_correlations = tasks.select(pl.col("correlation").drop_nulls().unique())
+    if not task_correlations.height:
         return
     working = launched_tasks(tables)
-    worked = known.clear() if working is None else working.select(pl.col("correlation").drop_nulls().unique())
+    worked = task_correlations.clear() if working is None else working.select(pl.col("correlation").drop_nulls().unique())
     lost = launches.join(worked, on="correlation", how="anti")
     if lost.height:
         last = launches.join(worked, on="correlation", how="semi")["start_ns"].max()
@@ -72,7 +72,7 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
                 "ended, or was not recorded"
             )
             yield finding("unfinished_launches", WARNING, unfinished, message, *_OF_DEVICE)
-    copied = copies.join(known, on="correlation", how="anti").height
+    copied = copies.join(task_correlations, on="correlation", how="anti").height
     if copied:
         message = f"{copied} of {copies.height} calls that copy or set memory have no task; CUDA records none for an empty copy"
         yield finding("copies_without_tasks", INFO, copied, message)
@@ -87,13 +87,13 @@ def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
     api, tasks = tables.get("api"), launched_tasks(tables)
     if api is None or tasks is None:
         return
-    known = api.select(pl.col("correlation").drop_nulls().unique())
+    call_correlations = api.select(pl.col("correlation").drop_nulls().unique())
     # a correlation of 0 means that the source knows of none
     tasks = tasks.select("correlation", "start_ns").filter(pl.col("correlation") != 0)
-    linked = tasks.join(known, on="correlation", how="semi")
-    if not known.height or linked.height == tasks.height:
+    linked = tasks.join(call_correlations, on="correlation", how="semi")
+    if not call_correlations.height or linked.height == tasks.height:
         return
-    lost = tasks.join(known, on="correlation", how="anti")
+    lost = tasks.join(call_correlations, on="correlation", how="anti")
     first = linked["start_ns"].min()
     before = pl.lit(False) if first is None else pl.col("start_ns") < first
     early = lost.filter(before).height

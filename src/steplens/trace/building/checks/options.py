@@ -30,7 +30,7 @@ def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
     common, activities, level = options.common, options.activities, options.level
     ops, tasks = tables.get("ops"), device_tasks(tables)
     metrics = str(options.experimental.get("_aic_metrics") or "").rpartition(".")[2].lower()
-    shown = {
+    promises = {
         "operator calls": (
             "CPU" in activities,
             ops is not None,
@@ -53,6 +53,6 @@ def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
             (KERNEL_DETAILS,),
         ),
     }
-    for what, (promised, there, unsafe) in shown.items():
+    for option, (promised, there, unsafe) in promises.items():
         if promised and not there:
-            yield finding("missing_data", WARNING, 1, f"the options say that {what} were recorded, and there are none", *unsafe)
+            yield finding("missing_data", WARNING, 1, f"the options say that {option} were recorded, and there are none", *unsafe)

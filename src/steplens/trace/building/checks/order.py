@@ -114,7 +114,7 @@ _EVENTS: dict[str, _Events] = {
 
 def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
     """Nothing ends before it starts."""
-    for name, (what, unsafe) in _INTERVALS.items():
+    for name, (subject, unsafe) in _INTERVALS.items():
         frame = tables.get(name)
         if frame is None:
             continue
@@ -122,7 +122,7 @@ def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
         pairs = pairs[1:] if name == "task_queue" else pairs[:1]
         negative = int(reduce(or_, ((frame[end] < frame[start]) for end, start in pairs)).sum())
         if negative:
-            yield finding("negative_duration", ERROR, negative, f"{negative} {what} end before they start", *unsafe)
+            yield finding("negative_duration", ERROR, negative, f"{negative} {subject} end before they start", *unsafe)
 
 
 def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end: Int64Array) -> Iterator[HealthFinding]:
@@ -162,12 +162,12 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
     reach = tasks.select(pl.col("end_ns").cum_max().over("device", "stream")).to_series()
     overlap = reach.shift() - tasks["start_ns"]
     lengths = tasks["end_ns"] - tasks["start_ns"]
-    found = (same_stream & ~same_launch & (overlap > allowed)).fill_null(False)
-    if not found.any():
+    is_overlapping = (same_stream & ~same_launch & (overlap > allowed)).fill_null(False)
+    if not is_overlapping.any():
         return
     busy = int(lengths.sum())
-    total = int(pl.select(pl.min_horizontal(overlap, lengths)).to_series().filter(found).sum())
-    count = int(found.sum())
+    total = int(pl.select(pl.min_horizontal(overlap, lengths)).to_series().filter(is_overlapping).sum())
+    count = int(is_overlapping.sum())
     message = f"{count} tasks overlap the one before them on their stream, by {length(total)} of {length(busy)} of device time"
     severity, unsafe = (WARNING, (KERNEL_TIMES, OVERLAP)) if total > _MUCH * busy else (INFO, ())
     yield finding("overlapping_tasks", severity, count, message, *unsafe)

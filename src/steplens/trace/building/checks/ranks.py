@@ -61,8 +61,8 @@ def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
     meta = tables.get("meta")
     values: dict[str, Any] = {}
     if meta is not None:
-        wanted = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
-        values = {key: _decoded(value) for key, value in wanted.iter_rows()}
+        rank_values = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
+        values = {key: _decoded(value) for key, value in rank_values.iter_rows()}
     rank = values.get("rank")
     if isinstance(rank, int) and rank >= 0:
         return
@@ -101,8 +101,8 @@ def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindin
     if len(ranks) == 1:
         message = f"one rank ({next(iter(ranks))}) of {size} is here"
     else:
-        named = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
-        message = f"{len(ranks)} of {size} ranks are here, {len(missing)} missing: {named}"
+        numbers = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
+        message = f"{len(ranks)} of {size} ranks are here, {len(missing)} missing: {numbers}"
     severity = WARNING if len(ranks) > 1 and 2 * len(ranks) >= size else INFO
     yield finding("missing_ranks", severity, len(missing), message, RANK_COMPARISON)
 
@@ -119,9 +119,9 @@ def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFin
             spans.setdefault(trace.rank, []).append((low, high, path))
     for rank, windows in spans.items():
         windows.sort(key=lambda window: window[:2])
-        for (_, end, one), (start, _, other) in itertools.pairwise(windows):
+        for (_, end, rank_before), (start, _, rank_behind) in itertools.pairwise(windows):
             if start < end:
-                message = f"{one.name} and {other.name} both say that they are rank {rank}, at the same time"
+                message = f"{rank_before.name} and {rank_behind.name} both say that they are rank {rank}, at the same time"
                 yield finding("duplicated_ranks", WARNING, 1, message, RANK_COMPARISON)
 
 
@@ -133,9 +133,9 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFind
             steps.setdefault(trace.rank, set()).update(trace.required("steps").select("id").collect()["id"].to_list())
     if len(steps) < 2:
         return
-    common, every = set.intersection(*steps.values()), set.union(*steps.values())
-    if common != every:
-        different = sorted(every - common)
+    common, all_steps = set.intersection(*steps.values()), set.union(*steps.values())
+    if common != all_steps:
+        different = sorted(all_steps - common)
         message = f"{len(different)} steps were not recorded by every rank, the first is step {different[0]}"
         yield finding("different_steps", WARNING, len(different), message, RANK_COMPARISON, STEP_AVERAGES)
 
@@ -217,38 +217,40 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindi
         return
     described = [_description(trace) for _, trace in traces]
     differing = []
-    for key in sorted({key for one in described for key in one}):
+    for key in sorted({key for description in described for key in description}):
         compared = described
         if key == _TABLES:
             # where no work was recorded, such as between two steps, there is nothing of some kinds
-            compared = [one for (_, trace), one in zip(traces, described, strict=True) if "kernels" in trace]
-        values = {json.dumps(one.get(key), sort_keys=True) for one in compared}
+            compared = [description for (_, trace), description in zip(traces, described, strict=True) if "kernels" in trace]
+        values = {json.dumps(description.get(key), sort_keys=True) for description in compared}
         if len(values) > 1:
-            shown = " and ".join(sorted(values)) if len(values) == 2 and sum(map(len, values)) < 60 else f"{len(values)} values"
-            differing.append(f"{key} ({shown})")
+            values_text = (
+                " and ".join(sorted(values)) if len(values) == 2 and sum(map(len, values)) < 60 else f"{len(values)} values"
+            )
+            differing.append(f"{key} ({values_text})")
     if differing:
-        named = ", ".join(differing[:_NAMED]) + (" ..." if len(differing) > _NAMED else "")
-        message = f"the traces of this run differ in {len(differing)} of what they should have in common: {named}"
+        keys_text = ", ".join(differing[:_NAMED]) + (" ..." if len(differing) > _NAMED else "")
+        message = f"the traces of this run differ in {len(differing)} of what they should have in common: {keys_text}"
         yield finding("mixed_captures", WARNING, len(differing), message, RANK_COMPARISON, RUN_OPTIONS)
 
 
 def _description(trace: Trace) -> dict[str, Any]:
     values = trace.meta_values()
-    found = {key: values[key] for key in _COMMON if key in values}
+    description = {key: values[key] for key in _COMMON if key in values}
     config = values.get("config")
     for group in config.values() if isinstance(config, dict) else ():
         if isinstance(group, dict):
-            found.update(group)
-    found[_TABLES] = [name for name in _COMPARED_TABLES if name in trace]
-    return found
+            description.update(group)
+    description[_TABLES] = [name for name in _COMPARED_TABLES if name in trace]
+    return description
 
 
 def _collective_ends(traces: list[Trace]) -> pl.DataFrame:
     """End, step and name of every collective that ends on all ranks together, in order of start."""
     columns = ["step", "name", "start_ns", "end_ns"]
     operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
-    wanted = (pl.col("kind").cast(pl.String) == COLLECTIVE) & ends_together(operation)
-    frames = [trace.required("communication").filter(wanted).select(columns).collect() for trace in traces]
+    is_collective = (pl.col("kind").cast(pl.String) == COLLECTIVE) & ends_together(operation)
+    frames = [trace.required("communication").filter(is_collective).select(columns).collect() for trace in traces]
     return pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls("end_ns").sort("start_ns").drop("start_ns")
 
 

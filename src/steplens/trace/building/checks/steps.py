@@ -67,13 +67,13 @@ def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
     if steps is None or steps.height < 3:
         return
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
-    others = float(pl.Series(durations[1:]).median())  # type: ignore[arg-type]
+    later_median = float(pl.Series(durations[1:]).median())  # type: ignore[arg-type]
     # warm-up may last for several steps; what is like them and comes behind ordinary ones is something else
-    later = itertools.dropwhile(lambda duration: duration > _SLOW * others, durations)
-    slow = durations[0] > _SLOW * others and durations[0] - others > _SLOW_LEAST_NS
+    later = itertools.dropwhile(lambda duration: duration > _SLOW * later_median, durations)
+    slow = durations[0] > _SLOW * later_median and durations[0] - later_median > _SLOW_LEAST_NS
     if slow and durations[0] > _UNLIKE * max(later):
         message = (
-            f"the first recorded step ({steps['id'][0]}) takes {length(durations[0])}, the others {length(others)}: "
+            f"the first recorded step ({steps['id'][0]}) takes {length(durations[0])}, the others {length(later_median)}: "
             "it may hold warm-up, or work that is done once"
         )
         yield finding("slow_first_step", WARNING, 1, message, STEP_AVERAGES)
@@ -107,23 +107,27 @@ def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
     steps = tables.get("steps")
     if steps is None or steps.height < 2:
         return
-    whole = _whole(tables)
-    counts = _tasks_per_step(tables, steps, launches_suffice=whole)
+    whole_steps = _whole(tables)
+    counts = _tasks_per_step(tables, steps, launches_suffice=whole_steps)
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
     number = steps["id"].to_list()
     ends = ((0, "first", "began", "incomplete_first_step"), (-1, "last", "ended", "incomplete_last_step"))
     for row, which, happened, check in ends:
         # the recorder's word on the host's steps holds; of what the device did of them some may be lost all the same
-        cut = "its other tasks were not recorded, or it has none" if whole else f"recording {happened} inside it, or it does less"
-        others = _without(durations, row)
+        cut = (
+            "its other tasks were not recorded, or it has none"
+            if whole_steps
+            else f"recording {happened} inside it, or it does less"
+        )
+        durations_without = _without(durations, row)
         if counts is not None and steps.height > 2:
             usual = _usual(_without(counts, row))
             if counts[row] < _PART * usual:
                 message = f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual}: {cut}"
                 yield PartOfStep(number[row], check, message, (STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS))
                 continue
-        if row == -1 and not whole and durations[row] < _STUB * _usual(others):
-            others_take = length(_usual(others))
+        if row == -1 and not whole_steps and durations[row] < _STUB * _usual(durations_without):
+            others_take = length(_usual(durations_without))
             message = f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {others_take}: {cut}"
             yield PartOfStep(number[row], check, message, (STEP_TIMES, STEP_AVERAGES))
 
@@ -137,8 +141,8 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
 def _whole(tables: Tables) -> bool:
     """Whether the recorder says that no step was cut, or which."""
     meta = tables.get("meta")
-    told = ((pl.col("key") == WHOLE_STEPS) & (pl.col("value") == "true")) | (pl.col("key") == PARTIAL_STEPS)
-    return meta is not None and meta.filter(told).height > 0
+    is_whole = ((pl.col("key") == WHOLE_STEPS) & (pl.col("value") == "true")) | (pl.col("key") == PARTIAL_STEPS)
+    return meta is not None and meta.filter(is_whole).height > 0
 
 
 def _tasks_per_step(tables: Tables, steps: pl.DataFrame, *, launches_suffice: bool) -> list[int] | None:

@@ -45,8 +45,8 @@ class DeviceWork:
 
     def intervals(self, kind: int) -> Intervals:
         """When work of a kind runs, on all streams together."""
-        chosen = self.kind == kind
-        return merge_intervals(self.start_ns[chosen], self.end_ns[chosen])
+        is_kind = self.kind == kind
+        return merge_intervals(self.start_ns[is_kind], self.end_ns[is_kind])
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ def _rows_of(numbers: pl.Series, ids: pl.Series) -> Int64Array:
     if not ids.len():
         return np.full(len(numbers), NO_STEP, dtype=np.int64)
     order = ids.arg_sort().to_numpy().astype(np.int64)
-    known = ids.to_numpy()[order]
-    wanted = numbers.fill_null(known[0] - 1).to_numpy()
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[place] == wanted, order[place], NO_STEP)
+    sorted_ids = ids.to_numpy()[order]
+    asked_ids = numbers.fill_null(sorted_ids[0] - 1).to_numpy()
+    place = np.minimum(np.searchsorted(sorted_ids, asked_ids), len(sorted_ids) - 1)
+    return np.where(sorted_ids[place] == asked_ids, order[place], NO_STEP)
 
 
 def _device_parts(trace: Trace) -> DeviceParts:

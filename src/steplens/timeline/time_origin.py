@@ -21,18 +21,18 @@ def origins(traces: Sequence[Trace]) -> tuple[int, ...]:
     Traces whose first events are further apart than a training takes are not on one clock: old device logs count ticks.
     """
     firsts = [_first(trace) for trace in traces]
-    found: dict[int, int] = {}
+    origin_of: dict[int, int] = {}
     origin = previous = None
     for first in sorted(set(firsts)):
         if origin is None or previous is None or first - previous > SAME_CLOCK_NS:
             origin = first
-        found[first] = origin
+        origin_of[first] = origin
         previous = first
-    return tuple(found[first] for first in firsts)
+    return tuple(origin_of[first] for first in firsts)
 
 
 def _first(trace: Trace) -> int:
     """Time of the first event; 0 where nothing has a time. Of a trace with several clocks that of the latest one counts."""
-    known = extents(trace)
-    firsts = [first for table in _TABLES if table in known and (first := known[table].first_ns) is not None]
+    first_moments = extents(trace)
+    firsts = [first for table in _TABLES if table in first_moments and (first := first_moments[table].first_ns) is not None]
     return min((first for first in firsts if max(firsts) - first <= SAME_CLOCK_NS), default=0)

@@ -69,8 +69,8 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
     try:
         if len(timeline.start) < LEAST_EVENTS or size > _MOST_BYTES or not seal.is_possible():
             return None
-        with seal.cache_folder(kept.folder) as inside:
-            place = seal.path_of(inside)
+        with seal.cache_folder(kept.folder) as folder:
+            place = seal.path_of(folder)
             # before there is counted what is free: what a killed server left can be large
             partial.sweep(place)
             if rundir.free_bytes(kept.folder) < 2 * size:

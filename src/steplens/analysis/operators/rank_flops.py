@@ -55,9 +55,9 @@ def work(traces: Sequence[Trace]) -> pl.DataFrame:
     """
     rows = []
     for rank, windows in by_rank(traces).items():
-        found = next((row for trace in windows if (row := work_of(trace)) is not None), None)
-        if found is not None:
-            rows.append({"rank": rank, **found})
+        work_row = next((row for trace in windows if (row := work_of(trace)) is not None), None)
+        if work_row is not None:
+            rows.append({"rank": rank, **work_row})
     table = pl.DataFrame(rows, schema={name: dtype for name, dtype in WORK.items() if name != "normalized"})
     most = pl.when(pl.col("source").n_unique() == 1).then(pl.col("flops").max())
     return table.with_columns(normalized=pl.col("flops") / most).select(list(WORK))
@@ -113,9 +113,9 @@ def operator_work(trace: Trace) -> pl.DataFrame:
     table = trace.source_table("flops")
     if table is None:
         return pl.DataFrame(schema=OPERATORS)
-    nothing = pl.lit(None, dtype=pl.Float64)
+    missing = pl.lit(None, dtype=pl.Float64)
     figures = {
-        column: pl.col(name).cast(pl.Float64, strict=False) * unit if name in table.columns else nothing
+        column: pl.col(name).cast(pl.Float64, strict=False) * unit if name in table.columns else missing
         for column, (name, unit) in _SOURCE.items()
     }
     return table.select(name="full_kernel_name", **figures)

@@ -26,10 +26,10 @@ def frame_owner(frame: str) -> str:
 
     A full path below a folder called ``transformers`` is that framework's, installed from its sources, or a user's project.
     """
-    found = _FRAME.match(frame.strip())
-    if found is None or _LIBRARY.search(found["file"]):
+    matched = _FRAME.match(frame.strip())
+    if matched is None or _LIBRARY.search(matched["file"]):
         return LIBRARY
-    return UNCLEAR if _NAMED_AS_LIBRARY.search(found["file"]) else USER
+    return UNCLEAR if _NAMED_AS_LIBRARY.search(matched["file"]) else USER
 
 
 def user_frame(stack: str) -> str | None:
