@@ -130,8 +130,11 @@ class Pseudonyms:
         """A path of modules, part by part, so that what lies inside what stays."""
         if _ADDRESS.search(text):
             return self.name("module", text)
-        return ".".join(segment if segment.isdecimal() or segment in ("DistributedDataParallel", "module") else self.name("module", segment)
-                        for segment in text.split("."))  # fmt: skip
+        public_segments = ("DistributedDataParallel", "module")
+        return ".".join(
+            segment if segment.isdecimal() or segment in public_segments else self.name("module", segment)
+            for segment in text.split(".")
+        )
 
     def module_name(self, text: str) -> str:
         """A module as profilers number them: ``Linear_0``."""
