@@ -12,9 +12,9 @@ import pytest
 
 import steplens
 from steplens.readers import drafts
+from steplens.readers.common import json_sample
 from steplens.readers.common.json_events import JsonEventFile
-from steplens.readers.kineto import json_sample
-from steplens.readers.kineto.json_sample import write_sample
+from steplens.readers.common.json_sample import write_sample
 from steplens.trace.run import open_draft
 
 EVENTS = 6000

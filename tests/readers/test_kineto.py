@@ -14,7 +14,7 @@ import pytest
 
 from steplens.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile, event_ends
-from steplens.readers.kineto import kineto, parallel
+from steplens.readers.kineto import kineto, two_processes
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.trace.run import open_run
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_MODULE, SCOPE_USER
@@ -183,11 +183,11 @@ def test_two_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "large.json"
     path.write_text(kineto_text(items))
     taken: list[Path] = []
-    load = parallel._load
-    monkeypatch.setattr(parallel, "_load", lambda folder: taken.append(folder) or load(folder))
-    together, _ = parallel.read_columns(path, parallel_bytes=0)
+    load = two_processes._load
+    monkeypatch.setattr(two_processes, "_load", lambda folder: taken.append(folder) or load(folder))
+    together, _ = two_processes.read_columns(path, parallel_bytes=0)
     assert taken, "the second process did its part"
-    alone, _ = parallel.read_columns(path)
+    alone, _ = two_processes.read_columns(path)
     assert together.count == alone.count == len(items)
     for kind in alone.kinds:
         assert together.frame(kind).equals(alone.frame(kind))
@@ -202,9 +202,9 @@ def test_two_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_without_a_second_process_one_reads_all(tmp_path: Path, executable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.json"
     path.write_text(kineto_text([item for _ in range(300) for item in events()]))
-    alone, _ = parallel.read_columns(path)
+    alone, _ = two_processes.read_columns(path)
     monkeypatch.setattr(sys, "executable", executable)
-    found, _ = parallel.read_columns(path, parallel_bytes=0)
+    found, _ = two_processes.read_columns(path, parallel_bytes=0)
     assert found.count == alone.count
     assert all(found.frame(kind).equals(alone.frame(kind)) for kind in alone.kinds)
 

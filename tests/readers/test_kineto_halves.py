@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.readers.kineto import kineto, parallel
+from steplens.readers.kineto import kineto, two_processes
 from steplens.trace.trace import Trace
 
 #: a time whose nanoseconds a double of microseconds does not hold
@@ -152,7 +152,7 @@ def test_twenty_thousand_calls_inside_one_another(tmp_path: Path) -> None:
     assert trace.ops["depth"].max() == depth - 1
     # each end looks for a name that is not open: no search through all that are
     path.write_text(json.dumps([*items[:depth], *({**item, "name": "aten::b"} for item in items[depth:])]))
-    columns, _ = parallel.read_columns(path)
+    columns, _ = two_processes.read_columns(path)
     columns.convert()
     assert (columns.unended, columns.unbegun) == (depth, depth)
 
@@ -171,8 +171,8 @@ def test_two_processes_read_the_same_calls(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     text = ",".join("\n  " + json.dumps(item, indent=4).replace("\n", "\n  ") for item in items)
     path.write_text(f'{{\n  "traceEvents": [{text}\n  ]}}')
-    together, _ = parallel.read_columns(path, parallel_bytes=0)
-    alone, _ = parallel.read_columns(path)
+    together, _ = two_processes.read_columns(path, parallel_bytes=0)
+    alone, _ = two_processes.read_columns(path)
     for columns in (together, alone):
         columns.convert()
         assert columns.frame("operators").height == 2_001

@@ -288,8 +288,8 @@ def test_items_of_a_window_are_cut_at_buckets(library: RunLibrary) -> None:
 INTERRUPTED = """
 import os, signal, time
 import anyio.to_thread
-from steplens.report.ask import Asker
-from steplens.server.runs import Library
+from steplens.report.ask import InProcessClient
+from steplens.server.runs import RunLibrary
 
 
 def work():
@@ -304,7 +304,7 @@ async def interrupted(scope, receive, send):
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with Asker(Library([])) as asker:
+with InProcessClient(RunLibrary([])) as asker:
     asker.app = interrupted
     asker.get("session")
 """

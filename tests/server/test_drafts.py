@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import steplens
-from steplens.readers.kineto import json_sample
+from steplens.readers.common import json_sample
 from steplens.server import runs
 from steplens.trace.run import Run, open_run
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from steplens.errors import SteplensError
+from steplens.readers.common.json_sample import Sample, write_sample
 from steplens.readers.detect import cache_of, find_traces, is_kept
-from steplens.readers.kineto.json_sample import Sample, write_sample
 from steplens.readers.reader import AnyCapture
 from steplens.trace.cache import seal
 from steplens.trace.trace import Trace

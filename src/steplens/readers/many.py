@@ -13,7 +13,7 @@ from typing import Any
 
 from steplens.errors import InputError
 from steplens.readers.detect import find_traces, is_kept, load, sources
-from steplens.readers.kineto.parallel import PARALLEL_BYTES
+from steplens.readers.kineto.two_processes import PARALLEL_BYTES
 from steplens.readers.reader import AnyCapture
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks, serve

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steplens.timeline import kept
+from steplens.timeline import timeline_file
 from steplens.timeline.layout import build
-from steplens.timeline.origins import origins
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import SOURCES
+from steplens.timeline.time_origin import origins
 from steplens.trace.building.extents import extents
 from steplens.trace.trace import Trace
 
@@ -23,10 +23,10 @@ def lay_out(trace: Trace, origin_ns: int | None = None) -> Path | None:
     Returns:
         the file; None where it is there already, cannot be written, or where laying out takes no noticeable time.
     """
-    if trace.kept is None or _events(trace) < kept.LEAST_EVENTS or kept.is_there(trace.kept):
+    if trace.kept is None or _events(trace) < timeline_file.LEAST_EVENTS or timeline_file.is_there(trace.kept):
         return None
     origin = origins([trace])[0] if origin_ns is None else origin_ns
-    return kept.save(Pyramid(build(trace, origin)), trace.kept)
+    return timeline_file.save(Pyramid(build(trace, origin)), trace.kept)
 
 
 def _events(trace: Trace) -> int:

@@ -14,7 +14,7 @@ from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_mi
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_meta import meta, report_losses
 from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
-from steplens.readers.kineto.parallel import read_columns
+from steplens.readers.kineto.two_processes import read_columns
 from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (

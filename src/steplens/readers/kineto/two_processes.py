@@ -47,7 +47,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     first_end, second_start = split
     with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
         try:
-            helper = start_worker("steplens.readers.kineto.parallel", str(path), str(first_end), folder)
+            helper = start_worker("steplens.readers.kineto.two_processes", str(path), str(first_end), folder)
         except OSError:  # there is no second process, so this one reads everything
             return read_columns(path, parallel_bytes=sys.maxsize)
         try:
