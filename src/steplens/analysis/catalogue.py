@@ -206,7 +206,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("ranks", "the steps of all ranks beside each other", ".cluster.ranks:ranks", "traces"),
     Analysis("cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism",
         ".cluster.cluster_steps:cluster_steps", "traces"),
-    Analysis("work", "how much arithmetic every rank does in a step", ".operators.work:work", "traces"),
+    Analysis("work", "how much arithmetic every rank does in a step", ".operators.rank_flops:work", "traces"),
     Analysis("communication_costs", "how long every rank moved data and waited in each step",
         ".cluster.links:communication_costs", "traces"),
     Analysis("core_types", "which types of operators took the time of AI Cores", ".operators.operator_tables:core_types",

@@ -30,7 +30,7 @@ class Units(BaseModel):
 
 
 class Work(BaseModel):
-    """Operations of a step (or of the operators that the device counted); see ``analysis.operators.work``."""
+    """Operations of a step (or of the operators that the device counted); see ``analysis.operators.rank_flops``."""
 
     flops: float
     flops_per_s: float | None

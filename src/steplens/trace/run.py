@@ -265,7 +265,7 @@ class Run:
         return self._answer("cluster_steps")
 
     def work(self) -> pl.DataFrame:
-        """Arithmetic of every rank in a step; see ``analysis.operators.work.work``."""
+        """Arithmetic of every rank in a step; see ``analysis.operators.rank_flops.work``."""
         return self._answer("work")
 
     def communication_costs(self) -> pl.DataFrame:

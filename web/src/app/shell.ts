@@ -196,7 +196,8 @@ function target(run: number, hit: Hit): string {
   if (hit.kind === "table") return formatRoute(run, "tables", { table: hit.name });
   const where = JSON.stringify([{ column: "name", one_of: [hit.name] }]);
   if (hit.kind === "operators") return formatRoute(run, "operators", { "operators.where": where });
-  if (hit.kind === "operators_by_module") return formatRoute(run, "operators", { by: "module", "operators_by_module.where": where });
+  if (hit.kind === "operators_by_module")
+    return formatRoute(run, "operators", { by: "module", "operators_by_module.where": where });
   if (hit.kind === "kernels") return formatRoute(run, "kernels", { "kernels.where": where });
   return formatRoute(run, "tables", { table: hit.kind, [`${hit.kind}.where`]: where });
 }

@@ -11,8 +11,13 @@ export const HOME = "overview";
 
 /** Earlier names of tables, which an address that somebody kept may hold, and what they are called now. */
 const RENAMED = new Map([
-  ["communication_overlap", "overlap"], ["device_idle", "stream_idle"], ["idle_causes", "idle"], ["launch_queues", "queues"],
-  ["launch_statistics", "launches"], ["modules", "operators_by_module"], ["runtime_calls", "api_calls"],
+  ["communication_overlap", "overlap"],
+  ["device_idle", "stream_idle"],
+  ["idle_causes", "idle"],
+  ["launch_queues", "queues"],
+  ["launch_statistics", "launches"],
+  ["modules", "operators_by_module"],
+  ["runtime_calls", "api_calls"],
 ]);
 
 /** A route of a hash such as `#/0/operators?rank=1`; whatever is missing or wrong takes its default. */

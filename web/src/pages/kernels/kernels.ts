@@ -128,14 +128,9 @@ export const kernels: Page = {
             )
           : null,
         recorded
-          ? card(
-              named("table", "launches"),
-              table(context, { name: "launches", trace, height: 300, optional: true }),
-            )
+          ? card(named("table", "launches"), table(context, { name: "launches", trace, height: 300, optional: true }))
           : null,
-        recorded
-          ? card(named("table", "queues"), table(context, { name: "queues", trace, height: 300, optional: true }))
-          : null,
+        recorded ? card(named("table", "queues"), table(context, { name: "queues", trace, height: 300, optional: true })) : null,
       ),
     ];
   },
