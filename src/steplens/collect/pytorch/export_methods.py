@@ -15,7 +15,7 @@ from steplens import rundir
 from steplens.collect.common import exception_text, log, paths
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.handoff import handler
-from steplens.collect.pytorch.kineto import KEPT_TRACE_BYTES, KinetoSession
+from steplens.collect.pytorch import kineto
 from steplens.collect.torch_internals import memory_categories, torch_events
 
 SELF_CPU = "self_cpu_time_total"
@@ -54,7 +54,7 @@ class ExportMethods:
 
     _enabled: bool
     _running: bool
-    _session: KinetoSession
+    _session: kineto.KinetoSession
 
     def _collected_run(self) -> Path | None:
         raise NotImplementedError
@@ -209,7 +209,7 @@ class ExportMethods:
             return
         window = self._session.closed
         if window is None or window.results is None:
-            large = window is not None and window.counters.get("trace_bytes", 0) > KEPT_TRACE_BYTES
+            large = window is not None and window.counters.get("trace_bytes", 0) > kineto.KEPT_TRACE_BYTES
             why = "because the window is too large for them: record fewer steps" if large else "and the window's events are gone"
             log.warning(f"export_memory_timeline: the categories of memory are unknown, {why}.")
             return

@@ -391,8 +391,8 @@ class _KinetoProfile(ExportMethods):
     def _next_action(self, step: int) -> ProfilerAction:
         if self._schedule is None:
             return ProfilerAction.RECORD
-        self._inside = True
         try:
+            self._inside = True
             return to_action(self._schedule(step))
         finally:
             self._inside = False

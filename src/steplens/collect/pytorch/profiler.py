@@ -106,8 +106,10 @@ class profile(_KinetoProfile):
             reason = budget.step_ends(recorded=previous in RECORDING) if budget is not None else ""
             try:
                 planned = self._next_action(self.step_num + 1)
-            except Exception as exception:  # the boundary to the program's schedule
-                if interrupts.of_the_program(exception):
+            except BaseException as exception:  # the boundary to the program's schedule
+                # an interrupt may have come before _next_action() did it
+                self._inside = False
+                if not isinstance(exception, Exception) or interrupts.of_the_program(exception):
                     raise
                 # A schedule that fails must not leave a window open for the rest of the training.
                 planned = ProfilerAction.NONE
