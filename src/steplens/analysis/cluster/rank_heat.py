@@ -30,9 +30,8 @@ def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
 
     * ``memory_peak`` (bytes): the most that was allocated on a device after an event; of the device's capacity where the
       source names it for every rank, else of the largest rank;
-    * ``flops`` and ``flops_rate`` (FLOP and FLOP/s of a step, ``analysis.operators.rank_flops``): of the largest rank, and only where
-    one kind
-      of source counted them all;
+    * ``flops`` and ``flops_rate`` (FLOP and FLOP/s of a step, ``analysis.operators.rank_flops``): of the largest rank, and only
+      where one kind of source counted them all;
     * ``device_busy`` (ratio): of the device periods of the chosen steps, how much the device was not idle;
       ``communication_share`` (ratio): how much of them was exposed communication;
     * ``step_time`` (ns): median of the chosen steps, of the longest rank's.
