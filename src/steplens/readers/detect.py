@@ -105,9 +105,9 @@ def is_kept(capture: AnyCapture) -> bool:
 
 def cache_of(capture: AnyCapture) -> Path:
     """The folder that its tables are kept in, there or not."""
-    inside = capture.path.is_dir()
-    cache = (capture.path if inside else capture.path.parent) / rundir.CACHE_DIRECTORY
-    return cache / (re.sub(r"\W", "_", f"{capture.format} {capture.part}".strip()).lower() if inside else capture.path.name)
+    is_inside = capture.path.is_dir()
+    cache = (capture.path if is_inside else capture.path.parent) / rundir.CACHE_DIRECTORY
+    return cache / (re.sub(r"\W", "_", f"{capture.format} {capture.part}".strip()).lower() if is_inside else capture.path.name)
 
 
 def sources(capture: AnyCapture) -> list[Path]:

@@ -84,10 +84,10 @@ def _size(capture: AnyCapture) -> int:
 
 
 def _reader(top: Any) -> Callable[[int], bool]:
-    every = find_traces(Path(top))
+    all_captures = find_traces(Path(top))
 
     def read(number: int) -> bool:
-        if load(every[number]).kept is None:
+        if load(all_captures[number]).kept is None:
             raise ValueError("nothing can be kept there")
         return True
 

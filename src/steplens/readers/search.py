@@ -54,9 +54,9 @@ class Search:
             yield from () if capture is None else (capture,)
             return
         if is_part(self.top):
-            whole = self.top.resolve().parent
-            captures = [capture for reader in self.built_in for capture in reader.find_in_folder(whole, ())]
-            captures = captures or list(self._runs(whole, set()))
+            top_parent = self.top.resolve().parent
+            captures = [capture for reader in self.built_in for capture in reader.find_in_folder(top_parent, ())]
+            captures = captures or list(self._runs(top_parent, set()))
             if captures:
                 yield from captures
                 return

@@ -82,12 +82,14 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     report_no_numbers(path.name, +of_times.damaged, health, COMMUNICATION_TIMES)
     report_no_numbers(path.name, +of_links.damaged, health, COMMUNICATION_VOLUME)
     schema = {**SCHEMA["communication_times"], "start_ns": pl.String()}
-    found = pl.DataFrame(times, schema=schema, orient="row")
-    found = with_possible_times(found, path.name, health, COMMUNICATION_TIMES)
-    found = found.with_columns(text_ns(found["start_ns"])).with_columns(start_ns=after_base(pl.col("start_ns"), base_ns))
+    operations = pl.DataFrame(times, schema=schema, orient="row")
+    operations = with_possible_times(operations, path.name, health, COMMUNICATION_TIMES)
+    operations = operations.with_columns(text_ns(operations["start_ns"])).with_columns(
+        start_ns=after_base(pl.col("start_ns"), base_ns)
+    )
     links = pl.DataFrame(bandwidth, schema=SCHEMA["communication_bandwidth"], orient="row")
     tables = {
-        "communication_times": found,
+        "communication_times": operations,
         "communication_bandwidth": with_possible_times(links, path.name, health, COMMUNICATION_VOLUME),
     }
     return {name: frame for name, frame in tables.items() if frame.height}
@@ -124,8 +126,8 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
             )
     _report_odd(path, odd, health, COMMUNICATION_VOLUME)
     report_no_numbers(path.name, +numbers.damaged, health, COMMUNICATION_VOLUME)
-    found = pl.DataFrame(rows, schema=SCHEMA["communication_matrix"], orient="row")
-    return with_possible_times(found, path.name, health, COMMUNICATION_VOLUME)
+    matrix = pl.DataFrame(rows, schema=SCHEMA["communication_matrix"], orient="row")
+    return with_possible_times(matrix, path.name, health, COMMUNICATION_VOLUME)
 
 
 def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[int | None, str, str, dict[str, Any]]]:

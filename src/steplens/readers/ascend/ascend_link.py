@@ -31,16 +31,16 @@ def through_queue(tasks: pl.DataFrame, queue: pl.DataFrame | None) -> pl.DataFra
     if queue is None or queue.is_empty() or tasks.is_empty():
         return tasks
     paired = queue.drop_nulls(["enqueue_start_ns", "dequeue_start_ns", "dequeue_end_ns"]).sort("dequeue_start_ns")
-    known = tasks["launch_ns"].is_not_null().to_numpy()
+    is_launched = tasks["launch_ns"].is_not_null().to_numpy()
     # nulls would turn the columns into floats, which cannot hold Unix nanoseconds
     point, pid, tid = (tasks[column].fill_null(-1).to_numpy() for column in ("launch_ns", "launch_pid", "launch_tid"))
     launch, thread = point.copy(), tid.copy()
     for (queue_pid, queue_tid), rows in paired.partition_by("pid", "dequeue_tid", as_dict=True).items():
-        mine = np.flatnonzero(known & (pid == queue_pid) & (tid == queue_tid))
+        mine = np.flatnonzero(is_launched & (pid == queue_pid) & (tid == queue_tid))
         index = np.searchsorted(rows["dequeue_start_ns"].to_numpy(), point[mine], side="right") - 1
-        inside = (index >= 0) & (point[mine] <= rows["dequeue_end_ns"].to_numpy()[np.maximum(index, 0)])
-        launch[mine[inside]] = rows["enqueue_start_ns"].to_numpy()[index[inside]]
-        thread[mine[inside]] = rows["enqueue_tid"].to_numpy()[index[inside]]
+        is_queued = (index >= 0) & (point[mine] <= rows["dequeue_end_ns"].to_numpy()[np.maximum(index, 0)])
+        launch[mine[is_queued]] = rows["enqueue_start_ns"].to_numpy()[index[is_queued]]
+        thread[mine[is_queued]] = rows["enqueue_tid"].to_numpy()[index[is_queued]]
     return tasks.with_columns(
         launch_ns=pl.Series(launch).set(tasks["launch_ns"].is_null(), None),
         launch_tid=pl.Series(thread).set(tasks["launch_tid"].is_null(), None),

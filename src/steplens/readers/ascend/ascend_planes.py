@@ -42,7 +42,7 @@ def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[in
         return tasks
     present = {column: member for column, member in _DETAILS.items() if member in parts.columns}
     context = pl.col("inner_context") if "inner_context" in parts.columns else pl.lit(None, dtype=pl.Int64)
-    told = parts.select(
+    detailed_parts = parts.select(
         "device",
         "start_ns",
         task_id="inner_task_id",
@@ -50,8 +50,8 @@ def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[in
         **{INNER: pl.struct([pl.col(member).cast(pl.String).alias(column) for column, member in present.items()])},
     )
     # a part has one task: of two that cannot be told apart neither is named
-    told = told.unique(_PLACE, keep="none")
-    return tasks.join(told, on=_PLACE, how="left", maintain_order="left", nulls_equal=True)
+    detailed_parts = detailed_parts.unique(_PLACE, keep="none")
+    return tasks.join(detailed_parts, on=_PLACE, how="left", maintain_order="left", nulls_equal=True)
 
 
 def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
@@ -65,6 +65,6 @@ def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]
     rows = kernels.drop_nulls(INNER).select(pl.col("id").alias("kernel"), INNER).unnest(INNER)
     tables = {**tables, "kernels": kernels.drop(INNER)}
     if rows.height:
-        known = [tables["source_tables"]] if "source_tables" in tables else []
-        tables["source_tables"] = pl.concat([*known, source_rows(INNER_TASKS, rows, absent=None)])
+        source_tables = [tables["source_tables"]] if "source_tables" in tables else []
+        tables["source_tables"] = pl.concat([*source_tables, source_rows(INNER_TASKS, rows, absent=None)])
     return tables

@@ -178,11 +178,11 @@ def _keep(stream: IO[bytes] | None, log: IO[bytes], printed: bytearray) -> None:
     left = _LOG_BYTES
     with stream:
         while data := os.read(stream.fileno(), _CHUNK):
-            kept = data[:left]
-            log.write(kept)
-            printed += kept[: max(_CHUNK - len(printed), 0)]
-            left -= len(kept)
-            if left == 0 and kept:
+            beginning = data[:left]
+            log.write(beginning)
+            printed += beginning[: max(_CHUNK - len(printed), 0)]
+            left -= len(beginning)
+            if left == 0 and beginning:
                 log.write(b"\n(the rest of the output was not kept)\n")
 
 

@@ -66,8 +66,8 @@ class Clock:
         ns_per_count = (1000 / self.frequency_mhz).limit_denominator(_LARGEST_DENOMINATOR)
         count = raw - self.start_count
         # whole periods and the rest apart, so that no product leaves 64 bits; int() cuts towards zero
-        whole, rest = np.divmod(np.abs(count), ns_per_count.denominator)
-        ns = whole * ns_per_count.numerator + rest * ns_per_count.numerator // ns_per_count.denominator
+        quotient, remainder = np.divmod(np.abs(count), ns_per_count.denominator)
+        ns = quotient * ns_per_count.numerator + remainder * ns_per_count.numerator // ns_per_count.denominator
         monotonic: Int64Array = np.sign(count) * ns + self.start_ns
         return monotonic
 
@@ -162,12 +162,12 @@ def _newest_slices(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     An export does not remove the files of an earlier one, and both hold the same data.
     """
     pattern = re.compile(rf"{kind}(?:_slice_(\d+))?_(\d+)(.*)\.{suffix}")
-    found: dict[int, list[tuple[int, str, Path]]] = {}
+    slices: dict[int, list[tuple[int, str, Path]]] = {}
     for path in _children(folder):
         match = pattern.fullmatch(path.name)
         if match and _is_file(path):
-            found.setdefault(int(match[2]), []).append((int(match[1] or 0), path.name, path))
-    return tuple(path for _, _, path in sorted(found[max(found)])) if found else ()
+            slices.setdefault(int(match[2]), []).append((int(match[1] or 0), path.name, path))
+    return tuple(path for _, _, path in sorted(slices[max(slices)])) if slices else ()
 
 
 def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: int | None, health: HealthLog) -> Clock:
@@ -305,7 +305,7 @@ def device_info(profs: Sequence[ProfDirectory]) -> list[dict[str, int]]:
 
     A result of another analysis does not hold them, so that its reader looks for the directories beside it.
     """
-    found: dict[int, dict[str, int]] = {}
+    devices: dict[int, dict[str, int]] = {}
     for prof in profs:
         for number in prof.devices:
             folder = prof.path / f"device_{number}"
@@ -313,8 +313,8 @@ def device_info(profs: Sequence[ProfDirectory]) -> list[dict[str, int]]:
             listed = info.get("DeviceInfo")
             for entry in listed if isinstance(listed, list) else ():
                 values = {key: _integer(entry.get(key)) for key in _CORES} if isinstance(entry, dict) else {}
-                found.setdefault(number, {key: value for key, value in values.items() if value is not None})
-    return [found[number] for number in sorted(found)]
+                devices.setdefault(number, {key: value for key, value in values.items() if value is not None})
+    return [devices[number] for number in sorted(devices)]
 
 
 def _side_file(path: Path) -> dict[str, Any]:

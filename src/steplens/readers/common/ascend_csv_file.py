@@ -48,8 +48,8 @@ class TextTable:
         """Names that a program chose: blanks around them belong to them, the quote of a guarded cell does not."""
         column = self.find(*names)
         cells = self._nothing(pl.String()) if column is None else self.frame[column]
-        known: pl.Series = cells.set(cells.is_in(UNKNOWN), None).str.replace(_GUARDED, "$1").cast(NAME)
-        return known
+        known_cells: pl.Series = cells.set(cells.is_in(UNKNOWN), None).str.replace(_GUARDED, "$1").cast(NAME)
+        return known_cells
 
     def integer(self, *names: str) -> pl.Series:
         """Whole numbers, also written as ``2.0``; null where there is none."""
@@ -57,8 +57,8 @@ class TextTable:
         numbers: pl.Series = cells.cast(pl.Int64, strict=False)
         if numbers.null_count() > cells.null_count():
             as_float = cells.cast(pl.Float64, strict=False)
-            whole = as_float.set(~((as_float.abs() < 2.0**53) & (as_float == as_float.floor())), None)
-            numbers = pl.select(pl.coalesce(numbers, whole.cast(pl.Int64, strict=False))).to_series()
+            integers = as_float.set(~((as_float.abs() < 2.0**53) & (as_float == as_float.floor())), None)
+            numbers = pl.select(pl.coalesce(numbers, integers.cast(pl.Int64, strict=False))).to_series()
         return self._counted(names, cells, numbers)
 
     def number(self, *names: str) -> pl.Series:
@@ -82,8 +82,8 @@ class TextTable:
             for unit, factor in _UNIT_BYTES.items():
                 if self.find(name + unit) is not None:
                     size = self.number(name + unit) * factor
-                    whole: pl.Series = size.set(~(size.abs() < 2.0**62), None).round().cast(pl.Int64)
-                    return self._counted((name + unit,), self._cells((name + unit,)), whole)
+                    whole_bytes: pl.Series = size.set(~(size.abs() < 2.0**62), None).round().cast(pl.Int64)
+                    return self._counted((name + unit,), self._cells((name + unit,)), whole_bytes)
         return self._nothing(pl.Int64())
 
     def report(
@@ -118,12 +118,12 @@ class TextTable:
         if column is None:
             return self._nothing(pl.String())
         cells = self.frame[column].str.strip_chars()
-        known: pl.Series = cells.set(cells.is_in(UNKNOWN), None)
-        return known
+        known_cells: pl.Series = cells.set(cells.is_in(UNKNOWN), None)
+        return known_cells
 
     def _nothing(self, dtype: pl.DataType) -> pl.Series:
-        nothing: pl.Series = pl.Series([None], dtype=dtype).new_from_index(0, self.frame.height)
-        return nothing
+        nulls: pl.Series = pl.Series([None], dtype=dtype).new_from_index(0, self.frame.height)
+        return nulls
 
 
 def report_no_numbers(source: str, damaged: Mapping[str, int], health: HealthLog, unsafe: str) -> None:
@@ -191,11 +191,11 @@ def required(table: TextTable, path: str, health: HealthLog, unsafe: str, *alter
 
 def complete_rows(frame: pl.DataFrame, needed: Sequence[str], path: str, health: HealthLog, unsafe: str) -> pl.DataFrame:
     """The rows that have all of the needed values; the others are reported."""
-    kept = frame.drop_nulls(needed)
-    if kept.height < frame.height:
-        lost = frame.height - kept.height
+    complete = frame.drop_nulls(needed)
+    if complete.height < frame.height:
+        lost = frame.height - complete.height
         health.add("damaged_rows", ERROR, lost, f"rows of {path} have no time and were left out", unsafe)
-    return kept
+    return complete
 
 
 def _read(path: Path) -> pl.DataFrame:

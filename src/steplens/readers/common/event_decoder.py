@@ -45,8 +45,8 @@ def one_by_one(piece: Piece, one: Callable[[bytes], Event]) -> Iterator[Event]:
                 yield DAMAGED
             except ValueError:
                 yield DAMAGED
-                if (rest := behind_damage(text)) is not None:
-                    bodies.append(rest)
+                if (behind := behind_damage(text)) is not None:
+                    bodies.append(behind)
             else:
                 yield event
 
@@ -72,10 +72,10 @@ class EventDecoder(Generic[Event]):
         try:
             return self._many.decode(piece)
         except ValueError:
-            found = list(one_by_one(piece, self._tolerant))
-        kept = [event for event in found if event is not DAMAGED]
-        self.damaged += len(found) - len(kept)
-        return kept
+            decoded = list(one_by_one(piece, self._tolerant))
+        undamaged = [event for event in decoded if event is not DAMAGED]
+        self.damaged += len(decoded) - len(undamaged)
+        return undamaged
 
     def _tolerant(self, text: bytes) -> Event:
         try:

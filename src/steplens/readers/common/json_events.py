@@ -109,8 +109,8 @@ class JsonEventFile:
         try:
             with self.path.open("rb") as handle:
                 expanding = ExpandingStream(handle) if is_compressed(handle) else None
-                whole: Source = handle if expanding is None else expanding
-                source = whole if self._to is None else _Limited(whole, self._to)
+                stream: Source = handle if expanding is None else expanding
+                source = stream if self._to is None else _Limited(stream, self._to)
                 try:
                     first = self._start(source)
                 except InputError as error:
@@ -146,15 +146,15 @@ class JsonEventFile:
             return text[1:]
         if text[:1] != b"{":
             raise InputError(self.path, "is not a JSON trace", "steplens reads Kineto and Chrome trace JSON, plain or .gz")
-        while (found := _EVENTS_KEY.search(text)) is None:
+        while (matched := _EVENTS_KEY.search(text)) is None:
             more = handle.read(self._piece_bytes)
             if not more or len(text) > HEADER_LIMIT_BYTES:
                 raise InputError(self.path, 'holds no "traceEvents", so it is not a trace', "Give a Kineto or Chrome trace")
             text += more
-        members = text[: found.start()].rstrip(_BETWEEN)
+        members = text[: matched.start()].rstrip(_BETWEEN)
         self.header = _members(members + b"}")
         self.header_damaged = not self.header and members != b"{"
-        return text[found.end() :]
+        return text[matched.end() :]
 
     def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
         # a piece is a view of the buffer: the bracket before it is put there first, the comma behind it becomes the other one
@@ -166,8 +166,8 @@ class JsonEventFile:
             if not size:
                 break
             buffer += memoryview(chunk)[:size]
-            if line_layout and (found := buffer.rfind(KINETO_BOUNDARY)) > 0:
-                comma = found + 1
+            if line_layout and (boundary := buffer.rfind(KINETO_BOUNDARY)) > 0:
+                comma = boundary + 1
                 buffer[comma] = _CLOSING_BRACKET
                 piece = memoryview(buffer)[: comma + 1]
                 yield piece
@@ -181,29 +181,29 @@ class JsonEventFile:
                 continue
             if len(buffer) < scan_at:
                 continue
-            rest, tail = yield from self._split(bytes(buffer[1:]), last=False)
+            remainder, tail = yield from self._split(bytes(buffer[1:]), last=False)
             if tail is not None:
                 # the array ends inside this piece; the rest of the file is the footer
                 self._finish(tail + _rest(handle))
                 return
-            if len(rest) > EVENT_LIMIT_BYTES:
+            if len(remainder) > EVENT_LIMIT_BYTES:
                 if not self.damaged:
                     raise InputError(self.path, f"holds an event of more than {EVENT_LIMIT_BYTES >> 20} MiB, so it is no trace")
                 break
             # an event that does not end yet is not looked through again for every piece that is added to it
-            scan_at = min(2 * len(rest), EVENT_LIMIT_BYTES)
-            buffer = bytearray(b"[") + rest
+            scan_at = min(2 * len(remainder), EVENT_LIMIT_BYTES)
+            buffer = bytearray(b"[") + remainder
         data = bytes(buffer[1:])
         if partial:
             if data.strip(_BETWEEN):
                 yield _array(data)
             return
-        rest, tail = yield from self._split(data, last=True)
+        remainder, tail = yield from self._split(data, last=True)
         if tail is not None:
             self._finish(tail)
             return
         self.truncated = True
-        self.lost_bytes += len(rest)
+        self.lost_bytes += len(remainder)
 
     def _split(self, data: bytes, *, last: bool) -> Generator[Piece, None, tuple[bytes, bytes | None]]:
         """Yield the complete events of a stretch that begins between two events.
@@ -290,8 +290,8 @@ def kineto_split(path: Path) -> tuple[int, int] | None:
             return None
         middle = int(path.stat().st_size * _SPLIT)
         handle.seek(middle)
-        found = handle.read(1 << 20).find(KINETO_BOUNDARY)
-    return None if found < 0 else (middle + found + 1, middle + found + 2)
+        boundary = handle.read(1 << 20).find(KINETO_BOUNDARY)
+    return None if boundary < 0 else (middle + boundary + 1, middle + boundary + 2)
 
 
 def event_ends(data: bytes) -> tuple[list[int], int | None]:
@@ -320,11 +320,11 @@ def event_ends(data: bytes) -> tuple[list[int], int | None]:
     closing = outside & ((array == ord("}")) | (array == ord("]")))
     brackets = np.flatnonzero(opening | closing)
     depth = np.cumsum(np.where(opening[brackets], 1, -1))
-    below = np.flatnonzero(depth < 0)
+    is_closed = np.flatnonzero(depth < 0)
     closed = None
-    if len(below):
-        closed = int(brackets[below[0]])
-        brackets, depth = brackets[: below[0]], depth[: below[0]]
+    if len(is_closed):
+        closed = int(brackets[is_closed[0]])
+        brackets, depth = brackets[: is_closed[0]], depth[: is_closed[0]]
     ends = brackets[(depth == 0) & closing[brackets]] + 1
     return ends.tolist(), closed
 
@@ -389,14 +389,14 @@ def events_begin(start: bytes) -> int | None:
     text = start.lstrip(_BEFORE)
     if text[:1] == b"[":
         return len(start) - len(text) + 1
-    found = _EVENTS_KEY.search(start) if text[:1] == b"{" else None
-    return None if found is None else found.end()
+    matched = _EVENTS_KEY.search(start) if text[:1] == b"{" else None
+    return None if matched is None else matched.end()
 
 
 def next_event(data: bytes) -> int | None:
     """Where the event after the one that ``data`` begins inside of seems to begin."""
-    found = _NEXT_EVENT.search(data, 1)
-    return None if found is None else data.rfind(b"{", 0, found.end())
+    matched = _NEXT_EVENT.search(data, 1)
+    return None if matched is None else data.rfind(b"{", 0, matched.end())
 
 
 def _read_into(handle: Source, chunk: bytearray) -> int:
@@ -427,8 +427,8 @@ def _first_members(text: bytes) -> dict[str, Any]:
         text, comma, _ = text.rpartition(b",")
         if not comma:
             break
-        if found := _members(b"{" + text + b"}"):
-            return found
+        if members := _members(b"{" + text + b"}"):
+            return members
     return {}
 
 

@@ -96,8 +96,8 @@ def _after(text: bytes, *, kineto: bool) -> int | None:
     """Where the first event begins that a stretch has from its beginning."""
     if not kineto:
         return next_event(text)
-    found = text.find(KINETO_BOUNDARY)
-    return None if found < 0 else found + len(KINETO_BOUNDARY) - 1
+    boundary = text.find(KINETO_BOUNDARY)
+    return None if boundary < 0 else boundary + len(KINETO_BOUNDARY) - 1
 
 
 def _whole(text: bytes, *, kineto: bool) -> bytes | None:

@@ -46,9 +46,9 @@ def float_ns(values: pl.Series) -> pl.Series:
     Whole us and the fraction are converted apart: the product of a double with 1000 can be one ns off.
     """
     number = values.set(~(values.abs() < _LIMIT_US), None)
-    whole = number.floor()
-    fraction = ((number - whole) * 1000).round().cast(pl.Int64, strict=False)
-    result: pl.Series = whole.cast(pl.Int64, strict=False) * 1000 + fraction
+    whole_us = number.floor()
+    fraction = ((number - whole_us) * 1000).round().cast(pl.Int64, strict=False)
+    result: pl.Series = whole_us.cast(pl.Int64, strict=False) * 1000 + fraction
     return result
 
 
@@ -68,8 +68,8 @@ def with_possible_times(
     possible = frame.with_columns(pl.when(pl.col(name).abs() < _LIMIT_US / 1000).then(name).alias(name) for name in times)
     lost = {name: possible[name].null_count() - frame[name].null_count() for name in times}
     if any(lost.values()):
-        named = ", ".join(name for name, count in lost.items() if count)
-        message = f"values of {source} are no times that are possible and count as missing ({named})"
+        names = ", ".join(name for name, count in lost.items() if count)
+        message = f"values of {source} are no times that are possible and count as missing ({names})"
         health.add("damaged_values", WARNING, sum(lost.values()), message, unsafe)
     return possible
 
@@ -87,8 +87,8 @@ def _bounded(ns: pl.Series) -> pl.Series:
 def _digits(values: pl.Series) -> pl.Series:
     """Any decimal text, digit by digit; slower."""
     groups = values.str.extract_groups(_DECIMAL).struct.unnest()
-    sign, whole, fraction = (groups[name] for name in groups.columns)
+    sign, whole_digits, fraction = (groups[name] for name in groups.columns)
     # four digits behind the point: three are ns, the next one rounds
     tail = fraction.fill_null("").str.pad_end(4, "0").str.slice(0, 4).cast(pl.Int64, strict=False)
-    ns = whole.cast(pl.Int64, strict=False) * 1000 + (tail + 5) // 10
+    ns = whole_digits.cast(pl.Int64, strict=False) * 1000 + (tail + 5) // 10
     return _bounded(pl.select(pl.when(sign == "-").then(-ns).otherwise(ns)).to_series())

@@ -14,8 +14,8 @@ def ms_text_ns(values: pl.Series) -> pl.Series:
     A double near 1.5e8 ms resolves 30 ns, so such text never goes through one.
     """
     groups = values.str.strip_chars().str.extract_groups(_DECIMAL).struct.unnest()
-    whole, fraction = (groups[name] for name in groups.columns)
+    whole_ms, fraction = (groups[name] for name in groups.columns)
     digits = fraction.fill_null("").str.pad_end(7, "0").str.slice(0, 7).cast(pl.Int64, strict=False)
-    ns = whole.cast(pl.Int64, strict=False) * 1_000_000 + (digits + 5) // 10
-    known: pl.Series = ns.set(~(ns < _LIMIT_NS), None)
-    return known
+    ns = whole_ms.cast(pl.Int64, strict=False) * 1_000_000 + (digits + 5) // 10
+    possible_ns: pl.Series = ns.set(~(ns < _LIMIT_NS), None)
+    return possible_ns

@@ -149,12 +149,13 @@ class SqliteFile:
             columns: names, of integers unless ``types`` says otherwise.
             types: types of some of the columns.
         """
-        wanted = {column: types.get(column, pl.Int64()) for column in columns}
-        frame = self.read(table, wanted)
+        column_types = {column: types.get(column, pl.Int64()) for column in columns}
+        frame = self.read(table, column_types)
         if not frame.width:
-            return pl.DataFrame(schema=wanted)
+            return pl.DataFrame(schema=column_types)
         return frame.select(
-            pl.col(name) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name) for name, dtype in wanted.items()
+            pl.col(name) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name)
+            for name, dtype in column_types.items()
         )
 
     def _read(self, table: str, wanted: Mapping[str, pl.DataType], *, guard: bool, text_factory: Any) -> pl.DataFrame:

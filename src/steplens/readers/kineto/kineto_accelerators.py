@@ -60,23 +60,23 @@ def place(events: pl.DataFrame, hosts: Collection[int], labels: Mapping[int, str
     """
     if not events.height:
         return Placed(events, events, events)
-    devices = {pid: int(found[2]) for pid, text in labels.items() if (found := device_label(text)) is not None}
+    devices = {pid: int(matched[2]) for pid, text in labels.items() if (matched := device_label(text)) is not None}
     category = pl.col("category").cast(pl.String)
     on_host = pl.col("pid").is_in(list(hosts)).fill_null(False)
     labelled = pl.col("pid").is_in(list(devices)).fill_null(False)
-    named = pl.col("device").is_not_null() | pl.col("stream").is_not_null()
+    is_placed = pl.col("device").is_not_null() | pl.col("stream").is_not_null()
     answers = pl.col("correlation").fill_null(0) > 0
     both = pl.col("device").is_not_null() & pl.col("stream").is_not_null()
-    is_device = category.str.contains(_polars(_DEVICE_CATEGORY)) | (~on_host & (named | answers | labelled)) | both
+    is_device = category.str.contains(_polars(_DEVICE_CATEGORY)) | (~on_host & (is_placed | answers | labelled)) | both
     is_range = category.str.contains(_polars(_RANGE_CATEGORY))
     number = pl.col("pid").replace_strict(devices, default=None, return_dtype=pl.Int64)
     placed = events.with_columns(
         _place=pl.when(is_range).then(pl.lit("range")).when(is_device).then(pl.lit("task")).otherwise(pl.lit("rest")),
         device=pl.coalesce("device", number),
     )
-    tasks, ranges, rest = (placed.filter(pl.col("_place") == name).drop("_place") for name in ("task", "range", "rest"))
+    tasks, ranges, unplaced = (placed.filter(pl.col("_place") == name).drop("_place") for name in ("task", "range", "rest"))
     of_a_range = ("name", "pid", "tid", "start_ns", "end_ns", "category", "external_id", "correlation")
-    return Placed(tasks, ranges.select(of_a_range), rest)
+    return Placed(tasks, ranges.select(of_a_range), unplaced)
 
 
 def _polars(pattern: re.Pattern[str]) -> str:
@@ -85,8 +85,8 @@ def _polars(pattern: re.Pattern[str]) -> str:
 
 def device_label(text: str) -> re.Match[str] | None:
     """The label of a process that is a device: its kind and its number."""
-    found = _LABEL.match(text)
-    return found if found is not None and found[1].upper() not in _HOST_LABELS else None
+    matched = _LABEL.match(text)
+    return matched if matched is not None and matched[1].upper() not in _HOST_LABELS else None
 
 
 def is_idle(category: str) -> bool:
@@ -106,7 +106,7 @@ def is_communication(category: str) -> bool:
 
 def accelerator_of_calls(layers: Collection[str]) -> str | None:
     """The accelerator that runtime and driver calls of these layers are of ("XPU"); None where they are CUDA's or HIP's."""
-    prefixes = sorted({found[1].lower() for layer in layers if (found := _CALLS.match(layer)) is not None})
+    prefixes = sorted({matched[1].lower() for layer in layers if (matched := _CALLS.match(layer)) is not None})
     return next((prefix.upper() for prefix in prefixes if prefix not in _NO_ACCELERATOR), None)
 
 
@@ -121,8 +121,8 @@ def accelerator_name(categories: Collection[str], layers: Collection[str], label
         layers: of the runtime and driver calls.
         labels: of the processes.
     """
-    kinds = sorted({found[1].upper() for text in labels if (found := device_label(text)) is not None})
-    own = next((kind for kind in kinds if kind not in ("GPU", "CUDA")), None)
+    kinds = sorted({label[1].upper() for text in labels if (label := device_label(text)) is not None})
+    own_kind = next((kind for kind in kinds if kind not in ("GPU", "CUDA")), None)
     prefixes = sorted({category.lower().partition("_")[0] for category in categories if "_" in category})
     of_category = next((prefix.upper() for prefix in prefixes if prefix not in _NO_ACCELERATOR), None)
-    return own or of_category or accelerator_of_calls(layers) or CORE_CUDA
+    return own_kind or of_category or accelerator_of_calls(layers) or CORE_CUDA

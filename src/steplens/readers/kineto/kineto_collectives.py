@@ -62,10 +62,10 @@ def operation_of(name: str | None) -> str | None:
 
     ``_allgather_base``, ``all_gather_into_tensor`` and ``ncclDevKernel_AllGather_RING_LL`` are "allgather".
     """
-    found = _OPERATION.search(_NO_LETTER.sub("", (name or "").lower()))
-    if not found:
+    matched = _OPERATION.search(_NO_LETTER.sub("", (name or "").lower()))
+    if not matched:
         return None
-    return "recv" if found[0] == "receive" else found[0]
+    return "recv" if matched[0] == "receive" else matched[0]
 
 
 def communication(
@@ -136,7 +136,7 @@ def _of_kernels(tasks: pl.DataFrame) -> pl.DataFrame:
     """What the arguments of the kernels say."""
     distinct = tasks.select(pl.col("launch").unique().drop_nulls())
     rows = [_collective_args(text) for text in distinct["launch"].cast(pl.String).to_list()]
-    known = distinct.with_columns(
+    operation_names = distinct.with_columns(
         operation=pl.Series([operation_of(row.collective) for row in rows], dtype=pl.String),
         elements=pl.Series([row.elements_in for row in rows], dtype=pl.Int64, strict=False),
         dtype=pl.Series([row.dtype for row in rows], dtype=pl.String),
@@ -145,7 +145,7 @@ def _of_kernels(tasks: pl.DataFrame) -> pl.DataFrame:
         source=pl.Series([row.source for row in rows], dtype=pl.Int64, strict=False),
         destination=pl.Series([row.destination for row in rows], dtype=pl.Int64, strict=False),
     )
-    return tasks.select("launch").join(known, on="launch", how="left", maintain_order="left")
+    return tasks.select("launch").join(operation_names, on="launch", how="left", maintain_order="left")
 
 
 def _collective_args(text: str) -> CollectiveArgs:
@@ -173,9 +173,9 @@ def _of_calls(tasks: pl.DataFrame, point: pl.DataFrame, described: pl.DataFrame)
         tasks.select("external_id").join(by_id, on="external_id", how="left", maintain_order="left")["_described"].cast(pl.Int64)
     )
     row = pl.select(pl.coalesce(linked, _around(point, described))).to_series()
-    found = described[row.fill_null(0)]
+    call_rows = described[row.fill_null(0)]
     group = pl.coalesce("group", pl.col("group_number").cast(pl.String))
-    known = found.select(
+    described_calls = call_rows.select(
         operation=pl.col("collective").map_elements(operation_of, return_dtype=pl.String),
         elements="elements_in",
         dtype="dtype",
@@ -184,7 +184,7 @@ def _of_calls(tasks: pl.DataFrame, point: pl.DataFrame, described: pl.DataFrame)
         source="source",
         destination="destination",
     )
-    return known.with_columns(pl.when(row.is_not_null()).then(pl.all()))
+    return described_calls.with_columns(pl.when(row.is_not_null()).then(pl.all()))
 
 
 def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
@@ -195,17 +195,17 @@ def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFra
     if not ranges.height:
         return _empty(point.height)
     row = _around(point, ranges)
-    found = ranges[row.fill_null(0)]
-    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, found.height)
+    range_rows = ranges[row.fill_null(0)]
+    no_text = pl.Series([None], dtype=pl.String).new_from_index(0, range_rows.height)
     types, shapes = (
-        found[name].cast(pl.String) if name in found.columns else nothing for name in ("input_types", "input_shapes")
+        range_rows[name].cast(pl.String) if name in range_rows.columns else no_text for name in ("input_types", "input_shapes")
     )
-    known = _empty(point.height).with_columns(
-        operation=_per_name(found["name"], operation_of),
+    described_ranges = _empty(point.height).with_columns(
+        operation=_per_name(range_rows["name"], operation_of),
         elements=shapes.map_elements(_elements, return_dtype=pl.Int64),
         dtype=types.str.extract(r"([^;\[\]]+)"),
     )
-    return known.with_columns(pl.when(row.is_not_null()).then(pl.all()))
+    return described_ranges.with_columns(pl.when(row.is_not_null()).then(pl.all()))
 
 
 def _elements(shapes: str) -> int | None:
@@ -227,8 +227,8 @@ def _of_names(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _algorithm(name: str) -> str | None:
-    found = _ALGORITHM.search(name.upper())
-    return f"{found[1]}_{found[2]}" if found else None
+    matched = _ALGORITHM.search(name.upper())
+    return f"{matched[1]}_{matched[2]}" if matched else None
 
 
 def _per_name(names: pl.Series, convert: Any) -> pl.Series:
@@ -257,14 +257,14 @@ def _around(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
     lane = lanes(pid, tid)
     parent = nest(lane, start, end).parent
     time, at_pid, at_tid = (point[name].fill_null(-1).to_numpy() for name in ("time", "pid", "tid"))
-    found: Int64Array = np.full(len(time), -1, dtype=np.int64)
+    innermost_ranges: Int64Array = np.full(len(time), -1, dtype=np.int64)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
     for low, high in itertools.pairwise(bounds):
         rows = np.flatnonzero((at_pid == pid[low]) & (at_tid == tid[low]))
         if len(rows):
-            above = parent[low:high]
-            local = innermost(start[low:high], end[low:high], np.where(above < 0, -1, above - low), time[rows])
-            found[rows] = np.where(local < 0, -1, local + low)
-    row = pl.Series(order["_row"].to_numpy()[np.maximum(found, 0)].astype(np.int64))
-    result: pl.Series = row.set(pl.Series(found < 0), None)
+            outer = parent[low:high]
+            local = innermost(start[low:high], end[low:high], np.where(outer < 0, -1, outer - low), time[rows])
+            innermost_ranges[rows] = np.where(local < 0, -1, local + low)
+    row = pl.Series(order["_row"].to_numpy()[np.maximum(innermost_ranges, 0)].astype(np.int64))
+    result: pl.Series = row.set(pl.Series(innermost_ranges < 0), None)
     return result

@@ -95,9 +95,9 @@ def device_tables(
             tasks = _launched_before(tasks, calls)
             calls = calls.with_columns(external_id=pl.lit(None, dtype=pl.Int64))
         raw["kernel_metrics"] = _kernel_metrics(tasks)
-        found = communication(tasks, calls, host.get("ops"), collectives, members)
-        if found.height:
-            raw["communication"] = found
+        collective_rows = communication(tasks, calls, host.get("ops"), collectives, members)
+        if collective_rows.height:
+            raw["communication"] = collective_rows
         raw["kernels"] = tasks.drop("launch", "bandwidth", strict=False)
     raw["api"] = _api(calls, ranges)
     raw["marks"] = _marks(ranges)
@@ -135,8 +135,10 @@ def _meaningful(column: str) -> pl.Expr:
 def _cpu_is_device(members: dict[str, Any]) -> bool:
     """Whether the file says that its only devices are CPUs: steplens writes their tasks as kernels, for other tools."""
     devices = members.get("deviceProperties")
-    named = [device.get("name") if isinstance(device, dict) else None for device in devices] if isinstance(devices, list) else []
-    return bool(named) and all(name == CORE_CPU for name in named)
+    device_names = (
+        [device.get("name") if isinstance(device, dict) else None for device in devices] if isinstance(devices, list) else []
+    )
+    return bool(device_names) and all(name == CORE_CPU for name in device_names)
 
 
 def _processes(host: Mapping[str, pl.DataFrame], calls: pl.DataFrame) -> set[int]:
@@ -168,17 +170,22 @@ def _numbered(
     devices = {number for number in _distinct(tasks, "device") | _distinct(ranges, "pid") if abs(number) >= 1 << 31}
     if not texts and not devices:
         return tasks, ranges
-    named = {number: texts.get(number, str(number)) for number in devices}
-    short = short_numbers(named.values(), _distinct(tasks, "device"))
-    device = {number: short[text] for number, text in named.items()}
+    text_of_number = {number: texts.get(number, str(number)) for number in devices}
+    short = short_numbers(text_of_number.values(), _distinct(tasks, "device"))
+    device = {number: short[text] for number, text in text_of_number.items()}
     streams = {number: texts[number] for number in _distinct(tasks, "stream") | _distinct(ranges, "tid") if number in texts}
     short = short_numbers(streams.values(), _distinct(tasks, "stream"))
     stream = {number: short[text] for number, text in streams.items()}
-    worked = sorted((device[number], named[number]) for number in devices & _distinct(tasks, "device"))
+    worked = sorted((device[number], text_of_number[number]) for number in devices & _distinct(tasks, "device"))
     if worked:
-        told = ", ".join(f"{number} is {text[:_CHARACTERS]!r}" for number, text in worked[:_NAMED])
+        numbers_text = ", ".join(f"{number} is {text[:_CHARACTERS]!r}" for number, text in worked[:_NAMED])
         more = " ..." if len(worked) > _NAMED else ""
-        log.add("named_devices", INFO, len(worked), f"devices have a text, or a number of no device, for a number: {told}{more}")
+        log.add(
+            "named_devices",
+            INFO,
+            len(worked),
+            f"devices have a text, or a number of no device, for a number: {numbers_text}{more}",
+        )
     if tasks.height:
         tasks = tasks.with_columns(pl.col("device").replace(device), pl.col("stream").replace(stream))
     if ranges.height:
@@ -195,9 +202,11 @@ def _report_unplaced(events: pl.DataFrame, log: HealthLog) -> None:
     if not events.height:
         return
     counts = events["category"].cast(pl.String).value_counts().sort("count", "category", descending=[True, False])
-    named = [f"{category or 'no category'} ({count})" for category, count in counts.head(_NAMED).iter_rows()]
+    categories = [f"{category or 'no category'} ({count})" for category, count in counts.head(_NAMED).iter_rows()]
     more = " ..." if counts.height > _NAMED else ""
-    message = f"events are of categories that no table takes, and nothing says that a device ran them: {', '.join(named)}{more}"
+    message = (
+        f"events are of categories that no table takes, and nothing says that a device ran them: {', '.join(categories)}{more}"
+    )
     log.add("unused_categories", INFO, events.height, message)
 
 
@@ -242,10 +251,10 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> pl.Dat
     if "launch" in calls.columns:
         # HIP describes the launch in the call
         described = calls.filter(pl.col("launch").is_not_null() & (pl.col("correlation") > 0)).unique("correlation", keep="first")
-        own = pl.when(pl.col("launch").cat.len_bytes() > 0).then(pl.col("launch"))
+        launch_name = pl.when(pl.col("launch").cat.len_bytes() > 0).then(pl.col("launch"))
         described = described.select("correlation", _described="launch", _call="name")
         tasks = tasks.join(described, on="correlation", how="left", maintain_order="left")
-        tasks = tasks.with_columns(launch=pl.coalesce(own, "_described"))
+        tasks = tasks.with_columns(launch=pl.coalesce(launch_name, "_described"))
     # of tasks with the same times the one launched first comes first, whatever their order in the file
     tasks = tasks.sort("device", "stream", "start_ns", "correlation", maintain_order=True, nulls_last=True)
     distinct = tasks.select("name", "category").unique()
@@ -302,8 +311,8 @@ def _of_an_npu(tasks: pl.DataFrame) -> pl.DataFrame:
 def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | None]:
     """What a task does with the time line of its device; its type where that is not its category (trace.classify)."""
     if category in COPY_CATEGORIES or is_copy(category or ""):
-        found = _COPY_NAME.match(name or "")
-        return KIND_COPY, found[1] if found else str(category)
+        matched = _COPY_NAME.match(name or "")
+        return KIND_COPY, matched[1] if matched else str(category)
     if is_communication(category or ""):
         return KIND_COMMUNICATION, None
     if is_idle(category or ""):
@@ -368,8 +377,8 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
         row = tasks.select("launch").join(launches.select("launch", "_row"), on="launch", how="left", maintain_order="left")[
             "_row"
         ]
-        known = row.is_not_null().to_numpy()
-        values[known, :-1] = launches.select(list(METRICS)).to_numpy()[row.drop_nulls().to_numpy()]
+        has_row = row.is_not_null().to_numpy()
+        values[has_row, :-1] = launches.select(list(METRICS)).to_numpy()[row.drop_nulls().to_numpy()]
     if "bandwidth" in tasks.columns:
         values[:, -1] = tasks["bandwidth"].fill_null(np.nan).to_numpy()
     present = ~np.isnan(values)

@@ -213,8 +213,8 @@ class EventColumns:
         operators: list[Any] = []
         kernels: list[Any] = []
         copies: list[Any] = []
-        others: defaultdict[str, list[Any]] = defaultdict(list, dict.fromkeys(OPERATOR_CATEGORIES, operators))
-        others.update({**dict.fromkeys(KERNEL_CATEGORIES, kernels), **dict.fromkeys(COPY_CATEGORIES, copies)})
+        by_category: defaultdict[str, list[Any]] = defaultdict(list, dict.fromkeys(OPERATOR_CATEGORIES, operators))
+        by_category.update({**dict.fromkeys(KERNEL_CATEGORIES, kernels), **dict.fromkeys(COPY_CATEGORIES, copies)})
         starts: defaultdict[str, list[Any]] = defaultdict(list)
         ends: defaultdict[str, list[Any]] = defaultdict(list)
         memory: list[Any] = []
@@ -223,7 +223,7 @@ class EventColumns:
         for event in events:
             kind = event.__class__
             if kind is duration:
-                others[event.cat].append(event)
+                by_category[event.cat].append(event)
             elif kind is start:
                 starts[event.cat].append(event)
             elif kind is end:
@@ -246,15 +246,17 @@ class EventColumns:
             self._device(_TASKS, frames.kernel_frame(kernels, layout), kernels)
         if copies:
             self._device(_TASKS, frames.copy_frame(copies, layout), copies)
-        for category, found in others.items():
-            if found is not operators and found is not kernels and found is not copies:
-                self._add_category(category, found, layout)
+        for category, events_of_category in by_category.items():
+            if events_of_category is not operators and events_of_category is not kernels and events_of_category is not copies:
+                self._add_category(category, events_of_category, layout)
         if memory:
             self._host("memory", frames.memory_frame(memory, layout), memory)
         if parts_of_calls:
             self._host(_HALVES, halves_frame(parts_of_calls, layout), parts_of_calls)
         for name, halves in (("flow_starts", starts), ("flow_ends", ends)):
-            self.parts[name].extend(frames.flow_frame(category, found, layout) for category, found in halves.items())
+            self.parts[name].extend(
+                frames.flow_frame(category, events_of_category, layout) for category, events_of_category in halves.items()
+            )
 
     def _add_category(self, category: str, events: list[Any], layout: Layout) -> None:
         kind = kind_of_category(category)

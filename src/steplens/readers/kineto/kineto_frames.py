@@ -68,7 +68,7 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
     # of all other calls the shapes say enough
     convolutions = [_CONVOLUTION in event.name for event in events]
     if any(convolutions):
-        raws = [item.arguments if wanted else NO_TEXT for item, wanted in zip(args, convolutions, strict=True)]
+        raws = [item.arguments if is_wanted else NO_TEXT for item, is_wanted in zip(args, convolutions, strict=True)]
         if raws.count(NO_TEXT) != count:
             columns.append(_json_texts("arguments", raws))
     stacks = [item.stack for item in args]

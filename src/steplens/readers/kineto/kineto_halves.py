@@ -84,11 +84,11 @@ def paired(halves: pl.DataFrame) -> Pairs:
         elif not open_calls or (name and not open_names[name]):
             unbegun += 1
         else:
-            begin, found = open_calls.pop()
-            open_names[found] -= 1
-            while name and found != name:
-                begin, found = open_calls.pop()
-                open_names[found] -= 1
+            begin, begin_event = open_calls.pop()
+            open_names[begin_event] -= 1
+            while name and begin_event != name:
+                begin, begin_event = open_calls.pop()
+                open_names[begin_event] -= 1
             begins.append(begin)
             ends.append(row)
     in_file = np.argsort(np.array(begins, dtype=np.int64))

@@ -75,18 +75,18 @@ def short_numbers(texts: Iterable[str], taken: Collection[int]) -> dict[str, int
         taken: numbers of devices, or streams, that have no text.
     """
     numbers: dict[str, int] = {}
-    said: set[int] = set()
-    rest = []
+    numbers_told: set[int] = set()
+    unnumbered = []
     for text in sorted(set(texts)):
-        found = _NUMBERED.fullmatch(text)
-        if found is not None and int(found[1]) not in said:
-            numbers[text] = int(found[1])
-            said.add(int(found[1]))
+        matched = _NUMBERED.fullmatch(text)
+        if matched is not None and int(matched[1]) not in numbers_told:
+            numbers[text] = int(matched[1])
+            numbers_told.add(int(matched[1]))
         else:
-            rest.append(text)
-    used = said.union(taken)
+            unnumbered.append(text)
+    used = numbers_told.union(taken)
     free = 0
-    for text in rest:
+    for text in unnumbered:
         while free in used:
             free += 1
         numbers[text] = free

@@ -39,14 +39,16 @@ def with_mapped_memory(frame: pl.DataFrame) -> pl.DataFrame:
     held = before + np.cumsum(np.where(mapped, size, 0))
     place = np.maximum.accumulate(np.where(mapped, -1, np.arange(len(total))))
     first = int(np.argmax(~mapped))
-    own = np.where(place < 0, total[first] - size[first], total[place])
-    told = cpu.select("row", allocated=pl.Series(own + held), reserved=pl.when(pl.Series(mapped)).then(0).otherwise("reserved"))
-    return frame.with_row_index("row").update(told, on="row").drop("row")
+    own_total = np.where(place < 0, total[first] - size[first], total[place])
+    totals = cpu.select(
+        "row", allocated=pl.Series(own_total + held), reserved=pl.when(pl.Series(mapped)).then(0).otherwise("reserved")
+    )
+    return frame.with_row_index("row").update(totals, on="row").drop("row")
 
 
 def _mapped(address: Int64Array, size: Int64Array, total: Int64Array) -> tuple[npt.NDArray[np.bool_], int]:
     """Which events are of mapped memory, and how much was mapped before the first; in order of time."""
-    found = np.zeros(len(total), dtype=bool)
+    is_mapped = np.zeros(len(total), dtype=bool)
     first = int(np.argmax(total != 0))
     #: the allocator's total after its last event
     held = int(total[first] - size[first])
@@ -58,15 +60,15 @@ def _mapped(address: Int64Array, size: Int64Array, total: Int64Array) -> tuple[n
             held = int(total[row - 1])
         place, change = int(address[row]), int(size[row])
         if change > 0:
-            found[row] = True
+            is_mapped[row] = True
             mapped.add(place)
         elif place in mapped:
-            found[row] = True
+            is_mapped[row] = True
             mapped.discard(place)
         elif held + change != 0:
-            found[row] = True
+            is_mapped[row] = True
             earlier -= change
         else:
             held = 0
         last = row
-    return found, earlier
+    return is_mapped, earlier

@@ -37,9 +37,9 @@ def meta(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFrame:
     if isinstance(rank, int) and not isinstance(rank, bool):
         values["rank"] = rank
     else:
-        named = rank_in_name(path.name, distributed=bool(distributed))
-        if named is not None:
-            values["rank"], values["rank_source"] = named, "file name"
+        named_rank = rank_in_name(path.name, distributed=bool(distributed))
+        if named_rank is not None:
+            values["rank"], values["rank_source"] = named_rank, "file name"
     if isinstance(size, int) and not isinstance(size, bool):
         values["world_size"] = size
     return meta_rows(values)
@@ -52,8 +52,8 @@ def rank_in_name(name: str, *, distributed: bool) -> int | None:
         name: of the file.
         distributed: whether the trace is of a distributed job; then a lone number between dots is the rank, too.
     """
-    found = _RANK_IN_NAME.search(name) or (_NUMBER_IN_NAME.match(name) if distributed else None)
-    return int(found[1]) if found else None
+    matched = _RANK_IN_NAME.search(name) or (_NUMBER_IN_NAME.match(name) if distributed else None)
+    return int(matched[1]) if matched else None
 
 
 def report_losses(members: dict[str, Any], log: HealthLog) -> None:
@@ -61,9 +61,9 @@ def report_losses(members: dict[str, Any], log: HealthLog) -> None:
     lines = members.get("INFO")
     text = "\n".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else ""
     for key in ("WARNING", "ERROR"):
-        other = members.get(key)
-        if isinstance(other, list):
-            text += "\n" + "\n".join(line for line in other if isinstance(line, str))
+        other_value = members.get(key)
+        if isinstance(other_value, list):
+            text += "\n" + "\n".join(line for line in other_value if isinstance(line, str))
     counts: dict[str, int] = {}
     for name, number in _RECORD_COUNT.findall(text):
         counts[name] = counts.get(name, 0) + int(number[:18])
@@ -77,6 +77,6 @@ def report_losses(members: dict[str, Any], log: HealthLog) -> None:
     if disordered:
         message = "device records start before their launch or are of an unknown kind, says the profiler, which left them out"
         log.add("disordered_records", WARNING, disordered, message, (KERNEL_CALLS, KERNEL_TIMES))
-    if any(int(found[:18]) for found in _STOPPED_EARLY.findall(text)):
+    if any(int(number_text[:18]) for number_text in _STOPPED_EARLY.findall(text)):
         message = "the profiler stopped recording the device before the end of the window, as its buffers were full"
         log.add("recording_stopped_early", WARNING, 1, message, (EVERYTHING,))

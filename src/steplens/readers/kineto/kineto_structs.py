@@ -346,28 +346,28 @@ class ArgsDecoder(Generic[_Args]):
             joined: all of it, with commas between, where that is at hand.
         """
         try:
-            found = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
+            decoded = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
         except ValueError:
             return [self._mended(bytes(raw)) for raw in raws]
         empty = self._empty
-        return [empty if args is None else args for args in found] if None in found else found
+        return [empty if args is None else args for args in decoded] if None in decoded else decoded
 
     def _mended(self, raw: bytes) -> _Args:
         try:
             members = json_decoder.decode(cleaned(raw))
         except ValueError:
             return self._empty
-        kept: dict[str, Any] = {}
+        mended: dict[str, Any] = {}
         for field in msgspec.structs.fields(self.kind):
             if isinstance(members, dict) and field.encode_name in members:
                 value = members[field.encode_name]
                 try:
-                    kept[field.name] = (
+                    mended[field.name] = (
                         Raw(msgspec.json.encode(value)) if field.type is Raw else msgspec.convert(value, field.type, strict=False)
                     )
                 except ValueError:
                     continue
-        return self.kind(**kept)
+        return self.kind(**mended)
 
 
 def tolerant(piece: Piece) -> Iterator[Any | None]:
@@ -427,11 +427,11 @@ def _time(value: Any) -> float | None:
 
 def _fitting(args: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The members of ``args`` that ``kind`` has, of the types it needs."""
-    kept = {}
+    fitting = {}
     for field in msgspec.structs.fields(kind):
         if field.encode_name in args:
             try:
-                kept[field.encode_name] = msgspec.convert(args[field.encode_name], field.type)
+                fitting[field.encode_name] = msgspec.convert(args[field.encode_name], field.type)
             except msgspec.ValidationError:
                 continue
-    return kept
+    return fitting

@@ -121,13 +121,13 @@ def _text(raw: str) -> str | None:
 
 def _memory(frame: pl.DataFrame) -> pl.DataFrame:
     device_type = pl.col("device_type").replace_strict(DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
-    told = frame.with_columns(
+    labelled = frame.with_columns(
         device_type.alias("device_type"),
         pl.col("device").cast(pl.Int32, strict=False),
         pl.lit(0, dtype=pl.Int64).alias("stream"),
         pl.lit("PTA", dtype=NAME).alias("component"),
     )
-    return with_mapped_memory(told)
+    return with_mapped_memory(labelled)
 
 
 def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthLog) -> pl.DataFrame:
@@ -175,9 +175,9 @@ def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
         number = pl.Int64()
         return pl.DataFrame(schema={"kind": NAME, "flow_id": number, "pid": number, "tid": number, "time_ns": number})
     half = frame.select("pid", "tid", "time_ns", kind="category", flow_id="id")
-    known = ((half["kind"] == category) & half["flow_id"].is_not_null()).fill_null(False)
-    if not known.all():
-        half = half.filter(known)
+    is_half = ((half["kind"] == category) & half["flow_id"].is_not_null()).fill_null(False)
+    if not is_half.all():
+        half = half.filter(is_half)
     if half["flow_id"].n_unique() < half.height:
         half = half.sort("time_ns", "pid", "tid").unique("flow_id", keep="first", maintain_order=True)
     return half

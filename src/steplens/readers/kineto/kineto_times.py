@@ -87,8 +87,8 @@ def with_ns(frame: pl.DataFrame) -> Timed:
     if not start.null_count() and not end.null_count() and start.max() != _BEYOND:
         return Timed(frame)
     beyond = (start == _BEYOND).fill_null(False)
-    kept = start.is_not_null() & end.is_not_null() & ~beyond
-    return Timed(frame.filter(kept), int((~kept).sum()), int(beyond.sum()))
+    is_possible = start.is_not_null() & end.is_not_null() & ~beyond
+    return Timed(frame.filter(is_possible), int((~is_possible).sum()), int(beyond.sum()))
 
 
 def _converted(frame: pl.DataFrame) -> pl.DataFrame:
@@ -102,8 +102,8 @@ def _converted(frame: pl.DataFrame) -> pl.DataFrame:
         # some pieces of the file had text
         is_text = frame["ts"].is_null()
         columns = [column.zip_with(~is_text, frame[column.name]) for column in columns]
-    kept = {column.name: column for column in frame.get_columns() if column.name not in ("ts", "dur")}
-    return pl.DataFrame([*{**kept, **{column.name: column for column in columns}}.values()])
+    kept_columns = {column.name: column for column in frame.get_columns() if column.name not in ("ts", "dur")}
+    return pl.DataFrame([*{**kept_columns, **{column.name: column for column in columns}}.values()])
 
 
 def _ends(start: pl.Series, duration: pl.Series) -> pl.Series:
@@ -125,23 +125,23 @@ def _float_ns(times: np.typing.NDArray[np.float64]) -> pl.Series:
     of the product would reach half a nanosecond.
     """
     fine = np.abs(times) < _LAST_US
-    every = bool(fine.all())
-    if not every:
+    is_all_fine = bool(fine.all())
+    if not is_all_fine:
         number = ~np.isnan(times)
         times = np.where(fine, times, 0.0)
-    whole = np.floor(times)
-    result = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000).astype(np.int64)
-    if every:
+    whole_us = np.floor(times)
+    result = whole_us.astype(np.int64) * 1000 + np.rint((times - whole_us) * 1000).astype(np.int64)
+    if is_all_fine:
         return pl.Series(result)
     result[~fine] = _BEYOND
-    known: pl.Series = pl.Series(result).set(pl.Series(~number), None)
-    return known
+    possible_ns: pl.Series = pl.Series(result).set(pl.Series(~number), None)
+    return possible_ns
 
 
 def ns_text(time_ns: int) -> bytes:
     """JSON text of microseconds that ``text_ns`` makes the same ns of again."""
-    whole, fraction = divmod(abs(time_ns), 1000)
-    return b"%s%d.%03d" % (b"-" if time_ns < 0 else b"", whole, fraction)
+    whole_us, fraction = divmod(abs(time_ns), 1000)
+    return b"%s%d.%03d" % (b"-" if time_ns < 0 else b"", whole_us, fraction)
 
 
 def text_ns(raws: Sequence[Raw]) -> pl.Series:

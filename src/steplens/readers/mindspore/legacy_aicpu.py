@@ -95,8 +95,8 @@ def _value(text: str, limit: int) -> int | None:
 
 def kernels(rows: pl.DataFrame, device: int) -> pl.DataFrame:
     """Rows of ``read_kernels`` as rows of ``kernels``; the run by ticks, else by the AI CPU's own clock."""
-    own = pl.col("run_start") * 1000, pl.col("run_end") * 1000
-    start = pl.coalesce(pl.col("start_tick") * TICK_NS, own[0])
+    run_times = pl.col("run_start") * 1000, pl.col("run_end") * 1000
+    start = pl.coalesce(pl.col("start_tick") * TICK_NS, run_times[0])
     return rows.select(
         name="kernel_type",
         type="kernel_type",
@@ -104,7 +104,7 @@ def kernels(rows: pl.DataFrame, device: int) -> pl.DataFrame:
         device=pl.lit(device, dtype=pl.Int32),
         stream=pl.lit(None, dtype=pl.Int64),
         start_ns=start,
-        end_ns=pl.max_horizontal(start, pl.coalesce(pl.col("end_tick") * TICK_NS, own[1])),
+        end_ns=pl.max_horizontal(start, pl.coalesce(pl.col("end_tick") * TICK_NS, run_times[1])),
         wait_ns=pl.col("dispatch_us") * 1000,
     )
 
@@ -148,9 +148,9 @@ def receive_rows(found: Sequence[re.Match[str] | None], health: HealthLog) -> pl
 
 def read_enqueued(slices: Sequence[Path], health: HealthLog) -> pl.DataFrame:
     """What the host puts into the device's data queue: rows of ``pipeline_batches`` of kind "send"."""
-    found = [_ENQUEUE.match(record) for record in text_records(slices, health, STEP_PHASES)]
-    rows = [("send", m[2].strip(), int(m[3]), int(m[1]) * 1000, int(m[4])) for m in found if m and int(m[1]) < LATEST_US]
-    if lost := len(found) - len(rows):
+    matches = [_ENQUEUE.match(record) for record in text_records(slices, health, STEP_PHASES)]
+    rows = [("send", m[2].strip(), int(m[3]), int(m[1]) * 1000, int(m[4])) for m in matches if m and int(m[1]) < LATEST_US]
+    if lost := len(matches) - len(rows):
         health.add("damaged_records", WARNING, lost, "records of the host's data queue are damaged", STEP_PHASES)
     columns = ("kind", "name", "batch", "time_ns", "queue_size")
     return pl.DataFrame(rows, schema={name: SCHEMA["pipeline_batches"][name] for name in columns}, orient="row")

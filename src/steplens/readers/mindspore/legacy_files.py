@@ -76,15 +76,15 @@ class LegacyFiles:
 
 def find_logs(path: Path) -> LegacyFiles:
     """The raw logs in a job's folder, its ``data`` folder and its ``container/<device>/data`` folders."""
-    found: dict[tuple[str, int], list[tuple[int, Path]]] = {}
+    slices_of: dict[tuple[str, int], list[tuple[int, Path]]] = {}
     containers = children(path / LOG_FOLDERS[1], _ENTRY_LIMIT)
     for folder in (path, path / LOG_FOLDERS[0], *(child / LOG_FOLDERS[0] for child in containers)):
         for file in children(folder, _ENTRY_LIMIT):
             for kind, pattern in _NAMES.items():
                 name = pattern.match(file.name)
                 if name and file.is_file():
-                    found.setdefault((kind, int(name[1])), []).append((int(name[2] or 0), file))
-    ordered = {key: tuple(file for _, file in sorted(slices)) for key, slices in sorted(found.items())}
+                    slices_of.setdefault((kind, int(name[1])), []).append((int(name[2] or 0), file))
+    ordered = {key: tuple(file for _, file in sorted(slices)) for key, slices in sorted(slices_of.items())}
     return LegacyFiles(path, ordered)
 
 

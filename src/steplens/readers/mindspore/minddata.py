@@ -47,7 +47,7 @@ _OPS = {**SCHEMA["pipeline_ops"], "sampling_ms": pl.Float64()}
 
 def find_files(path: Path) -> dict[tuple[str, int], Path]:
     """The data pipeline's files of a folder: (family, rank) -> file."""
-    found: dict[tuple[str, int], Path] = {}
+    file_of: dict[tuple[str, int], Path] = {}
     try:
         names = sorted(path.iterdir())
     except OSError:
@@ -56,8 +56,8 @@ def find_files(path: Path) -> dict[tuple[str, int], Path]:
         for family, expression in _NAMES.items():
             name = expression.match(file.name)
             if name and file.is_file():
-                found[family, int(name[1])] = file
-    return found
+                file_of[family, int(name[1])] = file
+    return file_of
 
 
 def detect(path: Path) -> bool:
@@ -93,8 +93,8 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
     raw = tables(path, rank, health, clock_offset_ns=clock_offset_ns)
     if not any(name.startswith("pipeline_") for name in raw):
         raise nothing_to_read(path, f"files of the data pipeline of rank {rank}", health)
-    own = meta_rows({"source_format": "minddata", "rank": rank})
-    raw["meta"] = pl.concat([raw["meta"], own]) if "meta" in raw else own
+    own_meta = meta_rows({"source_format": "minddata", "rank": rank})
+    raw["meta"] = pl.concat([raw["meta"], own_meta]) if "meta" in raw else own_meta
     return build_trace(path, raw, health, cpu_is_device=False)
 
 
@@ -157,8 +157,8 @@ def read_pipeline(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataF
     Returns:
         rows of ``pipeline_ops`` by id, with sampling_ms; and rows of ``pipeline_samples``.
     """
-    whole = json_object(path, health)
-    described = whole.get("op_info")
+    pipeline_object = json_object(path, health)
+    described = pipeline_object.get("op_info")
     described = described if isinstance(described, list) else []
     rows: dict[int, dict[str, Any]] = {}
     children: list[tuple[int, Any]] = []
@@ -181,7 +181,7 @@ def read_pipeline(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataF
         children.append((number, operation.get("children")))
         if queue:
             parts.append(samples([("op", number, "queue_size", "batches", numbers(queue.get("size")))]))
-    interval = whole.get("sampling_interval")
+    interval = pipeline_object.get("sampling_interval")
     if damaged or not rows:
         message = f"operations in {path.name} are damaged or there are none"
         health.add("damaged_records", WARNING, max(damaged, 1), message, STEP_PHASES)
@@ -194,8 +194,8 @@ def _small(value: Any) -> int | None:
 
 
 def _operations(rows: Mapping[int, dict[str, Any]], children: list[tuple[int, Any]], interval: Any) -> pl.DataFrame:
-    for parent, below in children:
-        for child in below if isinstance(below, list) else []:
+    for parent, children_of in children:
+        for child in children_of if isinstance(children_of, list) else []:
             if type(child) is int and child in rows and child != parent:
                 rows[child].setdefault("parent", parent)
     sampling = float(interval) if type(interval) in (int, float) and 0 <= interval < _ID_LIMIT else None
@@ -250,10 +250,10 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
     fields = _lines(path, health).str.extract_groups(_BATCH_ROW).struct.unnest()
     names = dict(zip(fields.columns, ("type", "extra", "batch", "value", "time"), strict=True))
     lines = fields.rename(names)
-    known = lines.drop_nulls("batch")
-    if lost := lines.height - known.height:
+    batch_lines = lines.drop_nulls("batch")
+    if lost := lines.height - batch_lines.height:
         health.add("damaged_records", WARNING, lost, f"lines of {path.name} are damaged", STEP_PHASES)
-    known = known.select(
+    batch_lines = batch_lines.select(
         pl.col("type", "extra", "batch").cast(pl.Int64),
         value=pl.col("value").cast(pl.Float64),
         time=pl.col("time").cast(pl.Int64) * 1_000_000 + clock_offset_ns,
@@ -263,11 +263,11 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
     def duration(extra: int) -> pl.Expr:
         return (pl.col("value").filter(is_time & (pl.col("extra") == extra)).first() * 1e6).cast(pl.Int64, strict=False)
 
-    repeated = known.group_by("type", pl.when(is_time).then("extra").otherwise(0), "batch").len().filter(pl.col("len") > 1)
+    repeated = batch_lines.group_by("type", pl.when(is_time).then("extra").otherwise(0), "batch").len().filter(pl.col("len") > 1)
     if repeated.height:
         message = f"batches occur more than once in {path.name}; the first of each is used"
         health.add("repeated_batches", WARNING, repeated.height, message, STEP_PHASES)
-    grouped = known.group_by("batch").agg(
+    grouped = batch_lines.group_by("batch").agg(
         time_ns=pl.col("time").max(),
         get_ns=duration(_PIPELINE),
         push_ns=duration(_PUSH),
@@ -280,8 +280,8 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
 
 def _read_receive(files: Mapping[str, Path], health: HealthLog) -> pl.DataFrame:
     path = files.get("receive") or files["receive_ns"]
-    found = [_RECEIVE_ROW.match(line) for line in _lines(path, health).to_list()]
-    rows = receive_rows(found, health)
+    matches = [_RECEIVE_ROW.match(line) for line in _lines(path, health).to_list()]
+    rows = receive_rows(matches, health)
     if "receive" in files:
         return rows
     return rows.with_columns(pl.col("time_ns", "wait_ns") // 1000)

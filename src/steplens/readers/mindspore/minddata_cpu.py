@@ -50,8 +50,10 @@ def samples(rows: Sequence[Sampled], time_ns: pl.Series | None = None) -> pl.Dat
     frames = [pl.DataFrame(schema=SCHEMA["pipeline_samples"])]
     for scope, operation, name, unit, values in rows:
         count = pl.int_range(len(values), dtype=pl.Int32, eager=True)
-        known = pl.Series(dtype=pl.Int64) if time_ns is None else time_ns.head(len(values))
-        frame = pl.DataFrame({"sample": count, "time_ns": known.extend_constant(None, len(values) - len(known)), "value": values})
+        sample_times = pl.Series(dtype=pl.Int64) if time_ns is None else time_ns.head(len(values))
+        frame = pl.DataFrame(
+            {"sample": count, "time_ns": sample_times.extend_constant(None, len(values) - len(sample_times)), "value": values}
+        )
         constants = {"scope": scope, "op": operation, "name": name, "unit": unit}
         frame = frame.with_columns(**{key: pl.lit(value) for key, value in constants.items()})
         frames.append(frame.select(pl.col(column).cast(dtype) for column, dtype in SCHEMA["pipeline_samples"].items()))
@@ -67,20 +69,20 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
     Returns:
         rows of ``pipeline_samples`` without the missing values; the times of the samples (ns); the number of processors.
     """
-    whole = json_object(path, health)
+    cpu_object = json_object(path, health)
     stamps = [
         int(value) * 1_000_000 + clock_offset_ns if type(value) in (int, float) and 0 <= value < _LATEST_MS else None
-        for value in (whole["time_stamp"] if isinstance(whole.get("time_stamp"), list) else [])
+        for value in (cpu_object["time_stamp"] if isinstance(cpu_object.get("time_stamp"), list) else [])
     ]
     time_ns = pl.Series("time_ns", stamps, dtype=pl.Int64)
-    rows = _host(whole, len(stamps), health)
-    for name, values in _section(whole, "process_info").items():
+    rows = _host(cpu_object, len(stamps), health)
+    for name, values in _section(cpu_object, "process_info").items():
         rows.append(("process", None, name, "%", values))
-    for name, values in _section(whole, "process_memory_info").items():
+    for name, values in _section(cpu_object, "process_memory_info").items():
         rows.append(("process", None, name.removesuffix("_mbytes"), "MB", values))
-    for name, values in _section(whole, "system_memory_info").items():
+    for name, values in _section(cpu_object, "system_memory_info").items():
         rows.append(("host", None, name.removesuffix("_mbytes"), "MB", values))
-    operations = whole.get("op_info")
+    operations = cpu_object.get("op_info")
     for operation in operations if isinstance(operations, list) else []:
         number = operation.get("op_id") if isinstance(operation, dict) else None
         if type(number) is int and 0 <= number < 1 << 31:
@@ -89,9 +91,9 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
     if unequal:
         message = f"rows of samples in {path.name} are not as long as its times"
         health.add("unequal_samples", WARNING, unequal, message, COUNTERS)
-    processors = whole.get("cpu_processor_num")
-    found = samples(rows, time_ns).drop_nulls("value")
-    return found, time_ns, processors if type(processors) is int and 0 < processors < 1 << 31 else None
+    processors = cpu_object.get("cpu_processor_num")
+    sampled = samples(rows, time_ns).drop_nulls("value")
+    return sampled, time_ns, processors if type(processors) is int and 0 < processors < 1 << 31 else None
 
 
 def _section(whole: dict[str, Any], key: str) -> dict[str, pl.Series]:

@@ -110,8 +110,8 @@ class MindSporeSource:
             folder = self.path / rundir.PROFILER_DIRECTORY
             made = _made_of_logs(folder)
             return [folder] if self.number in made and made.issuperset(open_folder(folder).result_ranks) else []
-        own = [folder for folder in sorted(self.path.glob(f"rank-{self.number}_*{_RUN_SUFFIX}")) if contents_of(folder).own]
-        return [] if self.prof == self.path else own
+        folders = [folder for folder in sorted(self.path.glob(f"rank-{self.number}_*{_RUN_SUFFIX}")) if contents_of(folder).own]
+        return [] if self.prof == self.path else folders
 
     def recorded(self) -> list[Path]:
         """The files of recorded data that results are made from; none where it is somebody's results itself."""
@@ -197,20 +197,24 @@ def find(path: Path) -> list[MindSporeSource]:
         # a part of the folder above
         path = path.parent
     flat = open_folder(path)
-    found = {rank: MindSporeSource(path, WINDOWS, rank) for rank in mindspore_windows.ranks(path)}
+    source_of_rank = {rank: MindSporeSource(path, WINDOWS, rank) for rank in mindspore_windows.ranks(path)}
     for device in find_logs(path).devices:
-        found.setdefault(device, MindSporeSource(path, LEGACY, device))
+        source_of_rank.setdefault(device, MindSporeSource(path, LEGACY, device))
     earlier = []
     for folder in mindspore_prof.find(path):
         rank = mindspore_prof.rank_of(folder)
-        if rank in found:
+        if rank in source_of_rank:
             # of several captures of one rank the last one goes with the results beside them; the others are opened alone
-            earlier.append(_alone(found[rank]) if found[rank].prof is not None else MindSporeSource(folder, PROF, rank, folder))
-        if rank not in found or found[rank].prof is not None:
-            found[rank] = MindSporeSource(path, PROF, rank, folder, rank in flat.result_ranks)
+            earlier.append(
+                _alone(source_of_rank[rank])
+                if source_of_rank[rank].prof is not None
+                else MindSporeSource(folder, PROF, rank, folder)
+            )
+        if rank not in source_of_rank or source_of_rank[rank].prof is not None:
+            source_of_rank[rank] = MindSporeSource(path, PROF, rank, folder, rank in flat.result_ranks)
     for rank in flat.ranks:
-        found.setdefault(rank, MindSporeSource(path, FLAT, rank))
-    return [*(found[rank] for rank in sorted(found)), *earlier]
+        source_of_rank.setdefault(rank, MindSporeSource(path, FLAT, rank))
+    return [*(source_of_rank[rank] for rank in sorted(source_of_rank)), *earlier]
 
 
 def _tables_of(trace: Trace) -> dict[str, pl.DataFrame]:
@@ -235,12 +239,12 @@ def _with_python(flat: Trace, runs: list[Path]) -> Trace:
         return flat
     tables = _tables_of(flat)
     try:
-        found = ascend_text.read_trace(outputs[-1], runs[-1]).table("python")
+        python_frames = ascend_text.read_trace(outputs[-1], runs[-1]).table("python")
     except InputError as error:
         lost = HealthLog()
         lost.add("missing_python_calls", WARNING, 1, f"the calls of Python cannot be read ({error.problem})", CALL_STACKS)
         return Trace(flat.source, {**tables, "health": pl.concat([flat.required("health").collect(), lost.frame()])})
-    return flat if found is None else Trace(flat.source, {**tables, "python": found})
+    return flat if python_frames is None else Trace(flat.source, {**tables, "python": python_frames})
 
 
 def _made_of_logs(folder: Path) -> set[int]:

@@ -59,16 +59,16 @@ class MindSporeFolder:
 
     def of_rank(self, rank: int | None) -> list[Path]:
         """Every file that decides what is read of a rank (of all ranks when None)."""
-        own = [file for (_, number), file in self.files.items() if rank in (None, number)]
+        files = [file for (_, number), file in self.files.items() if rank in (None, number)]
         data = minddata.sources(self.path, rank) if self.data_ranks else []
-        return sorted({*own, *self.whole.values(), *data})
+        return sorted({*files, *self.whole.values(), *data})
 
 
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
     entries = [*children(path, _ENTRY_LIMIT), *children(path / HOST_INFO, _ENTRY_LIMIT)]
     files: dict[tuple[str, int], Path] = {}
-    whole: dict[str, Path] = {}
+    whole_files: dict[str, Path] = {}
     parallel: dict[int, tuple[str, int, int]] = {}
     for entry in entries:
         for family, expression in _NAMES.items():
@@ -76,11 +76,11 @@ def open_folder(path: Path) -> MindSporeFolder:
             if name is None or not entry.is_file():
                 continue
             if name["rank"] is None:
-                whole[family] = entry
+                whole_files[family] = entry
                 continue
             rank = int(name["rank"])
             files[family, rank] = entry
             if family == "cluster":
                 parallel[rank] = (name["mode"], int(name["stages"]), int(name["size"]))
     hosts = tuple(rank for (family, rank), file in files.items() if family == HOST_INFO and mindspore_host.is_host_file(file))
-    return MindSporeFolder(path, files, whole, tuple(minddata.ranks(path)), parallel, hosts)
+    return MindSporeFolder(path, files, whole_files, tuple(minddata.ranks(path)), parallel, hosts)

@@ -85,19 +85,19 @@ class HostRecords:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Ranges and instants as ``marks``, one domain per module; sizes of the process as ``counters``."""
-        found: dict[str, pl.DataFrame] = {}
+        host_tables: dict[str, pl.DataFrame] = {}
         marks = [_marks(self.ranges, PUSH_POP), _marks(self.instants, MARKER)]
         if any(frame.height for frame in marks):
-            found["marks"] = pl.concat(marks).sort("start_ns", maintain_order=True)
+            host_tables["marks"] = pl.concat(marks).sort("start_ns", maintain_order=True)
         if self.samples.height:
-            found["counters"] = self.samples.select(
+            host_tables["counters"] = self.samples.select(
                 group=pl.lit("Memory Usage"),
                 name=pl.lit("Memory/Resident"),
                 unit=pl.lit("KB"),
                 time_ns=pl.col("time_us") * 1000,
                 value=pl.col("memory_kb").cast(pl.Float64),
             ).sort("time_ns", maintain_order=True)
-        return found
+        return host_tables
 
 
 def is_host_file(path: Path) -> bool:
@@ -159,24 +159,24 @@ def _pairs(points: pl.DataFrame, name: str, health: HealthLog) -> tuple[pl.DataF
     # an end that nothing was open for takes the depth below all that were before it
     points = points.with_columns(least=pl.min_horizontal(pl.col("depth").cum_min().over(_KEY), pl.lit(0)))
     stray = (pl.col("point") == _END) & (pl.col("depth") < pl.col("least").shift(1).over(_KEY).fill_null(0))
-    known = points.filter(~stray)
-    if strays := points.height - known.height:
+    paired_points = points.filter(~stray)
+    if strays := points.height - paired_points.height:
         message = f"ends in {name} have no begin before them and were left out"
         health.add("unmatched_ends", WARNING, strays, message, USER_MARKS)
     # begins and ends of one depth take turns
     turn = [*_KEY, "open"]
-    known = known.with_columns(open=depth + (pl.col("point") == _END))
-    known = known.with_columns(
+    paired_points = paired_points.with_columns(open=depth + (pl.col("point") == _END))
+    paired_points = paired_points.with_columns(
         end_us=pl.col("time_us").shift(-1).over(turn),
         end_row=pl.col("row").shift(-1).over(turn),
         end_info=pl.col("custom_info").shift(-1).over(turn),
         start_us="time_us",
     ).filter(pl.col("point") == _BEGIN)
-    unfinished = known.filter(pl.col("end_us").is_null())
+    unfinished = paired_points.filter(pl.col("end_us").is_null())
     if unfinished.height:
         message = f"ranges of {name} begin and do not end: the process ended inside them, or the file breaks off"
         health.add("unfinished_ranges", WARNING, unfinished.height, message, USER_MARKS)
-    ended = known.filter(pl.col("end_us").is_not_null())
+    ended = paired_points.filter(pl.col("end_us").is_not_null())
     ranges = ended.filter(pl.col("end_us") >= pl.col("start_us"))
     if backwards := ended.height - ranges.height:
         message = f"ranges of {name} end before they begin and were left out: the host's clock was set back"
@@ -209,9 +209,11 @@ def beside(
         name: of the file.
         health: gets that the clocks differ.
     """
-    own = [_middle(frame["time_ns" if table == "counters" else "start_ns"]) for table, frame in host.items()]
-    rest = [_middle(others[table][column]) for table, column in _TIMED.items() if table in others]
-    if all(time is None or time >= _UNIX_FROM_NS for time in [*own, *rest]) or not any(time is not None for time in rest):
+    own_middles = [_middle(frame["time_ns" if table == "counters" else "start_ns"]) for table, frame in host.items()]
+    other_middles = [_middle(others[table][column]) for table, column in _TIMED.items() if table in others]
+    if all(time is None or time >= _UNIX_FROM_NS for time in [*own_middles, *other_middles]) or not any(
+        time is not None for time in other_middles
+    ):
         return dict(host)
     message = (
         f"times of {name} and those of the device are on different clocks, so what the host did is in no table; "

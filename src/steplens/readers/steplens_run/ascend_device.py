@@ -32,16 +32,16 @@ def read_device(path: Path, health: HealthLog, *, allow_msprof: bool = False) ->
         health: gets what is missing or damaged.
         allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported.
     """
-    found = find_prof(path)
-    if not found:
+    prof_directories = find_prof(path)
+    if not prof_directories:
         return {}
     log = HealthLog()
     try:
         tables = ascend_raw.read(path, log, allow_msprof=allow_msprof)
     except InputError:
         message = (
-            f"the device data of {found[0].path.name} has not been exported, so there are no device tasks; run "
-            f"`msprof --export=on --output={found[0].path}` where CANN is installed, then analyse again"
+            f"the device data of {prof_directories[0].path.name} has not been exported, so there are no device tasks; run "
+            f"`msprof --export=on --output={prof_directories[0].path}` where CANN is installed, then analyse again"
         )
         log.add("no_device_data", ERROR, 1, message, (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES))
         tables = {}

@@ -112,18 +112,20 @@ def with_sizes(trace: Trace, raw: Path) -> Trace:
         _Event(row, operation_of(name) or "", thread, start, end)
         for row, name, thread, start, end in rows.select("_row", names, "stream", "start_ns", "end_ns").iter_rows()
     ]
-    found = dict(_certain(events, entries)) if entries else {}
-    if not found:
+    entry_of_row = dict(_certain(events, entries)) if entries else {}
+    if not entry_of_row:
         return trace
-    return Trace(trace.source, {**{name: trace.required(name) for name in trace}, "communication": _filled(communication, found)})
+    return Trace(
+        trace.source, {**{name: trace.required(name) for name in trace}, "communication": _filled(communication, entry_of_row)}
+    )
 
 
 def _filled(communication: pl.DataFrame, found: Mapping[int, _Entry]) -> pl.DataFrame:
-    known = [(row, entry.group, entry.ranks, entry.elements, entry.dtype) for row, entry in found.items()]
+    complete = [(row, entry.group, entry.ranks, entry.elements, entry.dtype) for row, entry in found.items()]
     schema = {"_row": pl.UInt32, "_group": pl.String, "_ranks": pl.Int32, "_elements": pl.Int64, "_dtype": pl.String}
-    told = pl.DataFrame(known, schema=schema, orient="row")
+    sizes = pl.DataFrame(complete, schema=schema, orient="row")
     element_bytes = pl.col("_dtype").replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
-    joined = communication.with_row_index("_row").join(told, on="_row", how="left", maintain_order="left")
+    joined = communication.with_row_index("_row").join(sizes, on="_row", how="left", maintain_order="left")
     return joined.with_columns(
         group=pl.coalesce(pl.col("_group").cast(NAME), "group"),
         ranks=pl.coalesce("_ranks", "ranks"),
@@ -149,13 +151,13 @@ def _entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
         recorded = _DECODER.decode(path.read_bytes()).entries if path.stat().st_size <= _LIMIT else []
     except (OSError, ValueError):
         return []
-    found = []
+    entries = []
     for entry in recorded:
         if entry.is_p2p:
             continue
         number, described = entry.process_group
         types = set(entry.input_dtypes)
-        found.append(
+        entries.append(
             _Entry(
                 operation_of(entry.profiling_name) or "",
                 DEFAULT_GROUP if described == _DEFAULT else number,
@@ -165,7 +167,7 @@ def _entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
                 ranks.get(number),
             )
         )
-    return sorted(found, key=lambda entry: entry.created_ns)
+    return sorted(entries, key=lambda entry: entry.created_ns)
 
 
 def _elements(sizes: Sequence[Sequence[int]]) -> int | None:
@@ -181,18 +183,18 @@ def _elements(sizes: Sequence[Sequence[int]]) -> int | None:
 
 def _asked_for(entries: Sequence[_Entry], calls: Sequence[tuple[str, int, int]]) -> list[_Entry]:
     """The entries that recorded calls made; none at all where one call has two, or a call whose entry was overwritten."""
-    found: list[_Entry] = []
+    entries_asked: list[_Entry] = []
     times = [entry.created_ns for entry in entries]
     for name, start, end in calls:
         operation = operation_of(name)
         if operation in _POINT_TO_POINT:
             continue
-        inside = entries[bisect_left(times, start) : bisect_right(times, end)]
-        if len(inside) != 1 or inside[0].operation != operation:
+        entries_inside = entries[bisect_left(times, start) : bisect_right(times, end)]
+        if len(entries_inside) != 1 or entries_inside[0].operation != operation:
             # which events are missing an entry is not known, so neither is which have one
             return []
-        found.append(inside[0])
-    return found if len({id(entry) for entry in found}) == len(found) else []
+        entries_asked.append(entries_inside[0])
+    return entries_asked if len({id(entry) for entry in entries_asked}) == len(entries_asked) else []
 
 
 def _certain(events: Sequence[_Event], entries: Sequence[_Entry]) -> Iterator[tuple[int, _Entry]]:

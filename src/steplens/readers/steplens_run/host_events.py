@@ -53,7 +53,7 @@ def tables(raw: Path, host: dict[str, Any], pid: int | None, health: HealthLog) 
         pid: the process that was recorded.
         health: gets what is damaged.
     """
-    found: dict[str, pl.DataFrame] = {}
+    host_tables: dict[str, pl.DataFrame] = {}
     for name, frame in (
         *_marks(raw, pid, health).items(),
         *_samples(raw, host.get("collection"), health).items(),
@@ -61,8 +61,8 @@ def tables(raw: Path, host: dict[str, Any], pid: int | None, health: HealthLog) 
         *loaders.tables(raw, health).items(),
     ):
         if frame is not None and frame.height:
-            found[name] = pl.concat([found[name], frame]) if name in found else frame
-    return found
+            host_tables[name] = pl.concat([host_tables[name], frame]) if name in host_tables else frame
+    return host_tables
 
 
 def _marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.DataFrame]:
@@ -132,14 +132,14 @@ def _samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.Data
         message = f"samples of the host begin {late // 1_000_000} ms after the window; with warmup steps they begin with it"
         health.add("samples_late", INFO, 1, message, COUNTERS)
     cost = content.get("cost")
-    found = {}
+    sample_tables = {}
     if frames:
-        found["counters"] = pl.concat(frames)
+        sample_tables["counters"] = pl.concat(frames)
     if isinstance(cost, dict):
         if isinstance(collection, dict):
             cost = {**cost, "training_ns": collection.get("host_sampler_ns")}
-        found["meta"] = meta_rows({"host_sampler_cost": cost})
-    return found
+        sample_tables["meta"] = meta_rows({"host_sampler_cost": cost})
+    return sample_tables
 
 
 def _series(series: Any) -> pl.DataFrame | None:

@@ -56,24 +56,24 @@ def tables(raw: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     described = read_json(raw / rundir.LOADERS, health)
     stages, batches = _rows(raw / rundir.LOADER_ROWS, described, health)
     loaders = _loaders(described, health)
-    known = loaders["loader"].to_numpy()
-    made = _made(stages, known, health)
-    got = _got(batches, known, health)
+    loader_numbers = loaders["loader"].to_numpy()
+    made = _made(stages, loader_numbers, health)
+    got = _got(batches, loader_numbers, health)
     if not made.height and not got.height:
         return {}
     tasks = got.join(made, on=_KEY, how="full", coalesce=True).sort(*_KEY)
     _report_missing(tasks, loaders, health)
     transformed = pl.lit(tasks.filter(pl.col("transforms") > 0)["loader"].unique()).implode()
     loaders = loaders.with_columns(transform=pl.col("transform") | pl.col("loader").is_in(transformed))
-    found = {
+    loader_tables = {
         "pipeline_loaders": loaders,
-        "pipeline_epochs": _epochs(described, known, health),
+        "pipeline_epochs": _epochs(described, loader_numbers, health),
         "pipeline_tasks": tasks,
         "pipeline_ops": _tree(loaders),
         "pipeline_samples": _queue_samples(got),
         "pipeline_batches": _batches(got, loaders),
     }
-    return {name: frame for name, frame in found.items() if frame.height}
+    return {name: frame for name, frame in loader_tables.items() if frame.height}
 
 
 def _rows(path: Path, described: Mapping[str, Any], health: HealthLog) -> tuple[Rows, Rows]:
@@ -156,11 +156,11 @@ def _are_times(start: str, end: str) -> pl.Expr:
 
 def _only(frame: pl.DataFrame, good: pl.Expr, health: HealthLog) -> pl.DataFrame:
     """The rows that make sense, each batch once."""
-    kept = frame.filter(good).unique(_KEY, keep="first", maintain_order=True)
-    if lost := frame.height - kept.height:
+    valid = frame.filter(good).unique(_KEY, keep="first", maintain_order=True)
+    if lost := frame.height - valid.height:
         message = f"batches in {rundir.LOADER_ROWS} are damaged and were left out"
         health.add("damaged_side_file", WARNING, lost, message, DATA_LOADING)
-    return kept
+    return valid
 
 
 def _report_missing(tasks: pl.DataFrame, loaders: pl.DataFrame, health: HealthLog) -> None:
@@ -231,13 +231,13 @@ def _tree(loaders: pl.DataFrame) -> pl.DataFrame:
         parts += [TRANSFER] if workers else []
         parts += [COLLATE, *([TRANSFORM] if loader["transform"] else []), FETCH]
         first = _OPERATIONS * loader["loader"]
-        for above, part in zip([None, *parts], parts, strict=False):
+        for parent_part, part in zip([None, *parts], parts, strict=False):
             rows.append(
                 {
                     "id": first + part,
                     "type": _TYPES[part],
                     "workers": workers if workers and part in (COLLATE, TRANSFORM, FETCH) else 1,
-                    "parent": None if above is None else first + above,
+                    "parent": None if parent_part is None else first + parent_part,
                     "queue_capacity": loader["queue_capacity"] if part == COLLATE else None,
                 }
             )
@@ -263,9 +263,9 @@ def _queue_samples(got: pl.DataFrame) -> pl.DataFrame:
 
 def _batches(got: pl.DataFrame, loaders: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("next_end_ns") - pl.col("next_start_ns")
-    named = loaders.select(pl.col("loader").cast(pl.Int64), "dataset", "queue_capacity")
+    loader_names = loaders.select(pl.col("loader").cast(pl.Int64), "dataset", "queue_capacity")
     return (
-        got.join(named, on="loader", how="left")
+        got.join(loader_names, on="loader", how="left")
         .sort("next_start_ns")
         .select(
             kind=pl.lit("iterate", dtype=NAME),

@@ -70,8 +70,8 @@ def read(run_directory: Path) -> pl.DataFrame | None:
                 "place": pl.Series(columns.device, dtype=pl.UInt32),
             }
         )
-        for column, known in (("action", 4), ("category", 8), ("place", len(names))):
-            if not frame[column].is_between(0, known - 1).all():
+        for column, bound in (("action", 4), ("category", 8), ("place", len(names))):
+            if not frame[column].is_between(0, bound - 1).all():
                 raise ValueError(f"its column {column} has values that mean nothing")
         types = pl.Series([kind.upper() for kind, _, _ in names], dtype=pl.String)
         numbers = pl.Series([int(number or 0) for _, _, number in names], dtype=pl.Int32)

@@ -34,10 +34,10 @@ _MOST_REASONS = 3
 def sources(path: Path) -> list[Path]:
     """The files of a run directory that decide what its tables hold."""
     raw = path / rundir.RAW_DIRECTORY
-    named = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
+    candidates = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
     beside = host_events.sources(raw)
     beside += flight_recorder.source(raw)
-    return [*(file for file in named if file.is_file()), *beside, *info_files(path)]
+    return [*(file for file in candidates if file.is_file()), *beside, *info_files(path)]
 
 
 def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> Trace:
@@ -91,8 +91,8 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
     again = _again(path, state.get("pid"))
     if state.get("state") == rundir.STATE_RECORDING:
         first = state.get("first_step")
-        what, remedy = open_window(f"the window that began at step {first}" if isinstance(first, int) else "its window", state)
-        return f"holds no trace: {what}", remedy.format(again=again)
+        problem, remedy = open_window(f"the window that began at step {first}" if isinstance(first, int) else "its window", state)
+        return f"holds no trace: {problem}", remedy.format(again=again)
     if not state:
         return "holds no trace, and no state file that says why", again
     if state.get("state") == rundir.STATE_COLLECTED:
@@ -131,8 +131,8 @@ def _again(path: Path, pid: Any) -> str:
     """The remedy for a window that is lost, with what else there is of the same process."""
     complete = 0
     if isinstance(pid, int):
-        others = path.absolute().parent.glob(f"*_{pid}_*{rundir.RUN_SUFFIX}")
-        complete = sum((other / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file() for other in others)
+        run_directories = path.absolute().parent.glob(f"*_{pid}_*{rundir.RUN_SUFFIX}")
+        complete = sum((directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file() for directory in run_directories)
     if not complete:
         return "Record it again"
     there = "1 other window of the same process is" if complete == 1 else f"{complete} other windows of the same process are"

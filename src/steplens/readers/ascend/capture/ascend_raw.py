@@ -105,12 +105,15 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
         InputError: neither half can be read.
     """
     info = read_info(ranked_info_files(path), health, ERROR, with_clock=True)
-    found = find_prof(path)
-    prof = found[0] if found else None
-    if len(found) > 1:
-        others = ", ".join(other.path.name for other in found[1:])
+    prof_directories = find_prof(path)
+    prof = prof_directories[0] if prof_directories else None
+    if len(prof_directories) > 1:
+        other_names = ", ".join(other_prof.path.name for other_prof in prof_directories[1:])
         health.add(
-            "several_prof", WARNING, len(found) - 1, f"{found[0].path.name} was read, other device data was not ({others})"
+            "several_prof",
+            WARNING,
+            len(prof_directories) - 1,
+            f"{prof_directories[0].path.name} was read, other device data was not ({other_names})",
         )
     if prof is not None and not prof.is_exported:
         prof = _exported(path, prof, info, health, allow_msprof)
@@ -224,9 +227,9 @@ def _report_missing_files(info: RunInfo, host: _Tables, device: _Tables, prof: P
             (OP_SUMMARY not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", KERNEL_DETAILS),
             (waits, COMMUNICATION, "what collectives wait for", COMMUNICATION_TIMES),
         ]
-    for missing, name, what, unsafe in lost:
+    for missing, name, purpose, unsafe in lost:
         if missing:
-            health.add("missing_file", WARNING, 1, f"{name} is missing, which holds {what}", unsafe)
+            health.add("missing_file", WARNING, 1, f"{name} is missing, which holds {purpose}", unsafe)
 
 
 # --- the device's half ----------------------------------------------------------------------------------------------------
@@ -260,16 +263,16 @@ def _read_device(prof: ProfDirectory, only_device: int | None, health: HealthLog
 
 
 def _read_kernel_list(prof: ProfDirectory) -> _KernelList:
-    found = HealthLog()
-    return *ascend_csv.read_op_summary(prof.tables[OP_SUMMARY], found), found
+    kernel_health = HealthLog()
+    return *ascend_csv.read_op_summary(prof.tables[OP_SUMMARY], kernel_health), kernel_health
 
 
 def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_KernelList] | None, health: HealthLog) -> None:
     """Add what only the CSV files of the export have; ``kernel_list`` is one of them, being read already."""
     slices = prof.tables
     if OP_SUMMARY in slices and "kernel_metrics" not in tables:
-        details, metrics, found = kernel_list.result() if kernel_list is not None else _read_kernel_list(prof)
-        health.extend(found.findings)
+        details, metrics, kernel_health = kernel_list.result() if kernel_list is not None else _read_kernel_list(prof)
+        health.extend(kernel_health.findings)
         tables.update(with_kernel_list(tables, details, metrics, health))
     memory = [tables["memory"]] if "memory" in tables else []
     if not memory:
@@ -297,12 +300,12 @@ def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) 
     database = prof.analysis.get(CANN_ANALYSIS_DATABASE)
     if database is not None:
         try:
-            found = read_analysis(database, health)
+            analysis_tables = read_analysis(database, health)
         except InputError as error:
             health.add("unreadable_file", WARNING, 1, f"{database.name} {error.problem}", COMMUNICATION_TIMES)
         else:
-            source = found.pop("source_tables", pl.DataFrame())
-            tables.update(found)
+            source = analysis_tables.pop("source_tables", pl.DataFrame())
+            tables.update(analysis_tables)
             tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), source])
             return
     times, matrix = prof.analysis.get(COMMUNICATION), prof.analysis.get(COMMUNICATION_MATRIX)
@@ -364,10 +367,10 @@ def _meta(
     if prof is not None and prof.devices:
         values["device_ids"] = list(prof.devices)
         values["device_info"] = device_info([prof])
-    own = meta_rows(values)
+    own_rows = meta_rows(values)
     if "meta" not in device:
-        return own
-    return merged_meta(device["meta"], own)
+        return own_rows
+    return merged_meta(device["meta"], own_rows)
 
 
 class AscendRawReader(Reader[Contents]):
@@ -382,8 +385,8 @@ class AscendRawReader(Reader[Contents]):
             return None
         ignored = contents.result_names
         if contents.exported:
-            what = "raw framework data and exported device data are" if contents.framework else "exported device data is"
-            why = f"its {what} there"
+            subject = "raw framework data and exported device data are" if contents.framework else "exported device data is"
+            why = f"its {subject} there"
         elif contents.own:
             why = "its raw data is there, which the results were made from"
         elif contents.prefers_database or contents.text:

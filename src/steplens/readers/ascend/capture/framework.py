@@ -203,12 +203,12 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     exits = np.flatnonzero(np.array([name == _EXIT for name in names], dtype=bool))
     calls = replay(time, pid, tid, code, is_call, skipped=np.isin(code, exits) if len(exits) else None)
     del time, pid, tid, code, is_call
-    for count, what in (
+    for count, subject in (
         (calls.cut_short, "calls have no return of their own and end with their caller"),
         (calls.unmatched, "returns have no call and were left out"),
     ):
         if count:
-            health.add("unbalanced_python_calls", "warning", count, f"Python {what}, so records were lost", CALL_STACKS)
+            health.add("unbalanced_python_calls", "warning", count, f"Python {subject}, so records were lost", CALL_STACKS)
     name_code, module_id, texts = _module_names(calls.thread, calls.code, names)
     return pl.DataFrame(
         {
@@ -256,14 +256,14 @@ def _module_names(thread: Int64Array, code: Int64Array, names: list[str]) -> tup
     if not len(rows):
         return code, module_id, names
     instance, first, inverse = np.unique(thread[rows] * len(names) + code[rows], return_index=True, return_inverse=True)
-    seen: dict[tuple[int, str], int] = {}
+    number_of: dict[tuple[int, str], int] = {}
     number = np.empty(len(instance), dtype=np.int64)
     texts = list(names)
     for position in np.argsort(first, kind="stable").tolist():
         on_thread, of_name = divmod(int(instance[position]), len(names))
         class_name = names[of_name].partition(_MODULE_MARK)[0]
-        number[position] = seen.get((on_thread, class_name), 0)
-        seen[on_thread, class_name] = int(number[position]) + 1
+        number[position] = number_of.get((on_thread, class_name), 0)
+        number_of[on_thread, class_name] = int(number[position]) + 1
     texts += [
         f"{MODULE_PREFIX}{names[of_name].partition(_MODULE_MARK)[0]}_{of_class}"
         for of_name, of_class in zip((instance % len(names)).tolist(), number.tolist(), strict=True)
@@ -287,12 +287,12 @@ def memory(folder: Path, clock: Clock, health: HealthLog, physical_device: int |
     if external.any():
         health.add("external_allocator", "info", int(external.sum()), "events of an external allocator were left out")
     kinds = ((fixed["device_type"], _DEVICE_TYPES), (fixed["component"], _COMPONENTS), (fixed["event"], _EVENTS))
-    known = np.logical_and.reduce([np.isin(column, list(values)) for column, values in kinds])
-    if not known.all():
+    is_known = np.logical_and.reduce([np.isin(column, list(values)) for column, values in kinds])
+    if not is_known.all():
         health.add(
             "unknown_memory_events",
             "warning",
-            int((~known).sum()),
+            int((~is_known).sum()),
             f"records of {MEMORY_USAGE.prefix} have an unknown device, component or kind and were left out",
             MEMORY,
         )
@@ -316,7 +316,7 @@ def memory(folder: Path, clock: Clock, health: HealthLog, physical_device: int |
             **{column: fixed[column] for column in ("address", "bytes", "allocated", "reserved", "active")},
         }
     )
-    return _kept(frame, plausible & known & ~external)
+    return _kept(frame, plausible & is_known & ~external)
 
 
 def collections(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:

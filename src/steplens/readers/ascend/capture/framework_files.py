@@ -206,9 +206,9 @@ class _Tails:
         lengths = np.fromiter(map(len, self.number_of), dtype=np.int64, count=len(self.number_of))
         end = np.cumsum(lengths)
         joined = b"".join(self.number_of)
-        found = _fields(joined, end - lengths, end, np.bincount(record, minlength=len(end)), wanted, damage)
+        fields = _fields(joined, end - lengths, end, np.bincount(record, minlength=len(end)), wanted, damage)
         columns = {}
-        for name, (begin, behind) in found.items():
+        for name, (begin, behind) in fields.items():
             number_of = numbers_of[name]
             texts = zip(begin.tolist(), behind.tolist(), strict=True)
             codes = [-1 if first < 0 else number_of[joined[first:last]] for first, last in texts]
@@ -284,13 +284,13 @@ def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
     for path in find_files(folder, layout.prefix):
         size = layout.fixed.itemsize
         try:
-            count, rest = divmod(path.stat().st_size, size)
+            count, surplus = divmod(path.stat().st_size, size)
             # the number of records is bounded by the file, and what is read is what is kept
             structs.append(np.fromfile(path, dtype=layout.fixed, count=count))
         except OSError as error:
             _report_unreadable(path, error, layout, health)
             continue
-        _report(path, _Damage(lost_bytes=rest), CONCERNED[layout.prefix], health)
+        _report(path, _Damage(lost_bytes=surplus), CONCERNED[layout.prefix], health)
     return np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed)
 
 
@@ -320,9 +320,9 @@ def _add_block(
 ) -> None:
     """Add the records of one block: payloads ``block[begin:begin + length]``."""
     size = layout.fixed.itemsize
-    whole = length >= size
-    damage.short += int((~whole).sum())
-    begin, end = begin[whole], (begin + length)[whole]
+    is_whole = length >= size
+    damage.short += int((~is_whole).sum())
+    begin, end = begin[is_whole], (begin + length)[is_whole]
     if not len(begin):
         return
     structs.append(_structs_at(block, layout.fixed, begin))
@@ -343,7 +343,7 @@ def _fields(
     All tails advance by one field per round; ``records`` is how many records have each.
     """
     count = len(position)
-    found = {name: (np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)) for name in wanted.values()}
+    places_of = {name: (np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)) for name in wanted.values()}
     rows = np.arange(count)
     position = position.copy()
     for _ in range(_FIELD_LIMIT):
@@ -352,45 +352,45 @@ def _fields(
         complete = left >= _FIELD.itemsize
         rows, position = rows[complete], position[complete]
         if not len(rows):
-            return found
+            return places_of
         header = _structs_at(block, _FIELD, position)
         begin = position + _FIELD.itemsize
         position = begin + header["length"]
-        inside = position <= end[rows]
-        damage.broken_fields += int(records[rows[~inside]].sum())
-        rows, begin, position, number = rows[inside], begin[inside], position[inside], header["id"][inside]
+        is_inside = position <= end[rows]
+        damage.broken_fields += int(records[rows[~is_inside]].sum())
+        rows, begin, position, number = rows[is_inside], begin[is_inside], position[is_inside], header["id"][is_inside]
         for wanted_number, name in wanted.items():
             mine = number == wanted_number
-            found[name][0][rows[mine]] = begin[mine]
-            found[name][1][rows[mine]] = position[mine]
+            places_of[name][0][rows[mine]] = begin[mine]
+            places_of[name][1][rows[mine]] = position[mine]
     damage.broken_fields += int(records[rows].sum())
-    return found
+    return places_of
 
 
 def _payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[bytes, Int64Array, Int64Array]]:
     """The payloads of a tagged file, in blocks: (block, begin of each payload, its length)."""
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
-        rest = b""
+        remainder = b""
         done = 0
         wanted_bytes = _BLOCK_BYTES
         while data := file.read(wanted_bytes):
-            block = rest + data if rest else data
+            block = remainder + data if remainder else data
             starts = _walk(block)
             position = starts.pop()
             if starts:
                 begin, length, foreign = _of_type(block, starts, position, wanted_type)
                 damage.foreign += foreign
                 yield block, begin, length
-            rest = block[position:]
+            remainder = block[position:]
             done += position
-            missing = _missing_bytes(rest)
-            if missing > size - done - len(rest):
+            missing = _missing_bytes(remainder)
+            if missing > size - done - len(remainder):
                 break
-            if len(rest) + missing > _RECORD_LIMIT:
+            if len(remainder) + missing > _RECORD_LIMIT:
                 damage.oversized += 1
-                done += len(rest) + missing
-                rest, missing = b"", 0
+                done += len(remainder) + missing
+                remainder, missing = b"", 0
                 file.seek(done)
             wanted_bytes = max(_BLOCK_BYTES, missing)
         damage.lost_bytes += max(size - done, 0)

@@ -83,8 +83,8 @@ def replay(
             unmatched += lost
         closed = returned >= 0
         end[rows[closed]] = time[rows[returned[closed]]]
-        below = caller >= 0
-        parent[rows[below]] = rows[caller[below]]
+        has_caller = caller >= 0
+        parent[rows[has_caller]] = rows[caller[has_caller]]
     calls = np.flatnonzero(is_call if skipped is None else is_call & ~skipped)
     row_of = np.full(count + 1, -1, dtype=np.int64)
     row_of[calls] = np.arange(len(calls))

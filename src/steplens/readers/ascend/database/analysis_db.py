@@ -61,11 +61,11 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
 
 
 def _read(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pl.DataFrame:
-    wanted = {**_KEYS, **dict.fromkeys(texts, pl.String()), **dict.fromkeys(numbers, pl.Float64())}
-    frame = database.read(table, wanted)
+    columns = {**_KEYS, **dict.fromkeys(texts, pl.String()), **dict.fromkeys(numbers, pl.Float64())}
+    frame = database.read(table, columns)
     if not frame.height:
         return pl.DataFrame()
-    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in wanted.items() if name not in frame.columns]
+    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in columns.items() if name not in frame.columns]
     frame = frame.with_columns(missing).filter(~pl.col("hccl_op_name").str.contains(_TOTAL).fill_null(True))
     by_name = (
         pl.when(pl.col("hccl_op_name").str.contains(_POINT_TO_POINT)).then(pl.lit(POINT_TO_POINT)).otherwise(pl.lit(COLLECTIVE))
@@ -100,8 +100,8 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
     Args:
         times: ``communication_times`` of the database.
     """
-    known = times.drop_nulls(["step", "elapse_ms"])
-    sums = known.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
+    measured = times.drop_nulls(["step", "elapse_ms"])
+    sums = measured.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
     return source_rows(TIME_TABLE, sums, absent=None)
 
 

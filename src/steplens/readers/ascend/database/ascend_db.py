@@ -41,8 +41,8 @@ _OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_versi
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
-    named = [*_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE]
-    return [*(file for file in named if file.is_file()), *side_files(run_directory)]
+    candidates = [*_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE]
+    return [*(file for file in candidates if file.is_file()), *side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -87,8 +87,10 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
-        others = ", ".join(path.name for path in databases[1:])
-        health.add("several_databases", WARNING, len(databases) - 1, f"{databases[0].name} was read, others were not ({others})")
+        other_names = ", ".join(path.name for path in databases[1:])
+        health.add(
+            "several_databases", WARNING, len(databases) - 1, f"{databases[0].name} was read, others were not ({other_names})"
+        )
     tables = read_database(databases[0], health)
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
@@ -131,8 +133,8 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         if name in device:
             device[name] = _with_operators(through_queue(device[name], queue), connections, core)
     if core is not None and "communication" in device:
-        known = [tables[name] for tables, name in ((device, "kernels"), (framework, "ops")) if name in tables]
-        device["communication"] = _with_own_names(device["communication"], known)
+        call_frames = [tables[name] for tables, name in ((device, "kernels"), (framework, "ops")) if name in tables]
+        device["communication"] = _with_own_names(device["communication"], call_frames)
     if core == CORE_CPU:
         device.pop("api", None)
     # what the framework recorded of CANN's allocators comes from the rows that are read here in full
@@ -158,8 +160,8 @@ def _with_own_names(operations: pl.DataFrame, known: list[pl.DataFrame]) -> pl.D
         names = frame.select(*times, _name="name").unique(maintain_order=True).unique(times, keep="none")
         operations = operations.join(names, on=times, how="left", maintain_order="left")
         made = pl.col("name").cast(pl.String).str.starts_with("hcom_")
-        own = pl.when(made).then(pl.coalesce("_name", "name")).otherwise("name")
-        operations = operations.with_columns(name=own).drop("_name")
+        own_name = pl.when(made).then(pl.coalesce("_name", "name")).otherwise("name")
+        operations = operations.with_columns(name=own_name).drop("_name")
     return operations
 
 
@@ -174,18 +176,18 @@ def _with_operators(tasks: pl.DataFrame, connections: pl.DataFrame | None, core:
         connections: correlation and external_id of the operators.
         core: that of a run without an NPU, or None.
     """
-    nothing = pl.DataFrame(schema={"correlation": pl.Int64, "external_id": pl.Int64})
-    tasks = tasks.join(nothing if connections is None else connections, on="correlation", how="left", maintain_order="left")
+    no_links = pl.DataFrame(schema={"correlation": pl.Int64, "external_id": pl.Int64})
+    tasks = tasks.join(no_links if connections is None else connections, on="correlation", how="left", maintain_order="left")
     if core is None:
         return tasks
-    known = pl.col("external_id").is_not_null()
+    is_linked = pl.col("external_id").is_not_null()
     launch = ("launch_pid", "launch_tid", *(("launch_ns",) if core == CORE_CPU else ()))
-    tasks = tasks.with_columns(pl.when(~known).then(column).alias(column) for column in launch)
+    tasks = tasks.with_columns(pl.when(~is_linked).then(column).alias(column) for column in launch)
     if core != CORE_CPU or "pid" not in tasks.columns:
         return tasks
-    own = ~known & pl.col("launch_ns").is_null()
+    is_unlinked = ~is_linked & pl.col("launch_ns").is_null()
     thread = {"launch_ns": "start_ns", "launch_pid": "pid", "launch_tid": "stream"}
-    return tasks.with_columns(**{name: pl.when(own).then(value).otherwise(name) for name, value in thread.items()})
+    return tasks.with_columns(**{name: pl.when(is_unlinked).then(value).otherwise(name) for name, value in thread.items()})
 
 
 def _device_type(core: str | None) -> str:
@@ -195,10 +197,10 @@ def _device_type(core: str | None) -> str:
 
 def _with_events(framework: pl.DataFrame, device: pl.DataFrame) -> pl.DataFrame:
     """The framework's rows of CANN's allocators with what CANN's own rows tell: the event, its address, size and thread."""
-    keys, told = ["component", "device", "time_ns", "allocated"], ["event", "address", "bytes", "pid", "tid"]
-    if not set(keys + told) <= set(device.columns):
+    keys, event_columns = ["component", "device", "time_ns", "allocated"], ["event", "address", "bytes", "pid", "tid"]
+    if not set(keys + event_columns) <= set(device.columns):
         return framework
-    events = device.drop_nulls("event").unique(keys, keep="none").select(*keys, *told)
+    events = device.drop_nulls("event").unique(keys, keep="none").select(*keys, *event_columns)
     return framework.drop("pid", "tid").join(events, on=keys, how="left", maintain_order="left")
 
 
@@ -218,10 +220,10 @@ def _add(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFrame]) -> N
 def _databases(folder: Path) -> list[Path]:
     """The profiler databases of a folder, the first one is read: without rank, then by rank."""
     try:
-        found = [(match, path) for path in folder.iterdir() if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
+        matches = [(match, path) for path in folder.iterdir() if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
     except OSError:
         return []
-    return [path for match, path in sorted(found, key=lambda item: (int(item[0][1] or -1), item[1].name))]
+    return [path for match, path in sorted(matches, key=lambda item: (int(item[0][1] or -1), item[1].name))]
 
 
 def _nothing_to_read(folder: Path) -> tuple[str, str]:

@@ -171,9 +171,9 @@ def _details(inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFr
         message = f"inner tasks of collectives are without their ranks and transport; the first {_DETAIL_LIMIT} have them"
         health.add("details_left_out", WARNING, inner.height - _DETAIL_LIMIT, message, RUNTIME_CALLS)
         inner = inner.head(_DETAIL_LIMIT)
-    named = {column: texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
-    named |= {column: enums.of(table, inner[column]) for column, table in INNER_ENUMS.items()}
-    rows = inner.with_columns(**named).select("id", *_INNER[1:]).rename({"id": "kernel"})
+    names_of = {column: texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
+    names_of |= {column: enums.of(table, inner[column]) for column, table in INNER_ENUMS.items()}
+    rows = inner.with_columns(**names_of).select("id", *_INNER[1:]).rename({"id": "kernel"})
     return source_rows(INNER_TASKS, rows, absent=None)
 
 

@@ -81,10 +81,10 @@ class Texts:
         if not len(self._ids):
             self.unknown += int((ids != NO_NUMBER).sum())
             return nothing(column.name, len(column))
-        found = np.minimum(np.searchsorted(self._ids, ids.to_numpy()), len(self._ids) - 1)
-        unknown = self._ids[found] != ids.to_numpy()
+        places = np.minimum(np.searchsorted(self._ids, ids.to_numpy()), len(self._ids) - 1)
+        unknown = self._ids[places] != ids.to_numpy()
         self.unknown += int((pl.Series(unknown) & (ids != NO_NUMBER)).sum())
-        result: pl.Series = texts.gather(pl.Series(found, dtype=pl.Int64).set(pl.Series(unknown), None)).alias(column.name)
+        result: pl.Series = texts.gather(pl.Series(places, dtype=pl.Int64).set(pl.Series(unknown), None)).alias(column.name)
         return result
 
     def report(self, health: HealthLog) -> None:
@@ -109,21 +109,21 @@ def in_time(frame: pl.DataFrame, columns: list[str], table: str, health: HealthL
         health: gets the finding.
         unsafe: what the rows left out make unsafe.
     """
-    kept = frame.filter(pl.all_horizontal(pl.col(columns).is_between(0, _LATEST_NS)))
-    if kept.height < frame.height:
+    possible = frame.filter(pl.all_horizontal(pl.col(columns).is_between(0, _LATEST_NS)))
+    if possible.height < frame.height:
         message = f"rows of {table} have no time, or one that no clock can show, and were left out"
-        health.add("impossible_times", ERROR, frame.height - kept.height, message, unsafe)
-    return kept
+        health.add("impossible_times", ERROR, frame.height - possible.height, message, unsafe)
+    return possible
 
 
 def timed(frame: pl.DataFrame, table: str, health: HealthLog, unsafe: str) -> pl.DataFrame:
     """The rows with a start and an end, the end not before the start; health counts the others."""
-    kept = in_time(frame, ["startNs", "endNs"], table, health, unsafe)
-    backward = int((kept["endNs"] < kept["startNs"]).sum())
+    possible = in_time(frame, ["startNs", "endNs"], table, health, unsafe)
+    backward = int((possible["endNs"] < possible["startNs"]).sum())
     if backward:
         message = f"rows of {table} end before they start; their length counts as zero"
         health.add("negative_duration", ERROR, backward, message, unsafe)
-    return kept.with_columns(endNs=pl.max_horizontal("startNs", "endNs"))
+    return possible.with_columns(endNs=pl.max_horizontal("startNs", "endNs"))
 
 
 def nothing(name: str, count: int) -> pl.Series:

@@ -73,10 +73,10 @@ def _label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Serie
     elif kind == MODULE:
         label = enums.of("ENUM_MODULE", column).cast(pl.String)
     else:
-        known = {"app": APP, "device": "Device", "read": "Read", "write": "Write"}
-        label = pl.select(pl.coalesce(texts.of(column).cast(pl.String).replace(known), column.cast(pl.String))).to_series()
-    named: pl.Series = label.fill_null("")
-    return named
+        label_of = {"app": APP, "device": "Device", "read": "Read", "write": "Write"}
+        label = pl.select(pl.coalesce(texts.of(column).cast(pl.String).replace(label_of), column.cast(pl.String))).to_series()
+    filled: pl.Series = label.fill_null("")
+    return filled
 
 
 def _events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:

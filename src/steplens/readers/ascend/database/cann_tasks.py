@@ -213,11 +213,11 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
 
     On an NPU a collective is more than its tasks and gets a row of its own. Elsewhere it is one of the tasks.
     """
-    other = other_core(kernels)
-    on_npu = other is None
-    if other is not None:
+    other_name = other_core(kernels)
+    on_npu = other_name is None
+    if other_name is not None:
         # the file calls copies and waits by the names that an NPU has for them
-        kernels = kernels.with_columns(core=pl.lit(other, dtype=NAME))
+        kernels = kernels.with_columns(core=pl.lit(other_name, dtype=NAME))
     if operations.height and on_npu:
         columns = ["name", "type", "start_ns", "end_ns", "correlation", "device", "stream", "bytes"]
         launch = ["launch_ns", "launch_pid", "launch_tid"]
@@ -225,13 +225,13 @@ def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         rows = operations.filter(pl.col("name").cast(pl.String).ne_missing(COMMUNICATING)).select(
             *columns, *launch, kind=pl.lit(KIND_COMMUNICATION, dtype=NAME), core=pl.lit(COMMUNICATION_CORE, dtype=NAME)
         )
-        nothing = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})
-        kernels = pl.concat([kernels if kernels.height else nothing, rows], how="diagonal")
+        no_processes = pl.DataFrame(schema={"globalTaskId": pl.Int64, "pid": pl.Int64})
+        kernels = pl.concat([kernels if kernels.height else no_processes, rows], how="diagonal")
     elif operations.height:
         same = ["device", "start_ns", "end_ns"]
         twins = operations.select(*same, communicates=pl.lit(True)).unique()
         kind = pl.when("communicates").then(pl.lit(KIND_COMMUNICATION, dtype=NAME)).otherwise("kind")
-        if other != CORE_CPU:
+        if other_name != CORE_CPU:
             kernels = kernels.join(twins, on=same, how="left", maintain_order="left").with_columns(kind=kind)
     if not kernels.height:
         return kernels
@@ -245,8 +245,8 @@ def other_core(kernels: pl.DataFrame) -> str | None:
     if not kernels.height:
         return None
     cores = kernels["core"].cast(pl.String)
-    found = sorted(cores.filter(cores.str.contains(_OTHER_CORES)).unique())
-    return found[-1] if found else None
+    other_cores = sorted(cores.filter(cores.str.contains(_OTHER_CORES)).unique())
+    return other_cores[-1] if other_cores else None
 
 
 def _with_waits(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -262,5 +262,5 @@ def metrics(database: SqliteFile, texts: Texts, numbers: pl.DataFrame) -> pl.Dat
     if not rows.height or not numbers.height:
         return pl.DataFrame()
     rows = rows.with_columns(name=texts.of(rows["name"])).drop_nulls("name")
-    known = rows.join(numbers.unique("globalTaskId", keep="first"), on="globalTaskId", how="inner", maintain_order="left")
-    return known.select("name", "value", kernel="id")
+    numbered_rows = rows.join(numbers.unique("globalTaskId", keep="first"), on="globalTaskId", how="inner", maintain_order="left")
+    return numbered_rows.select("name", "value", kernel="id")

@@ -66,10 +66,10 @@ def _calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) 
     """PYTORCH_API with ``pid``, ``tid``, ``text`` (the name) and ``kind`` ("op", "queue", "trace", "mstx")."""
     rows = whole_table(database, "PYTORCH_API")
     # build_trace counts operator calls that end before they start
-    kept = in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", health, OPERATOR_TIMES)
-    return kept.with_columns(
-        text=texts.of(kept["name"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
-        kind=enums.of("ENUM_API_TYPE", kept["type"]).cast(pl.String),
+    possible = in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", health, OPERATOR_TIMES)
+    return possible.with_columns(
+        text=texts.of(possible["name"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
+        kind=enums.of("ENUM_API_TYPE", possible["type"]).cast(pl.String),
         **thread_of("globalTid"),
     )
 
@@ -103,9 +103,11 @@ def _stacks(database: SqliteFile, texts: Texts, used: pl.Series, health: HealthL
     frames = frames.sort("id", "stackDepth", maintain_order=True)
     chains = frames.group_by("id", maintain_order=True).agg(key=pl.col("stack").head(STACK_LIMIT).cast(pl.String).str.join(";"))
     distinct = chains.unique("key", keep="first").select("key", "id")
-    chosen = frames.filter(pl.col("id").is_in(distinct["id"].implode()))
-    named = chosen.with_columns(text=texts.of(chosen["stack"]).cast(pl.String).fill_null(NOT_AVAILABLE).str.replace_all(";", ","))
-    joined = named.group_by("id").agg(stack=pl.col("text").head(STACK_LIMIT).str.join(";"))
+    frames_used = frames.filter(pl.col("id").is_in(distinct["id"].implode()))
+    frame_texts = frames_used.with_columns(
+        text=texts.of(frames_used["stack"]).cast(pl.String).fill_null(NOT_AVAILABLE).str.replace_all(";", ",")
+    )
+    joined = frame_texts.group_by("id").agg(stack=pl.col("text").head(STACK_LIMIT).str.join(";"))
     stacks = distinct.join(joined, on="id").select("key", pl.col("stack").cast(NAME))
     return chains.join(stacks, on="key").select("stack", callchainId="id")
 
@@ -162,8 +164,8 @@ def _flows(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Arrows from forward to backward calls: operator calls of both kinds that share a connection."""
     if not ops.height or not pairs.height:
         return pl.DataFrame()
-    known = pl.col("external_id").is_not_null()
-    ends = ops.filter(known).join(pairs, left_on="external_id", right_on="id", how="inner", maintain_order="left")
+    is_linked = pl.col("external_id").is_not_null()
+    ends = ops.filter(is_linked).join(pairs, left_on="external_id", right_on="id", how="inner", maintain_order="left")
     backward = pl.col("forward_tid").fill_null(0) > 0
     point = {"ns": "start_ns", "pid": "pid", "tid": "tid"}
     first = ends.filter(~backward).select("connectionId", **{f"from_{name}": column for name, column in point.items()})

@@ -156,8 +156,8 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
 
 def _no_thread(height: int) -> dict[str, pl.Series]:
     """Process and thread of allocator events whose source does not tell them."""
-    nothing = pl.Series([None], dtype=pl.Int64).new_from_index(0, height)
-    return {"pid": nothing, "tid": nothing}
+    no_numbers = pl.Series([None], dtype=pl.Int64).new_from_index(0, height)
+    return {"pid": no_numbers, "tid": no_numbers}
 
 
 def _device(table: TextTable) -> dict[str, pl.Series]:

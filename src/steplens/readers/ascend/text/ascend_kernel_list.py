@@ -67,8 +67,8 @@ def with_kernel_list(
     tables["kernels"] = kernels.drop("_detail", "_task", strict=False)
     operations = _operations(missing)
     if operations.height:
-        known = [tables["communication"]] if "communication" in tables else []
-        tables["communication"] = pl.concat([*known, operations], how="diagonal_relaxed")
+        recorded = [tables["communication"]] if "communication" in tables else []
+        tables["communication"] = pl.concat([*recorded, operations], how="diagonal_relaxed")
     return tables
 
 
@@ -77,12 +77,12 @@ def _pairs(tasks: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
     rows = details.select("_detail", "name", "start_ns", "end_ns", stream_d="stream", device_d="device")
     candidates = tasks.select("_task", "name", "start_ns", "end_ns", "stream", "device")
     same = rows.join(candidates, on=["name", "start_ns"], how="inner", maintain_order="left")
-    found = _once(same.filter(_same_place()))
-    left = rows.join(found, on="_detail", how="anti", maintain_order="left")
+    pairs = _once(same.filter(_same_place()))
+    left = rows.join(pairs, on="_detail", how="anti", maintain_order="left")
     if left.height:
-        rest = candidates.join(found, on="_task", how="anti", maintain_order="left")
-        found = pl.concat([found, _near(left, rest)])
-    return found
+        unpaired = candidates.join(pairs, on="_task", how="anti", maintain_order="left")
+        pairs = pl.concat([pairs, _near(left, unpaired)])
+    return pairs
 
 
 def _same_place() -> pl.Expr:

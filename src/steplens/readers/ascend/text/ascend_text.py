@@ -105,8 +105,8 @@ def detect(output_folder: Path) -> bool:
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
-    named = (output_folder / name for name in _FILES)
-    return [*(file for file in named if file.is_file()), *side_files(run_directory)]
+    candidates = (output_folder / name for name in _FILES)
+    return [*(file for file in candidates if file.is_file()), *side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -182,17 +182,17 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
 def _add_analysis(tables: dict[str, pl.DataFrame], path: Path, health: HealthLog) -> None:
     """Add what analysis.db has and the text files have not, and beside theirs its times of steps and collectives, as a check."""
     try:
-        found = read_analysis(path, health)
+        analysis_tables = read_analysis(path, health)
     except InputError as error:
         message = f"{path.name} {error.problem}, so what it measured of communication is missing"
         health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
         return
-    rows = [found.pop("source_tables", pl.DataFrame())]
-    if "communication_times" in found and "communication_times" in tables:
-        rows.append(elapsed_sums(found["communication_times"]))
+    rows = [analysis_tables.pop("source_tables", pl.DataFrame())]
+    if "communication_times" in analysis_tables and "communication_times" in tables:
+        rows.append(elapsed_sums(analysis_tables["communication_times"]))
     if rows := [frame for frame in rows if frame.height]:
         tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), *rows])
-    for name, frame in found.items():
+    for name, frame in analysis_tables.items():
         tables.setdefault(name, frame)
 
 
@@ -279,12 +279,12 @@ def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl
 
 def _linked(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Launch points of device tasks taken back through the task queue."""
-    found = {
+    linked = {
         name: through_queue(tables[name], tables.get("task_queue"))
         for name in ("kernels", "communication")
         if _can_link(tables, name)
     }
-    return {**tables, **found}
+    return {**tables, **linked}
 
 
 def _can_link(tables: Mapping[str, pl.DataFrame], name: str) -> bool:
@@ -292,12 +292,14 @@ def _can_link(tables: Mapping[str, pl.DataFrame], name: str) -> bool:
 
 
 def _memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
-    found = {}
+    memory_tables = {}
     if (folder / results.MEMORY_RECORD).is_file():
-        found["memory"] = ascend_csv.read_memory_record([folder / results.MEMORY_RECORD], health, base_ns=base_ns)
+        memory_tables["memory"] = ascend_csv.read_memory_record([folder / results.MEMORY_RECORD], health, base_ns=base_ns)
     if (folder / results.OPERATOR_MEMORY).is_file():
-        found["allocations"] = ascend_csv.read_operator_memory([folder / results.OPERATOR_MEMORY], health, base_ns=base_ns)
-    return found
+        memory_tables["allocations"] = ascend_csv.read_operator_memory(
+            [folder / results.OPERATOR_MEMORY], health, base_ns=base_ns
+        )
+    return memory_tables
 
 
 def _add(tables: dict[str, pl.DataFrame], name: str, path: Path, health: HealthLog, *, base_ns: int) -> None:
@@ -320,10 +322,12 @@ def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.Da
     if operations is None:
         return tables
     if times is not None and times.height:
-        named = times.filter(pl.col("group").is_not_null()).unique("name", keep="first").select("name", _group="group")
-        operations = operations.join(named, on="name", how="left", maintain_order="left")
-        known = pl.col("group").cast(pl.String) if "group" in operations.columns else pl.lit(None, dtype=pl.String)
-        operations = operations.with_columns(group=pl.coalesce(pl.col("_group").cast(pl.String), known).cast(NAME)).drop("_group")
+        group_of_name = times.filter(pl.col("group").is_not_null()).unique("name", keep="first").select("name", _group="group")
+        operations = operations.join(group_of_name, on="name", how="left", maintain_order="left")
+        recorded_group = pl.col("group").cast(pl.String) if "group" in operations.columns else pl.lit(None, dtype=pl.String)
+        operations = operations.with_columns(group=pl.coalesce(pl.col("_group").cast(pl.String), recorded_group).cast(NAME)).drop(
+            "_group"
+        )
         exact = operations.select("name", _start="start_ns").unique("name", keep="none")
         times = times.join(exact, on="name", how="left", maintain_order="left")
         near = (pl.col("_start") - pl.col("start_ns")).abs() <= _START_TOLERANCE_NS
@@ -333,8 +337,8 @@ def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.Da
     sizes = _group_sizes(groups)
     if sizes and "group" in operations.columns:
         size = pl.col("group").cast(pl.String).replace_strict(sizes, default=None, return_dtype=pl.Int32)
-        own = pl.col("ranks").cast(pl.Int32) if "ranks" in operations.columns else pl.lit(None, dtype=pl.Int32)
-        operations = operations.with_columns(ranks=pl.coalesce(own, size))
+        recorded_ranks = pl.col("ranks").cast(pl.Int32) if "ranks" in operations.columns else pl.lit(None, dtype=pl.Int32)
+        operations = operations.with_columns(ranks=pl.coalesce(recorded_ranks, size))
     return {**tables, "communication": operations}
 
 

@@ -156,9 +156,9 @@ class _Timeline:
         """Process of the operating system behind the id of a layer."""
         if pid in self._framework or self._columns.process_names.get(pid) == trace_view.PYTHON_PROCESS:
             return pid
-        own = pid >> trace_view.LAYER_BITS
+        os_pid = pid >> trace_view.LAYER_BITS
         # inside a container the two sides may count processes differently
-        return next(iter(self._framework)) if len(self._framework) == 1 else own
+        return next(iter(self._framework)) if len(self._framework) == 1 else os_pid
 
     def _own_pids(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Ids of layers replaced by those of the operating system's processes."""
@@ -184,11 +184,11 @@ class _Timeline:
 
     def host(self) -> dict[str, pl.DataFrame]:
         """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
-        found = {category: self._frame(self._columns.durations.get(category, [])) for category in trace_view.CATEGORIES}
-        found["calls"] = self._calls
-        found["others"] = self._own_pids(self._frame(self._lanes.get("", [])))
-        found["forward"] = self._frame(self._columns.starts.get(FORWARD_BACKWARD, []))
-        found["backward"] = self._frame(self._columns.ends.get(FORWARD_BACKWARD, []))
+        frames = {category: self._frame(self._columns.durations.get(category, [])) for category in trace_view.CATEGORIES}
+        frames["calls"] = self._calls
+        frames["others"] = self._own_pids(self._frame(self._lanes.get("", [])))
+        frames["forward"] = self._frame(self._columns.starts.get(FORWARD_BACKWARD, []))
+        frames["backward"] = self._frame(self._columns.ends.get(FORWARD_BACKWARD, []))
         host = (trace_view.PYTHON_PROCESS, *_CALLS)
         names = [
             (pid, tid, name)
@@ -196,8 +196,8 @@ class _Timeline:
             if self._columns.process_names.get(pid) in host
         ]
         threads = pl.DataFrame(names, schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String}, orient="row")
-        found["threads"] = self._own_pids(threads).unique(["pid", "tid"], maintain_order=True).sort("pid", "tid")
-        return found
+        frames["threads"] = self._own_pids(threads).unique(["pid", "tid"], maintain_order=True).sort("pid", "tid")
+        return frames
 
     def device(self) -> DeviceEvents:
         """Events of the devices, and the arrows that end there."""

@@ -105,10 +105,10 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
     if tasks.height or listed:
         kernels = pl.concat([*([tasks] if tasks.height else []), *listed], how="diagonal_relaxed")
         tables["kernels"] = kernels.drop("pid", "tid").sort("device", "stream", "start_ns", maintain_order=True)
-    rest = _unnamed_communication(operations, found.overlap, health)
+    unnamed = _unnamed_communication(operations, found.overlap, health)
     communication = [operations.drop("pid", "tid", "core", "task_id")] if operations.height else []
-    if communication or rest.height:
-        rows = pl.concat([*communication, *([rest] if rest.height else [])], how="diagonal_relaxed")
+    if communication or unnamed.height:
+        rows = pl.concat([*communication, *([unnamed] if unnamed.height else [])], how="diagonal_relaxed")
         tables["communication"] = rows.sort("start_ns", maintain_order=True)
     return tables
 
@@ -124,29 +124,29 @@ def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, heal
         mine = operations.filter(pl.col("device") == device) if operations.height else operations
         start, end = _uncovered(ranges, mine)
         parts.append(pl.DataFrame({"start_ns": start, "end_ns": end}).with_columns(device=pl.lit(device, dtype=pl.Int32)))
-    rest = pl.concat(parts) if parts else pl.DataFrame()
-    if rest.height:
+    unnamed = pl.concat(parts) if parts else pl.DataFrame()
+    if unnamed.height:
         message = "stretches of communication belong to none of the operations that the timeline names"
-        health.add("unnamed_communication", INFO, rest.height, message, COMMUNICATION_VOLUME)
-        rest = rest.with_columns(name=pl.lit(COMMUNICATING, dtype=NAME), kind=pl.lit(COLLECTIVE, dtype=NAME))
-    return rest
+        health.add("unnamed_communication", INFO, unnamed.height, message, COMMUNICATION_VOLUME)
+        unnamed = unnamed.with_columns(name=pl.lit(COMMUNICATING, dtype=NAME), kind=pl.lit(COLLECTIVE, dtype=NAME))
+    return unnamed
 
 
 def _uncovered(ranges: pl.DataFrame, operations: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
     """Starts and ends of the stretches inside ``ranges`` and outside all operations, rounding apart."""
-    times, inside = [], []
+    times, depth_changes = [], []
     for frame, weight in ((ranges, 1), (operations, 1 << 32)):
         if frame.height:
             for column, sign in (("start_ns", weight), ("end_ns", -weight)):
                 times.append(frame[column].to_numpy())
-                inside.append(np.full(frame.height, sign, dtype=np.int64))
-    time, change = np.concatenate(times), np.concatenate(inside)
+                depth_changes.append(np.full(frame.height, sign, dtype=np.int64))
+    time, change = np.concatenate(times), np.concatenate(depth_changes)
     order = np.argsort(time, kind="stable")
     # how many operations are open counts in the upper half of the bits, ranges in the lower
     open_ = np.cumsum(change[order])[:-1]
     start, end = time[order][:-1], time[order][1:]
-    rest = (open_ > 0) & (open_ < 1 << 32) & (end - start > _ROUNDING_NS)
-    return start[rest], end[rest]
+    is_uncovered = (open_ > 0) & (open_ < 1 << 32) & (end - start > _ROUNDING_NS)
+    return start[is_uncovered], end[is_uncovered]
 
 
 def _lane(overlap: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -157,8 +157,8 @@ def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.Da
     """Operations with stream, task_id and core; tasks without those that are operations (steplens lists them there, too)."""
     core = pl.lit(COMMUNICATION_CORE, dtype=NAME)
     if not tasks.height:
-        nothing = pl.lit(None, dtype=pl.Int64)
-        return operations.with_columns(stream=nothing, task_id=nothing, core=core), tasks
+        missing = pl.lit(None, dtype=pl.Int64)
+        return operations.with_columns(stream=missing, task_id=missing, core=core), tasks
     same = ["device", "name", "start_ns"]
     twins = tasks.select(*same, "stream", "task_id", "core").unique(same, keep="first")
     with_stream = operations.join(twins, on=same, how="left", maintain_order="left")
@@ -216,8 +216,8 @@ def gpu_kind(tasks: pl.DataFrame) -> pl.Series:
     """What the tasks of GPUs do, by their type and name; null for other tasks."""
     on_gpu = tasks["core"].cast(pl.String).is_in(GPU_CORES).fill_null(False)
     if not on_gpu.any():
-        nothing: pl.Series = pl.Series([None], dtype=pl.String).new_from_index(0, tasks.height)
-        return nothing
+        no_kind: pl.Series = pl.Series([None], dtype=pl.String).new_from_index(0, tasks.height)
+        return no_kind
     if "type" not in tasks.columns:
         tasks = tasks.with_columns(type=pl.lit(None, dtype=NAME))
     copies = pl.coalesce(pl.col("type", "name").cast(pl.String)).str.contains(_GPU_COPY)
@@ -227,7 +227,7 @@ def gpu_kind(tasks: pl.DataFrame) -> pl.Series:
 
 def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
     """Which tasks start inside a range of the lane of their device; all do on a device without ranges."""
-    inside = np.ones(tasks.height, dtype=bool)
+    is_inside = np.ones(tasks.height, dtype=bool)
     devices, start = tasks["device"].to_numpy(), tasks["start_ns"].to_numpy()
     for (device,), ranges in lanes.sort("start_ns").partition_by("device", as_dict=True).items():
         rows = np.flatnonzero(devices == device)
@@ -235,8 +235,8 @@ def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
         # one ns wider, since ranges and tasks are rounded apart
         last = np.maximum.accumulate(ranges["end_ns"].to_numpy()) + _ROUNDING_NS
         index = np.searchsorted(first, start[rows] + _ROUNDING_NS, side="right") - 1
-        inside[rows] = (index >= 0) & (start[rows] <= last[np.maximum(index, 0)])
-    return pl.Series(inside)
+        is_inside[rows] = (index >= 0) & (start[rows] <= last[np.maximum(index, 0)])
+    return pl.Series(is_inside)
 
 
 def _operations(found: DeviceEvents) -> pl.DataFrame:
@@ -263,7 +263,7 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
     group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
     elements = _optional(frame, "elements")
     data_type = _optional(frame, "data_type", NAME)
-    known = data_type.cast(pl.String).replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    element_bytes = data_type.cast(pl.String).replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
         kind=pl.coalesce(_optional(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
@@ -271,7 +271,7 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
         group=group.cast(NAME),
         ranks=_optional(frame, "ranks").cast(pl.Int32),
         elements=elements,
-        bytes=pl.coalesce(_optional(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * known)),
+        bytes=pl.coalesce(_optional(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * element_bytes)),
         dtype=data_type,
         algorithm=_optional(frame, "alg_type", NAME),
         correlation=_optional(frame, "connection_id"),
@@ -325,16 +325,20 @@ def _launch_points(found: DeviceEvents, health: HealthLog) -> pl.DataFrame:
 
 def _launched(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     if not launches.height:
-        nothing = pl.lit(None, dtype=pl.Int64)
-        return tasks.with_columns(launch_ns=nothing, launch_pid=nothing, launch_tid=nothing)
+        missing = pl.lit(None, dtype=pl.Int64)
+        return tasks.with_columns(launch_ns=missing, launch_pid=missing, launch_tid=missing)
     return tasks.join(launches, on=["pid", "tid", "start_ns"], how="left", maintain_order="left")
 
 
 def _by_themselves(tasks: pl.DataFrame) -> pl.DataFrame:
     """A CPU's tasks, which are calls: one to which no arrow leads begins where its call does, on the thread of its own."""
-    own = {"launch_ns": pl.col("start_ns"), "launch_pid": pl.col("pid") // (1 << LAYER_BITS), "launch_tid": pl.col("tid")}
+    launch_columns = {
+        "launch_ns": pl.col("start_ns"),
+        "launch_pid": pl.col("pid") // (1 << LAYER_BITS),
+        "launch_tid": pl.col("tid"),
+    }
     without = pl.col("launch_ns").is_null()
-    return tasks.with_columns(pl.when(without).then(value).otherwise(name).alias(name) for name, value in own.items())
+    return tasks.with_columns(pl.when(without).then(value).otherwise(name).alias(name) for name, value in launch_columns.items())
 
 
 def _from_calls(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -345,9 +349,9 @@ def _from_calls(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     lost = pl.col("launch_ns").is_null() & pl.col("kind").cast(pl.String).is_in(worthwhile)
     if not tasks.select(lost.any()).item():
         return tasks
-    known = calls.drop_nulls("connection_id").unique("connection_id", keep="first", maintain_order=True)
-    known = known.select(correlation="connection_id", _ns="start_ns", _pid="pid", _tid="tid")
-    tasks = tasks.join(known, on="correlation", how="left", maintain_order="left")
+    connected = calls.drop_nulls("connection_id").unique("connection_id", keep="first", maintain_order=True)
+    connected = connected.select(correlation="connection_id", _ns="start_ns", _pid="pid", _tid="tid")
+    tasks = tasks.join(connected, on="correlation", how="left", maintain_order="left")
     filled = [
         pl.when(lost).then(f"_{column}").otherwise(f"launch_{column}").alias(f"launch_{column}")
         for column in ("ns", "pid", "tid")

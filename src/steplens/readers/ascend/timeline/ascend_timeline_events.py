@@ -137,19 +137,19 @@ class TimelineColumns:
         """The frames of one kind of event as one, in file order; ``ts_ns`` and ``dur_ns`` in ns, null where unreadable."""
         if not parts:
             return pl.DataFrame()
-        whole = pl.concat(parts, how="diagonal")
-        columns = [text_ns(whole["ts"]).alias("ts_ns")]
-        if "dur" in whole.columns:
-            columns.append(float_ns(whole["dur"]).alias("dur_ns"))
-        return whole.drop("ts", "dur", strict=False).with_columns(columns)
+        all_parts = pl.concat(parts, how="diagonal")
+        columns = [text_ns(all_parts["ts"]).alias("ts_ns")]
+        if "dur" in all_parts.columns:
+            columns.append(float_ns(all_parts["dur"]).alias("dur_ns"))
+        return all_parts.drop("ts", "dur", strict=False).with_columns(columns)
 
     def _add(self, piece: bytes) -> None:
         try:
             events = DECODER.decode(piece)
         except ValueError:
-            found = list(one_by_one(piece, one_event))
-            events = [event for event in found if event is not DAMAGED]
-            self.damaged += len(found) - len(events)
+            decoded = list(one_by_one(piece, one_event))
+            events = [event for event in decoded if event is not DAMAGED]
+            self.damaged += len(decoded) - len(events)
         self._sort_in(events)
 
     def _sort_in(self, events: list[Any]) -> None:
@@ -236,12 +236,12 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
             buffer += more
             if len(buffer) > EVENT_LIMIT_BYTES:
                 raise _UnknownLayoutError
-            found = buffer.rfind(separator, searched)
-            if found > 0:
-                rest = buffer[found + len(separator) - 1 :]
-                buffer[found + 1] = ord("]")
-                yield memoryview(buffer)[: found + 2]
-                buffer = bytearray(b"[") + rest
+            end = buffer.rfind(separator, searched)
+            if end > 0:
+                remainder = buffer[end + len(separator) - 1 :]
+                buffer[end + 1] = ord("]")
+                yield memoryview(buffer)[: end + 2]
+                buffer = bytearray(b"[") + remainder
         yield memoryview(buffer)
 
 
@@ -325,7 +325,7 @@ def _counter_frame(events: list[Sample]) -> pl.DataFrame:
     names: list[str] = []
     members: list[str] = []
     times: list[Any] = []
-    found: list[float | str | None] = []
+    numbers: list[float | str | None] = []
     for event in events:
         args = event.args or {}
         label = "".join(f" {args[key]:.0f}" for key in args if _numbers_something(key, args)) if len(args) > 1 else ""
@@ -334,8 +334,8 @@ def _counter_frame(events: list[Sample]) -> pl.DataFrame:
                 names.append(event.name + label)
                 members.append(key)
                 times.append(event.ts)
-                found.append(value)
-    return pl.DataFrame([_texts("name", names), _texts("member", members), _times(times), _numbers("value", found)])
+                numbers.append(value)
+    return pl.DataFrame([_texts("name", names), _texts("member", members), _times(times), _numbers("value", numbers)])
 
 
 def _numbers_something(key: str, args: dict[str, float | str | None]) -> bool:

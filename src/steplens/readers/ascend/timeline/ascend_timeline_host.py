@@ -77,10 +77,10 @@ def _calls(frame: pl.DataFrame) -> pl.DataFrame:
         layer = pl.coalesce(pl.col("level").cast(pl.String).replace(OLDER_LAYERS), layer)
     correlation = pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
     # distinct names are few
-    named = frame.select(pl.col("name").unique()).with_columns(
+    distinct_names = frame.select(pl.col("name").unique()).with_columns(
         plain=pl.coalesce(name.str.extract(_LAYER_PREFIX, 2), name).cast(NAME)
     )
-    return frame.join(named, on="name", how="left", maintain_order="left").select(
+    return frame.join(distinct_names, on="name", how="left", maintain_order="left").select(
         name="plain",
         layer=layer.cast(NAME),
         start_ns="start_ns",
@@ -93,11 +93,11 @@ def _calls(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _marks(frame: pl.DataFrame) -> pl.DataFrame:
     """User marks (MsprofTx, mstx): events that say which kind of mark they are."""
-    known = [column for column in ("event", "event_old") if column in frame.columns]
-    if not known:
+    event_columns = [column for column in ("event", "event_old") if column in frame.columns]
+    if not event_columns:
         return frame.clear()
     domains = [column for column in ("domain", "domain_old") if column in frame.columns]
-    return frame.filter(pl.any_horizontal(pl.col(known).is_not_null())).select(
+    return frame.filter(pl.any_horizontal(pl.col(event_columns).is_not_null())).select(
         domain=pl.coalesce(*domains) if domains else pl.lit(None, dtype=NAME),
         message="name",
         start_ns="start_ns",
@@ -106,7 +106,10 @@ def _marks(frame: pl.DataFrame) -> pl.DataFrame:
         tid="tid",
         stream=pl.col("stream") if "stream" in frame.columns else pl.lit(None, dtype=pl.Int64),
         correlation=pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64),
-        kind=pl.coalesce(known).cast(pl.String).replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String).cast(NAME),
+        kind=pl.coalesce(event_columns)
+        .cast(pl.String)
+        .replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String)
+        .cast(NAME),
     )
 
 
@@ -123,8 +126,8 @@ def _python(frame: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     thread = ["pid", "tid"]
     first = frame.filter(pl.col("id") == 0).unique(thread, keep="first")
     frame = frame.join(first.select(*thread, _first="start_ns", _last="end_ns"), on=thread, how="left", maintain_order="left")
-    inside = (pl.col("start_ns") >= pl.col("_first")) & (pl.col("end_ns") <= pl.col("_last"))
-    rootless = (pl.col("parent") == pl.col("id")) | ((pl.col("parent") == 0) & ~inside.fill_null(False))
+    is_inside = (pl.col("start_ns") >= pl.col("_first")) & (pl.col("end_ns") <= pl.col("_last"))
+    rootless = (pl.col("parent") == pl.col("id")) | ((pl.col("parent") == 0) & ~is_inside.fill_null(False))
     frame = frame.with_columns(parent=pl.when(~rootless).then("parent")).drop("_first", "_last")
     if frame["id"].n_unique() < frame.height:
         repeated = frame.height - frame.select(pl.struct(*thread, "id").n_unique()).item()

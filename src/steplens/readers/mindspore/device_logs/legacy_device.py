@@ -40,8 +40,8 @@ _EVENTS = ("kernels", "step_points", "pipeline_ops", "pipeline_batches", "source
 def sources(path: Path, device: int | None = None) -> list[Path]:
     """The files that decide what is read of a device (of all devices when None)."""
     logs = find_logs(path)
-    own = [file for (_, number), slices in logs.slices.items() if device in (None, number) for file in slices]
-    return [*own, *(minddata.sources(path, device) if minddata.detect(path) else [])]
+    log_files = [file for (_, number), slices in logs.slices.items() if device in (None, number) for file in slices]
+    return [*log_files, *(minddata.sources(path, device) if minddata.detect(path) else [])]
 
 
 def read_trace(path: Path, device: int | None = None) -> Trace:
@@ -75,11 +75,11 @@ def _tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.D
     aicpu = legacy_aicpu.read_kernels(logs.of("aicpu", device), health)
     kernels.append(legacy_aicpu.kernels(aicpu, device).with_columns(kind=pl.lit(KIND_COMPUTE)))
     tables["kernels"] = pl.concat(kernels, how="diagonal_relaxed")
-    kept = []
+    source_tables = []
     if framework.height:
-        kept.append(source_rows("framework_raw", framework.select(legacy_framework.FRAMEWORK_COLUMNS)))
+        source_tables.append(source_rows("framework_raw", framework.select(legacy_framework.FRAMEWORK_COLUMNS)))
     if aicpu.height:
-        kept.append(source_rows("aicpu_intermediate", legacy_aicpu.table(aicpu)))
+        source_tables.append(source_rows("aicpu_intermediate", legacy_aicpu.table(aicpu)))
     if minddata.detect(logs.path):
         for name, frame in minddata.tables(logs.path, device, health).items():
             tables[name] = frame
@@ -90,9 +90,9 @@ def _tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.D
     ]
     tables["pipeline_batches"] = pl.concat(batches, how="diagonal_relaxed")
     if "source_tables" in tables:
-        kept.append(tables["source_tables"])
-    if kept:
-        tables["source_tables"] = pl.concat(kept)
+        source_tables.append(tables["source_tables"])
+    if source_tables:
+        tables["source_tables"] = pl.concat(source_tables)
     meta: dict[str, Any] = {"source_format": "mindspore_legacy_raw", "device_ids": [device], "rank": device}
     points = legacy_framework.read_points(logs.of("point", device), health)
     meta.update({key: points[tag] for key, tag in (("fp_start", 1), ("bp_end", 2)) if tag in points})
@@ -130,7 +130,7 @@ def step_tables(points: pl.DataFrame, collectives: pl.DataFrame, device: int) ->
     training = points.join(
         models.sort("len", "last", descending=True).head(1).select("model_id"), on="model_id", how="semi", nulls_equal=True
     ).sort("start_ns", maintain_order=True)
-    named = pl.col("name").cast(pl.String)
+    task_name = pl.col("name").cast(pl.String)
     ordered = training.unique("step", keep="first", maintain_order=True)
     return {
         "step_points": points,
@@ -142,12 +142,12 @@ def step_tables(points: pl.DataFrame, collectives: pl.DataFrame, device: int) ->
             "stream",
             "start_ns",
             end_ns=pl.max_horizontal("start_ns", "end_ns"),
-            kind=pl.when(named.str.contains("(?i)receive"))
+            kind=pl.when(task_name.str.contains("(?i)receive"))
             .then(pl.lit(RECEIVE))
-            .when(named.str.contains("(?i)send"))
+            .when(task_name.str.contains("(?i)send"))
             .then(pl.lit(SEND))
             .otherwise(pl.lit(COLLECTIVE)),
-            operation=named.str.extract(_OPERATION).str.to_lowercase(),
+            operation=task_name.str.extract(_OPERATION).str.to_lowercase(),
             device=pl.lit(device, dtype=pl.Int32),
         ),
     }
@@ -174,8 +174,8 @@ def core_kernels(records: pl.DataFrame, framework: pl.DataFrame, device: int, he
         device: number of the device.
         health: gets what is wrong.
     """
-    named = framework.with_columns(name="full_kernel_name")
-    runs = legacy_hwts.executions(records, named, health)
+    named_kernels = framework.with_columns(name="full_kernel_name")
+    runs = legacy_hwts.executions(records, named_kernels, health)
     details = legacy_framework.kernel_columns(framework).unique("key", keep="first")
     columns = [column for column in details.columns if column.startswith(("input_", "output_"))]
     described = details.select("key", *columns, type="kernel_type", blocks="block_dim", task_id="task_id")

@@ -69,9 +69,9 @@ def read_graph(slices: Sequence[Path], health: HealthLog, *, ge: bool = False) -
     for line in lines:
         members = [(key, value.strip('"')) for key, value in _MEMBER.findall(line)]
         if members and members[0][0] == "op_name":
-            named = dict(members[:2])
+            first_members = dict(members[:2])
             info = json.dumps(_info(members, ge), ensure_ascii=False)
-            rows.append((named["op_name"], named.get("op_type", ""), info))
+            rows.append((first_members["op_name"], first_members.get("op_type", ""), info))
     if lost := len(lines) - len(rows):
         health.add("damaged_records", WARNING, lost, "lines of the framework's graph are damaged", KERNEL_DETAILS)
     schema = dict.fromkeys(("full_kernel_name", "kernel_type", "op_info"), pl.String)
@@ -83,17 +83,17 @@ def _info(members: Sequence[tuple[str, str]], ge: bool) -> dict[str, dict[str, s
     info: dict[str, dict[str, str]] = {}
     current: dict[str, str] = {}
     for key, value in members:
-        side, _, what = key.partition("_")
+        side, _, part = key.partition("_")
         if side == "op":
             continue
-        if what == "id":
+        if part == "id":
             current = info.setdefault(f"{side}_{value}", {})
-        elif what == "data_type":
-            current[what] = _type(value, ge)
-        elif what == "format":
-            current[what] = _GE_FORMATS.get(_number(value), value) if ge else value
+        elif part == "data_type":
+            current[part] = _type(value, ge)
+        elif part == "format":
+            current[part] = _GE_FORMATS.get(_number(value), value) if ge else value
         else:
-            current[what] = value
+            current[part] = value
     return info
 
 
@@ -139,7 +139,7 @@ def read_points(slices: Sequence[Path], health: HealthLog) -> dict[int, str]:
 def kernel_columns(framework: pl.DataFrame) -> pl.DataFrame:
     """What ``op_info`` says of each operator as columns of ``kernels``: shapes, types and formats, ``;`` between tensors."""
     rows = [_described(text) for text in framework["op_info"].to_list()]
-    names = [f"{side}_{what}" for side in ("input", "output") for what in ("shapes", "types", "formats")]
+    names = [f"{side}_{part}" for side in ("input", "output") for part in ("shapes", "types", "formats")]
     return framework.with_columns(pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row"))
 
 
@@ -152,7 +152,7 @@ def _described(text: str | None) -> list[str | None]:
     cells: list[str | None] = []
     for side in ("input_", "output_"):
         tensors = [value for key, value in members.items() if key.lower().startswith(side) and isinstance(value, dict)]
-        for what in ("shape", "data_type", "format"):
-            texts = [str(tensor.get(what, "")).removeprefix("NUMBER_TYPE_") for tensor in tensors]
+        for part in ("shape", "data_type", "format"):
+            texts = [str(tensor.get(part, "")).removeprefix("NUMBER_TYPE_") for tensor in tensors]
             cells.append(";".join(texts) if tensors else None)
     return cells

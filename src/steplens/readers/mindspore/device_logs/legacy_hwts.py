@@ -50,11 +50,11 @@ def decode(data: bytes, health: HealthLog) -> pl.DataFrame:
         kind (0 task start, 1 task end, 2 block start, 3 block end, 4 performance counters), core, block, key, tick (10 ns
         of the device's clock) and stream. Blank records, and those of kinds that do not exist, are left out.
     """
-    whole = len(data) // _RECORD.itemsize
+    record_count = len(data) // _RECORD.itemsize
     if len(data) % _RECORD.itemsize:
         message = "the task scheduler's log breaks off inside a record, which was left out"
         health.add("truncated_file", ERROR, 1, message, (KERNEL_CALLS, KERNEL_TIMES))
-    records = np.frombuffer(data, dtype=_RECORD, count=whole)[~_blank(data, whole)]
+    records = np.frombuffer(data, dtype=_RECORD, count=record_count)[~_blank(data, record_count)]
     kind = records["head"] & 7
     tick = np.where(kind == _PMU, records["pmu_count"], records["count"])
     valid = (kind <= _PMU) & (tick < LATEST_TICK)
@@ -100,14 +100,14 @@ def read_text(path: Path, health: HealthLog) -> pl.DataFrame:
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror or error})") from error
     columns = _columns(lines)
-    known = columns.drop_nulls("kind").filter(pl.col("tick").is_between(0, LATEST_TICK - 1))
+    possible = columns.drop_nulls("kind").filter(pl.col("tick").is_between(0, LATEST_TICK - 1))
     # title and header are no records
-    lost = sum(1 for line in lines if line.strip()) - known.height - 2
-    if not known.height:
+    lost = sum(1 for line in lines if line.strip()) - possible.height - 2
+    if not possible.height:
         raise InputError(path, "holds no record of the task scheduler", "Give output_format_data_hwts_<device>.txt")
     if lost > 0:
         health.add("damaged_records", WARNING, lost, f"lines of {path.name} are no records", (KERNEL_CALLS, KERNEL_TIMES))
-    return known
+    return possible
 
 
 def _columns(lines: list[str]) -> pl.DataFrame:
@@ -135,19 +135,21 @@ def executions(records: pl.DataFrame, tasks: pl.DataFrame, health: HealthLog) ->
     Returns:
         name, key, stream, start_ns, end_ns (ns of the device's clock), in order.
     """
-    named = tasks.select("key", "name").unique("key", keep="first", maintain_order=True)
-    marks = records.filter(pl.col("kind").is_in([TASK_START, TASK_END])).join(named, on="key", how="left", maintain_order="left")
+    task_names = tasks.select("key", "name").unique("key", keep="first", maintain_order=True)
+    marks = records.filter(pl.col("kind").is_in([TASK_START, TASK_END])).join(
+        task_names, on="key", how="left", maintain_order="left"
+    )
     unknown = int(marks["name"].null_count())
     if unknown:
         message = "marks of the task scheduler are of tasks that the framework's list does not name; they were left out"
         health.add("unnamed_tasks", INFO, unknown, message, KERNEL_CALLS)
-    known = marks.drop_nulls("name")
-    following = known.select(pl.all().shift(-1).name.suffix("_next"))
-    both = pl.concat([known, following], how="horizontal")
+    named_marks = marks.drop_nulls("name")
+    following = named_marks.select(pl.all().shift(-1).name.suffix("_next"))
+    both = pl.concat([named_marks, following], how="horizontal")
     pairs = both.filter(
         (pl.col("kind") == TASK_START) & (pl.col("kind_next") == TASK_END) & (pl.col("name") == pl.col("name_next"))
     )
-    if lost := known.height - 2 * pairs.height:
+    if lost := named_marks.height - 2 * pairs.height:
         message = "starts or ends of tasks have no counterpart directly beside them; they were left out"
         health.add("unpaired_tasks", WARNING, lost, message, KERNEL_CALLS)
     backwards = int((pairs["tick_next"] < pairs["tick"]).sum())

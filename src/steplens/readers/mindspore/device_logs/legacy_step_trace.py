@@ -100,12 +100,12 @@ def decode_track(data: bytes, health: HealthLog) -> Points:
 
 
 def _records(data: bytes, layout: np.dtype[np.void], health: HealthLog) -> npt.NDArray[np.void]:
-    whole = len(data) // layout.itemsize
+    record_count = len(data) // layout.itemsize
     if len(data) % layout.itemsize:
         health.add(
             "truncated_file", ERROR, 1, "the step trace breaks off inside a record, which was left out", (STEP_TIMES, STEP_PHASES)
         )
-    records = np.frombuffer(data, dtype=layout, count=whole)
+    records = np.frombuffer(data, dtype=layout, count=record_count)
     possible = records["count"] < LATEST_TICK
     if lost := int((~possible).sum()):
         health.add(
@@ -141,9 +141,9 @@ def _pairs(marks: pl.DataFrame, steps: pl.DataFrame, health: HealthLog) -> pl.Da
     """Marks of one step and stream, two and two: start and end of a collective."""
     if "model_id" not in marks.columns:
         marks = marks.with_columns(model_id=pl.lit(None, dtype=pl.Int64))
-    known = marks.join(steps.select("step", "model_id"), on=["step", "model_id"], how="semi", nulls_equal=True)
+    marks_of_steps = marks.join(steps.select("step", "model_id"), on=["step", "model_id"], how="semi", nulls_equal=True)
     lane = ["model_id", "step", "stream"]
-    numbered = known.with_columns(place=pl.int_range(pl.len()).over(lane), marks=pl.len().over(lane))
+    numbered = marks_of_steps.with_columns(place=pl.int_range(pl.len()).over(lane), marks=pl.len().over(lane))
     odd = numbered.filter((pl.col("marks") % 2 == 1) & (pl.col("place") == pl.col("marks") - 1)).height
     if odd:
         message = "collectives of the step trace have a start and no end; they were left out"

@@ -74,11 +74,11 @@ def read_collectives(path: Path, first_rank: int, health: HealthLog) -> dict[str
         if step is None or cost is None or wait is None or link is None:
             damaged += 1
             continue
-        whole = _links(link, first_rank)
-        named: dict[str, dict[str, list[float]]] = {f"{source}-{target}": {} for source, target, *_ in whole}
-        for source, target, transport, ms, size in whole:
-            named[f"{source}-{target}"][transport] = [ms, size, _gbps(ms, size)]
-        rows.append((step, cost * scale, wait * scale, json.dumps(named)))
+        all_links = _links(link, first_rank)
+        times_of_link: dict[str, dict[str, list[float]]] = {f"{source}-{target}": {} for source, target, *_ in all_links}
+        for source, target, transport, ms, size in all_links:
+            times_of_link[f"{source}-{target}"][transport] = [ms, size, _gbps(ms, size)]
+        rows.append((step, cost * scale, wait * scale, json.dumps(times_of_link)))
         if step == _AVERAGE or not step.isdigit() or len(step) > 12:
             continue
         for name, value in (operation or {}).items():
@@ -129,14 +129,14 @@ def _is_number(value: Any) -> bool:
 
 def _links(members: Any, first_rank: int) -> list[tuple[int, int, str, float, float]]:
     """Source and destination (ranks of the job), transport, ms and KB of every link."""
-    found = []
+    links = []
     for link, transports in members.items() if isinstance(members, dict) else ():
         ends = _LINK.match(link)
         for transport, values in transports.items() if ends and isinstance(transports, dict) else ():
             if ends and isinstance(values, list) and len(values) >= 2 and _is_number(values[0]) and _is_number(values[1]):
                 source, target = (int(end) + first_rank for end in ends.groups())
-                found.append((source, target, str(transport), float(values[0]), float(values[1])))
-    return found
+                links.append((source, target, str(transport), float(values[0]), float(values[1])))
+    return links
 
 
 def _gbps(ms: float, kilobytes: float) -> float:
@@ -157,8 +157,8 @@ def read_cluster(path: Path, health: HealthLog) -> pl.DataFrame:
     Of data-parallel runs the file has the parts of the step trace in counts of 10 ns.
     """
     table = read_table([path], health, STEP_DEVICE_TIMES)
-    found = {new: names for new, names in _CLUSTER.items() if table.find(*names) is not None}
-    columns = {new: table.number(*names) for new, names in found.items()}
+    present = {new: names for new, names in _CLUSTER.items() if table.find(*names) is not None}
+    columns = {new: table.number(*names) for new, names in present.items()}
     for name in _DATA_PARALLEL:
         if table.find(name) is not None:
             columns[name] = table.number(name) / _TICKS_PER_MS

@@ -122,9 +122,9 @@ class _Reader:
             self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())
         self._add("meta", meta_rows(self._meta()))
-        found = {name: frame for name, frame in self._tables.items() if frame.height}
-        self._report_clock(found)
-        return found
+        filled = {name: frame for name, frame in self._tables.items() if frame.height}
+        self._report_clock(filled)
+        return filled
 
     def _file(self, family: str) -> Path | None:
         return self._folder.file(family, self._rank)
@@ -166,9 +166,9 @@ class _Reader:
         self._keep("step_trace_average", stored)
         if points.height:
             # steplens keeps its steps to the ns beside these counts of 10 ns
-            own = self._info.get("writer") == "steplens" and bool(self._info.get("steps"))
+            is_own = self._info.get("writer") == "steplens" and bool(self._info.get("steps"))
             for name, frame in step_tables(points, collectives, self._rank).items():
-                if name != "steps" or not own:
+                if name != "steps" or not is_own:
                     self._add(name, frame)
 
     def _device_tasks(self) -> None:
@@ -224,8 +224,8 @@ class _Reader:
 
     def _cpu(self) -> None:
         if (path := self._file("cpu_operators")) is not None:
-            found = mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health)
-            for name, frame in found.items():
+            cpu_tables = mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health)
+            for name, frame in cpu_tables.items():
                 self._add(name, frame)
         if self._info.get("writer") == "steplens":
             recorded: dict[str, list[pl.DataFrame]] = {}
@@ -277,9 +277,9 @@ class _Reader:
             message = "the number of stages is unknown: the ends of links are numbered within the rank's stage"
             self._health.add("unknown_stages", WARNING, 1, message, RANK_COMPARISON)
         first = mindspore_cluster.stage_first_rank(self._rank, stages or 1, size or 1) if size else 0
-        found = mindspore_cluster.read_collectives(path, first, self._health)
-        self._keep("hccl_raw", found.pop("hccl_raw", pl.DataFrame()))
-        for name, frame in found.items():
+        collectives = mindspore_cluster.read_collectives(path, first, self._health)
+        self._keep("hccl_raw", collectives.pop("hccl_raw", pl.DataFrame()))
+        for name, frame in collectives.items():
             self._add(name, frame)
 
     def _parallel_strategy(self) -> None:
@@ -291,8 +291,8 @@ class _Reader:
         """Number of stages and of ranks, from the name of the cluster file, else from profiler_info."""
         if self._rank in self._folder.parallel:
             return self._folder.parallel[self._rank][1:]
-        known = (self._info.get("stage_num"), self._info.get("rank_size"))
-        stages, size = (value if type(value) is int and 0 < value < _LIMIT else None for value in known)
+        sizes = (self._info.get("stage_num"), self._info.get("rank_size"))
+        stages, size = (value if type(value) is int and 0 < value < _LIMIT else None for value in sizes)
         return stages, size
 
     def _dynamic_shapes(self) -> None:
@@ -313,7 +313,7 @@ class _Reader:
     def _report_clock(self, tables: dict[str, pl.DataFrame]) -> None:
         """Say so where the times of the device are those of its own clock."""
         starts = [tables[name]["start_ns"].min() for name in ("kernels", "step_points") if name in tables]
-        known = [start for start in starts if isinstance(start, int)]
-        if known and min(known) < _UNIX_FROM_NS and "ops" not in tables:
+        start_times = [start for start in starts if isinstance(start, int)]
+        if start_times and min(start_times) < _UNIX_FROM_NS and "ops" not in tables:
             message = "times count the device's own clock from its start; they cannot be compared with those of another device"
             self._health.add("device_clock", INFO, 1, message, (HOST_AGAINST_DEVICE, RANK_COMPARISON))

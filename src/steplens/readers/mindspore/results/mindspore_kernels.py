@@ -47,10 +47,10 @@ def read_timeline_data(path: Path, rank: int, health: HealthLog, *, micro: bool 
             "length": ms_text_ns(table.text("duration(ms)").cast(pl.String)),
         }
     )
-    known = rows.drop_nulls(["name", "start_ns", "length"])
-    if lost := rows.height - known.height:
+    complete = rows.drop_nulls(["name", "start_ns", "length"])
+    if lost := rows.height - complete.height:
         health.add("damaged_rows", ERROR, lost, f"rows of {path.name} have no time and were left out", KERNEL_CALLS)
-    return known.select(
+    return complete.select(
         "name",
         "stream",
         "start_ns",
@@ -79,14 +79,14 @@ def described(kernels: pl.DataFrame, framework: pl.DataFrame, health: HealthLog)
         type="kernel_type",
         **{new: pl.col(old).cast(pl.Int64, strict=False) for new, old in numbers.items()},
     )
-    found = kernels.join(right, left_on="name", right_on="full_kernel_name", how="left", maintain_order="left")
+    joined = kernels.join(right, left_on="name", right_on="full_kernel_name", how="left", maintain_order="left")
     core, name = pl.col("core").cast(pl.String), pl.col("name").str.replace(_PATH, "")
     kind = pl.when(is_collective(core, name, pl.col("type"))).then(pl.lit(KIND_COMMUNICATION)).when(is_part(core, name))
-    found = found.with_columns(kind=kind.then(pl.lit(KIND_OTHER)).otherwise("kind"))
-    if unknown := int(found["type"].null_count()):
+    joined = joined.with_columns(kind=kind.then(pl.lit(KIND_OTHER)).otherwise("kind"))
+    if unknown := int(joined["type"].null_count()):
         message = "operators of the timeline are not in the framework's table, so their types and shapes are unknown"
         health.add("unnamed_tasks", WARNING, unknown, message, KERNEL_DETAILS)
-    return found
+    return joined
 
 
 def read_scheduler_text(path: Path, framework: pl.DataFrame, rank: int, health: HealthLog) -> pl.DataFrame:
@@ -126,26 +126,26 @@ def aicpu_kernels(path: Path, table: pl.DataFrame, rank: int, health: HealthLog)
         ms_text_ns(table[name]) if in_ms else table[name].cast(pl.Int64, strict=False) * 1000 for name in ("run_start", "run_end")
     ]
     rows = table.with_row_index("id").with_columns(times[0].alias("start_ns"), times[1].alias("end_ns"))
-    known = rows.drop_nulls(["start_ns", "end_ns"]).filter(
+    complete = rows.drop_nulls(["start_ns", "end_ns"]).filter(
         (pl.col("end_ns") >= pl.col("start_ns")) & pl.col("start_ns").is_between(0, _LIMIT_NS)
     )
-    if lost := rows.height - known.height:
+    if lost := rows.height - complete.height:
         health.add("damaged_rows", ERROR, lost, f"rows of {path.name} have no time and were left out", KERNEL_CALLS)
     wait = (pl.col("dispatch_time") * 1_000_000).round().cast(pl.Int64, strict=False)
-    kernels = known.select(
+    kernels = complete.select(
         pl.col("id").cast(pl.Int32),
         "start_ns",
         "end_ns",
         name="kernel_type",
         type="kernel_type",
-        wait_ns=wait if "dispatch_time" in known.columns else pl.lit(None, dtype=pl.Int64),
+        wait_ns=wait if "dispatch_time" in complete.columns else pl.lit(None, dtype=pl.Int64),
         kind=pl.lit(KIND_COMPUTE),
         core=pl.lit("AI_CPU"),
         device=pl.lit(rank, dtype=pl.Int32),
         stream=pl.lit(None, dtype=pl.Int64),
     )
-    stored = [name for name in ("total_time", "dispatch_time", "execution_time") if name in known.columns]
-    metrics = known.select(pl.col("id").cast(pl.Int32), *stored).unpivot(stored, index="id").drop_nulls("value")
+    stored = [name for name in ("total_time", "dispatch_time", "execution_time") if name in complete.columns]
+    metrics = complete.select(pl.col("id").cast(pl.Int32), *stored).unpivot(stored, index="id").drop_nulls("value")
     names = {name: f"{name.replace('_', ' ').title()}(ms)" for name in stored}
     return kernels, metrics.select(kernel="id", name=pl.col("variable").replace_strict(names), value="value")
 

@@ -90,12 +90,12 @@ def _graph(data: memoryview, rows: dict[str, list[dict[str, Any]]]) -> None:
             elif field in _GRAPH_FIELDS:
                 graph |= _cell(_GRAPH_FIELDS[field], value)
     finally:
-        own = {"graph": graph["graph"]}
+        graph_columns = {"graph": graph["graph"]}
         rows[GRAPHS].append(graph)
-        rows[NODES] += [{**own, **node} for node in nodes]
+        rows[NODES] += [{**graph_columns, **node} for node in nodes]
         for tensor in tensors:
             owner, kind = owners.get(tensor["tensor"], (None, None))
-            rows[TENSORS].append({**own, **tensor, "owner": owner, "kind": kind})
+            rows[TENSORS].append({**graph_columns, **tensor, "owner": owner, "kind": kind})
 
 
 def _node(data: memoryview, owners: dict[int, tuple[str, str]]) -> dict[str, Any]:

@@ -89,14 +89,16 @@ def read_trace(path: Path) -> Trace:
     Raises:
         InputError: it holds no timelines, of several devices, or none that can be read.
     """
-    found = [(number, folder) for number, folder in _devices(path) if any(map(_is_timeline, children(folder / "timeline")))]
-    if len(found) != 1:
-        problem = "holds timelines of several devices" if found else "holds no timelines per iteration"
+    device_folders = [
+        (number, folder) for number, folder in _devices(path) if any(map(_is_timeline, children(folder / "timeline")))
+    ]
+    if len(device_folders) != 1:
+        problem = "holds timelines of several devices" if device_folders else "holds no timelines per iteration"
         raise InputError(path, problem, "Give one PROF directory with device_<n>/timeline")
-    device, folder = found[0]
+    device, folder = device_folders[0]
     health = HealthLog()
     info = json_object(folder / f"info.json.{device}", health) if (folder / f"info.json.{device}").is_file() else {}
-    offset_ns, known = _offset(folder, device, health)
+    offset_ns, is_offset_known = _offset(folder, device, health)
     files = _files(folder)
     tables = _step_tables(files.get("step_trace", []), device, offset_ns, health)
     device_tables = _tasks(files, offset_ns, health)
@@ -122,7 +124,7 @@ def read_trace(path: Path) -> Trace:
     if cores := device_info([open_prof(path)]):
         meta["device_info"] = cores
     meta["model_ids"] = sorted({int(name[3]) for name in map(_match, children(folder / "timeline")) if name})
-    meta["monotonic_offset_ns"] = offset_ns if known else None
+    meta["monotonic_offset_ns"] = offset_ns if is_offset_known else None
     tables["meta"] = meta_rows(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
@@ -141,11 +143,11 @@ def _devices(path: Path) -> list[tuple[int, Path]]:
 
 def _files(folder: Path) -> dict[str, list[Path]]:
     """Kind -> timelines, by model and iteration."""
-    found: dict[str, list[tuple[int, int, Path]]] = {}
+    files_of: dict[str, list[tuple[int, int, Path]]] = {}
     for file in children(folder / "timeline"):
         if name := _match(file):
-            found.setdefault(name[1], []).append((int(name[3]), int(name[4]), file))
-    return {kind: [file for _, _, file in sorted(files)] for kind, files in found.items()}
+            files_of.setdefault(name[1], []).append((int(name[3]), int(name[4]), file))
+    return {kind: [file for _, _, file in sorted(files)] for kind, files in files_of.items()}
 
 
 def _offset(folder: Path, device: int, health: HealthLog) -> tuple[int, bool]:
@@ -164,23 +166,23 @@ def _offset(folder: Path, device: int, health: HealthLog) -> tuple[int, bool]:
 
 def _tasks(files: dict[str, list[Path]], offset_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     """Device tasks, from the timelines of their own or from those of everything; calls of CANN from the latter."""
-    found: dict[str, pl.DataFrame] = {}
+    task_tables: dict[str, pl.DataFrame] = {}
     for kind in ("msprof", "task_time"):
         if kind in files:
-            own = HealthLog() if kind == "msprof" and "task_time" in files else health
+            task_health = HealthLog() if kind == "msprof" and "task_time" in files else health
             try:
-                tables = read_timeline(files[kind], own, base_ns=offset_ns)
+                tables = read_timeline(files[kind], task_health, base_ns=offset_ns)
             except InputError as error:
                 health.add("unreadable_file", ERROR, 1, f"{error.path.name} {error.problem}", EVERYTHING)
                 continue
-            found.update({name: tables[name] for name in ("kernels", "api", "threads") if name in tables})
-    if "kernels" in found:
+            task_tables.update({name: tables[name] for name in ("kernels", "api", "threads") if name in tables})
+    if "kernels" in task_tables:
         # the step trace is drawn among the streams
-        tasks = found["kernels"].filter(pl.col("core").is_not_null())
+        tasks = task_tables["kernels"].filter(pl.col("core").is_not_null())
         # these timelines have no types, but MindSpore's names end in them
         tasks = tasks.with_columns(type=pl.col("name").cast(pl.String).str.extract(_TYPE))
-        found["kernels"] = tasks.drop("launch_ns", "launch_pid", "launch_tid", "correlation", strict=False)
-    return {name: frame for name, frame in found.items() if frame.height}
+        task_tables["kernels"] = tasks.drop("launch_ns", "launch_pid", "launch_tid", "correlation", strict=False)
+    return {name: frame for name, frame in task_tables.items() if frame.height}
 
 
 def _report_steps(tables: dict[str, pl.DataFrame], files: dict[str, list[Path]], health: HealthLog) -> None:
@@ -237,26 +239,26 @@ def _step_tables(paths: list[Path], device: int, offset_ns: int, health: HealthL
         arguments = event.get("args")
         arguments = arguments if isinstance(arguments, dict) else {}
         model = int(name[3]) if name else 0
-        if found := _ITERATION.match(event["name"]):
+        if matched := _ITERATION.match(event["name"]):
             number = arguments.get("Iteration ID")
-            step = number if type(number) is int and 0 <= number < 1 << 62 else int(found[1])
+            step = number if type(number) is int and 0 <= number < 1 << 62 else int(matched[1])
             times = [event.get("ts"), *(arguments.get(key) for key in _POINTS[1:])]
             points[model, step] = tuple(_ns(value, offset_ns) for value in times)
-        elif found := _REDUCE.match(event["name"]):
-            number = found[2]
+        elif matched := _REDUCE.match(event["name"]):
+            number = matched[2]
             bounds = (arguments.get(f"Reduce {side} {number}") for side in ("Start", "End"))
             start, end = (_ns(value, offset_ns) for value in bounds)
-            reduces[model, int(found[1]), int(number)] = (start, end)
+            reduces[model, int(matched[1]), int(number)] = (start, end)
     rows = [(step, model, *times) for (model, step), times in sorted(points.items())]
     frame = pl.DataFrame(rows, schema=SCHEMA["step_points"], orient="row")
-    known = frame.drop_nulls(["start_ns", "forward_ns", "end_ns"]).filter(pl.col("end_ns") >= pl.col("start_ns"))
-    if lost := frame.height - known.height:
+    complete = frame.drop_nulls(["start_ns", "forward_ns", "end_ns"]).filter(pl.col("end_ns") >= pl.col("start_ns"))
+    if lost := frame.height - complete.height:
         health.add("incomplete_steps", WARNING, lost, "iterations lack a point and were left out", (STEP_TIMES, STEP_PHASES))
     marks = [(step, model, None, index, f"Reduce_{index}", *times) for (model, step, index), times in sorted(reduces.items())]
     collectives = pl.DataFrame(marks, schema={**SCHEMA["step_collectives"], "name": pl.String()}, orient="row")
     collectives = collectives.drop_nulls(["start_ns", "end_ns"]).filter(pl.col("end_ns") >= pl.col("start_ns"))
-    collectives = collectives.join(known.select("step", "model_id"), on=["step", "model_id"], how="semi")
-    return step_tables(known, collectives, device)
+    collectives = collectives.join(complete.select("step", "model_id"), on=["step", "model_id"], how="semi")
+    return step_tables(complete, collectives, device)
 
 
 def _operations(paths: list[Path], offset_ns: int, health: HealthLog) -> pl.DataFrame:

@@ -47,18 +47,20 @@ def read_steps(path: Path, health: HealthLog) -> Steps:
     times = {name: _ticks(table, source) for name, source in _POINTS.items()}
     points = pl.DataFrame({"step": table.integer("step_num"), **times}).with_columns(model_id=pl.lit(None, dtype=pl.Int64))
     row = pl.int_range(points.height, eager=True)
-    known = points.with_columns(row=row).drop_nulls(["step", "start_ns", "forward_ns", "end_ns"])
-    known = known.filter(pl.col("end_ns") >= pl.col("start_ns")).unique("step", keep="first", maintain_order=True)
+    complete_points = points.with_columns(row=row).drop_nulls(["step", "start_ns", "forward_ns", "end_ns"])
+    complete_points = complete_points.filter(pl.col("end_ns") >= pl.col("start_ns")).unique(
+        "step", keep="first", maintain_order=True
+    )
     # 0 stands for a point that a step does not have: an evaluation has no backward pass
     absent = [pl.when((pl.col(name) != 0) | (pl.col("start_ns") == 0)).then(name).alias(name) for name in _MAY_BE_ABSENT]
-    known = known.with_columns(absent)
-    if lost := points.height - known.height:
+    complete_points = complete_points.with_columns(absent)
+    if lost := points.height - complete_points.height:
         message = f"rows of {path.name} have no step, no point or no length and were left out"
         health.add("damaged_rows", ERROR, lost, message, STEP_TIMES)
     if stored.height:
-        _check_means(table, stored, known, path, health)
-    collectives = _collectives(table, known, health)
-    return known.select(list(SCHEMA["step_points"])), collectives, stored
+        _check_means(table, stored, complete_points, path, health)
+    collectives = _collectives(table, complete_points, health)
+    return complete_points.select(list(SCHEMA["step_points"])), collectives, stored
 
 
 _MAY_BE_ABSENT = ("forward_ns", "backward_ns")
@@ -71,17 +73,17 @@ def _ticks(table: TextTable, name: str) -> pl.Series:
     if counts.null_count() == len(counts):
         # means, and counts that were computed from ms, have decimals
         counts = table.number(name).set(~(table.number(name).abs() < 2.0**53), None).round().cast(pl.Int64)
-    known: pl.Series = counts.set(~counts.is_between(0, LATEST_TICK - 1), None) * TICK_NS
-    return known
+    possible_ns: pl.Series = counts.set(~counts.is_between(0, LATEST_TICK - 1), None) * TICK_NS
+    return possible_ns
 
 
 def _collectives(table: TextTable, known: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
-    names = [found for column in table.frame.columns if (found := _COLLECTIVE.match(column))][:_COLLECTIVE_LIMIT]
+    names = [matched for column in table.frame.columns if (matched := _COLLECTIVE.match(column))][:_COLLECTIVE_LIMIT]
     frames = [pl.DataFrame(schema=SCHEMA["step_collectives"])]
     backwards = 0
     steps = known.select("step", "model_id")
-    for found in names:
-        base = found[0].removesuffix("_start_point")
+    for matched in names:
+        base = matched[0].removesuffix("_start_point")
         if f"{base}_end_point" not in table.frame.columns:
             continue
         times = {side: _ticks(table, f"{base}_{side}_point").gather(known["row"]) for side in ("start", "end")}
@@ -89,8 +91,8 @@ def _collectives(table: TextTable, known: pl.DataFrame, health: HealthLog) -> pl
         right = there & (times["end"] >= times["start"])
         backwards += int((there & ~right).sum())
         frame = steps.with_columns(
-            stream=pl.lit(int(found[1]), dtype=pl.Int64),
-            index=pl.lit(int(found[2]), dtype=pl.Int32),
+            stream=pl.lit(int(matched[1]), dtype=pl.Int64),
+            index=pl.lit(int(matched[2]), dtype=pl.Int32),
             name=pl.lit(base, dtype=NAME),
             start_ns=times["start"],
             end_ns=times["end"],
@@ -120,7 +122,7 @@ def read_point_names(path: Path, health: HealthLog) -> dict[str, Any]:
     """``fp_start`` and ``bp_end`` of ``step_trace_point_info``: a name, or a list of names where there are several graphs."""
     members = json_object(path, health)
     names = {key: members[key] for key in ("fp_start", "bp_end") if key in members}
-    known: dict[str, Any] = {key: value for key, value in names.items() if isinstance(value, (str, list))}
-    if len(known) < len(names):
-        health.add("damaged_side_file", WARNING, len(names) - len(known), f"points in {path.name} are no names", STEP_TIMES)
-    return known
+    point_names: dict[str, Any] = {key: value for key, value in names.items() if isinstance(value, (str, list))}
+    if len(point_names) < len(names):
+        health.add("damaged_side_file", WARNING, len(names) - len(point_names), f"points in {path.name} are no names", STEP_TIMES)
+    return point_names

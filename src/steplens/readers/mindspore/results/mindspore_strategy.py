@@ -80,12 +80,12 @@ def _job(config: Any) -> dict[str, Any]:
         dims = stage.get("dim") if isinstance(stage, dict) else None
         sizes = [str(dim.get("size", "")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
         devices[str(number)] = [int(size) for size in sizes if size.isascii() and size.isdigit() and len(size) < 10]
-    found: dict[str, Any] = {"stage_devices": devices} if devices else {}
+    job_values: dict[str, Any] = {"stage_devices": devices} if devices else {}
     if isinstance(config.get("parallelType"), str):
-        found["parallel_type"] = config["parallelType"]
+        job_values["parallel_type"] = config["parallelType"]
     if type(config.get("stageId")) is int:
-        found["stage"] = config["stageId"]
-    return found
+        job_values["stage"] = config["stageId"]
+    return job_values
 
 
 def _operator(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
@@ -106,7 +106,7 @@ def _operator(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
         if name in _STRATEGY:
             strategy[name] = value
     inputs = node.get("input")
-    named = [_text(one, "name") for one in (inputs if isinstance(inputs, list) else []) if isinstance(one, dict)]
+    input_names = [_text(item, "name") for item in (inputs if isinstance(inputs, list) else []) if isinstance(item, dict)]
     instance = _text(node, "instanceName")
     kind, shape = _output(node.get("outputType"), 0)
     return (
@@ -115,7 +115,7 @@ def _operator(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
         _text(node, "opType"),
         _text(node, "scope"),
         next((role for word, role in _ROLES if word in instance), ""),
-        json.dumps([name for name in named if name]),
+        json.dumps([name for name in input_names if name]),
         attributes.get("shapes") or (json.dumps(shape) if shape else ""),
         kind,
         next((strategy[name] for name in _STRATEGY if name in strategy), ""),
@@ -132,8 +132,8 @@ def _text(node: dict[str, Any], name: str) -> str:
 
 def _plain(value: str) -> str:
     """A JSON text without its quotes."""
-    found = json_text.loads(value) if value else ""
-    return found if isinstance(found, str) else value
+    decoded = json_text.loads(value) if value else ""
+    return decoded if isinstance(decoded, str) else value
 
 
 def _value(value: Any, depth: int) -> Any:
@@ -141,7 +141,7 @@ def _value(value: Any, depth: int) -> Any:
     if not isinstance(value, dict) or depth > _DEEPEST:
         return None
     if isinstance(value.get("values"), list) or value.get("dtype") in ("DT_TUPLE", "DT_LIST"):
-        return [_value(one, depth + 1) for one in value.get("values") or []]
+        return [_value(item, depth + 1) for item in value.get("values") or []]
     if isinstance(value.get("typeVal"), dict):
         return value["typeVal"].get("dataType")
     text = next((value[name] for name in _PLAIN if name in value), None)
@@ -171,6 +171,6 @@ def _output(value: Any, depth: int) -> tuple[str, list[Any]]:
         sizes = [str(dim.get("size")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
         return _text(tensor, "elemType"), [int(size) if _NUMBER.match(size) else size for size in sizes]
     if isinstance(sequence, dict) and isinstance(sequence.get("elemTypes"), list):
-        parts = [_output(one, depth + 1) for one in sequence["elemTypes"]]
+        parts = [_output(item, depth + 1) for item in sequence["elemTypes"]]
         return ", ".join(kind for kind, _ in parts), [shape for _, shape in parts if shape]
     return _text(value, "dataType"), []

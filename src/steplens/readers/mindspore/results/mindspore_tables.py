@@ -89,9 +89,9 @@ def renamed(
     table = read_table([path], health, unsafe, open_end=open_end)
     if not required(table, path.name, health, unsafe, *(columns[name] for name in needed)):
         return pl.DataFrame()
-    found = {new: exact(table, names) for new, names in columns.items()}
+    name_of = {new: exact(table, names) for new, names in columns.items()}
     # FLOPs and FLOPS differ by the case of one letter only
-    cells = {new: table.frame[name].str.strip_chars() for new, name in found.items() if name is not None}
+    cells = {new: table.frame[name].str.strip_chars() for new, name in name_of.items() if name is not None}
     frame = pl.DataFrame({new: cell.set(cell.is_in(("", "N/A")), None) for new, cell in cells.items()})
     complete = frame.drop_nulls(list(needed))
     if lost := frame.height - complete.height:
@@ -142,8 +142,8 @@ def aicpu(path: Path, health: HealthLog) -> pl.DataFrame:
     times = [name for name in ("total_time", "dispatch_time", "execution_time") if name in frame.columns]
     frame = frame.with_columns(_float(name) for name in times).drop_nulls("total_time")
     if {"run_start", "run_end", "dispatch_time"} <= set(frame.columns):
-        whole = (_number("run_end") - _number("run_start") - pl.col("total_time")).abs() < _ROUNDING_MS
-        counted = frame.filter(whole & (pl.col("dispatch_time") > 0))
+        is_whole = (_number("run_end") - _number("run_start") - pl.col("total_time")).abs() < _ROUNDING_MS
+        counted = frame.filter(is_whole & (pl.col("dispatch_time") > 0))
         if counted.height:
             message = f"run_end in {path.name} counts the wait before run_start a second time"
             health.add("wait_counted_twice", WARNING, counted.height, message, KERNEL_TIMES)
@@ -184,8 +184,8 @@ def flops(path: Path, health: HealthLog) -> pl.DataFrame:
 def flops_summary(path: Path, health: HealthLog) -> pl.DataFrame:
     """``flops_summary_<rank>.json``: one row of its numbers."""
     members = json_object(path, health)
-    known = {key: float(value) for key, value in members.items() if type(value) in (int, float) and abs(value) < _LARGEST}
-    return pl.DataFrame([known]) if known else pl.DataFrame()
+    numbers = {key: float(value) for key, value in members.items() if type(value) in (int, float) and abs(value) < _LARGEST}
+    return pl.DataFrame([numbers]) if numbers else pl.DataFrame()
 
 
 def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
@@ -214,10 +214,10 @@ def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
     freed = pl.col("release_ns").is_not_null()
     frame = frame.with_columns(pl.when(freed).then(pl.col("release_allocated", "release_reserved")))
     table.report(path.name, health, {}, MEMORY, needed=("Allocation Time(us)", "Size(KB)"))
-    kept = frame.drop_nulls(["allocation_ns", "bytes"])
-    if lost := frame.height - kept.height:
+    complete = frame.drop_nulls(["allocation_ns", "bytes"])
+    if lost := frame.height - complete.height:
         health.add("damaged_rows", WARNING, lost, f"rows of {path.name} have no time or size and were left out", MEMORY)
-    return kept
+    return complete
 
 
 def _float(name: str) -> pl.Expr:

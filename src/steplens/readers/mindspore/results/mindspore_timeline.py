@@ -74,10 +74,10 @@ def read_events(path: Path, health: HealthLog) -> pl.DataFrame:
         message = f"{path.name} breaks off inside its events; {file.lost_bytes} bytes were not read"
         health.add("truncated_file", ERROR, 1, message, EVERYTHING)
     frame = frame.with_columns(start_ns=float_ns(frame["ts"]), length=float_ns(frame["dur"].fill_null(0)))
-    known = frame.drop_nulls(["start_ns", "length"]).filter(pl.col("length") >= 0)
-    if lost := decoder.damaged + len(rows) - known.height:
+    complete = frame.drop_nulls(["start_ns", "length"]).filter(pl.col("length") >= 0)
+    if lost := decoder.damaged + len(rows) - complete.height:
         health.add("damaged_events", ERROR, lost, f"events of {path.name} are damaged and were left out", KERNEL_CALLS)
-    return known.with_columns(end_ns=pl.col("start_ns") + pl.col("length"))
+    return complete.with_columns(end_ns=pl.col("start_ns") + pl.col("length"))
 
 
 def _row(event: _Event) -> tuple[Any, ...]:
@@ -167,17 +167,17 @@ def gpu_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFra
         .otherwise(pl.lit(KIND_COMPUTE)),
         device=pl.lit(rank, dtype=pl.Int32),
     )
-    other = events.height - calls.height - kernels.height
-    if other:
-        health.add("skipped_events", WARNING, other, f"events of {path.name} are on lanes of no meaning", KERNEL_CALLS)
+    other_count = events.height - calls.height - kernels.height
+    if other_count:
+        health.add("skipped_events", WARNING, other_count, f"events of {path.name} are on lanes of no meaning", KERNEL_CALLS)
     return {"ops": calls, "kernels": kernels}
 
 
 def try_read(tables: Any, path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``ascend_tables`` or ``gpu_tables``, with a file that cannot be read as a finding."""
     try:
-        found: dict[str, pl.DataFrame] = tables(path, rank, health)
+        timeline_tables: dict[str, pl.DataFrame] = tables(path, rank, health)
     except InputError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", EVERYTHING)
         return {}
-    return found
+    return timeline_tables

@@ -50,8 +50,8 @@ def read_launches(path: Path, health: HealthLog) -> pl.DataFrame:
     lines = _lines(path, health)
     fields = lines.str.splitn(";", 3).struct.unnest()
     fields.columns = ["name", "side", "launches"]
-    whole = _named(fields.drop_nulls("launches"))
-    exploded = whole.select(*_NAMED, entry=pl.col("launches").str.strip_chars().str.split(" ")).explode("entry")
+    complete = _named(fields.drop_nulls("launches"))
+    exploded = complete.select(*_NAMED, entry=pl.col("launches").str.strip_chars().str.split(" ")).explode("entry")
     exploded = exploded.filter(pl.col("entry").str.len_bytes() > 0)
     parts = exploded["entry"].str.splitn(",", 3).struct.unnest()
     parts.columns = ["start", "length", "worker"]
@@ -63,23 +63,23 @@ def read_launches(path: Path, health: HealthLog) -> pl.DataFrame:
         worker=worker.fill_null(0),
         damaged=worker.is_null() & parts["worker"].is_not_null(),
     )
-    known = rows.filter(pl.col("length").is_not_null() & pl.col("start_ns").is_between(0, _LATEST_NS) & ~pl.col("damaged"))
-    if lost := (fields.height - whole.height) + (rows.height - known.height):
+    possible = rows.filter(pl.col("length").is_not_null() & pl.col("start_ns").is_between(0, _LATEST_NS) & ~pl.col("damaged"))
+    if lost := (fields.height - complete.height) + (rows.height - possible.height):
         message = f"launches in {path.name} are damaged and were left out"
         health.add("damaged_records", ERROR, lost, message, (OPERATOR_CALLS, OPERATOR_TIMES))
-    return known.select(*_NAMED, "start_ns", "worker", end_ns=pl.col("start_ns") + pl.col("length")).sort("start_ns")
+    return possible.select(*_NAMED, "start_ns", "worker", end_ns=pl.col("start_ns") + pl.col("length")).sort("start_ns")
 
 
 def _named(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines of one operator each, with what its full name says; done before there is a row per launch."""
     full = pl.col("name")
-    named = lines.with_columns(
+    with_names = lines.with_columns(
         short=full.str.extract(_SHORT),
         module=pl.when(full.str.contains("/")).then(full.str.replace(r"/[^/]*$", "")),
         scope=pl.when(full.str.starts_with(GRADIENTS_PREFIX)).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION).cast(pl.UInt8),
     )
-    named = named.with_columns(type=pl.col("short").str.replace(r"-[^-]*$", ""))
-    return named.with_columns(pl.col("name", "short", "module", "type").cast(NAME))
+    with_names = with_names.with_columns(type=pl.col("short").str.replace(r"-[^-]*$", ""))
+    return with_names.with_columns(pl.col("name", "short", "module", "type").cast(NAME))
 
 
 def _length_ns(text: pl.Series) -> pl.Series:
@@ -105,9 +105,9 @@ def read_shapes(path: Path, health: HealthLog) -> pl.DataFrame:
         .list.eval(pl.element().str.replace(r"^input_\d+:", "").str.replace_all(r"[\[\] ]", "").str.replace("NoShape", ""))
     )
     parsed = fields.with_columns(distinct, short=pl.col("short").str.extract(_SHORT), shapes=inputs.list.join(";"))
-    known = parsed.drop_nulls("graph").with_columns(pl.col("type", "short", "shapes").cast(NAME))
+    complete = parsed.drop_nulls("graph").with_columns(pl.col("type", "short", "shapes").cast(NAME))
     rows: pl.DataFrame = lines.to_frame().join(
-        known.select("line", "type", "short", "shapes"), on="line", how="inner", maintain_order="left"
+        complete.select("line", "type", "short", "shapes"), on="line", how="inner", maintain_order="left"
     )
     if lost := len(lines) - rows.height:
         health.add("damaged_records", WARNING, lost, f"lines of {path.name} are damaged", KERNEL_DETAILS)
@@ -126,15 +126,15 @@ def read_tables(
         health: gets what is wrong.
         pid: the process that recorded them.
     """
-    own = HealthLog()
+    own_health = HealthLog()
     # both files at once: taking text apart is native code outside the interpreter lock
     with ThreadPoolExecutor(1) as beside:
-        reading = beside.submit(read_shapes, shapes_path, own) if shapes_path is not None else None
+        reading = beside.submit(read_shapes, shapes_path, own_health) if shapes_path is not None else None
         launches = read_launches(launches_path, health)
         shapes = reading.result() if reading is not None else None
     if not launches.height:
         return {}
-    health.extend(own.findings)
+    health.extend(own_health.findings)
     if launches["start_ns"][0] < _UNIX_FROM_NS:
         message = f"times in {launches_path.name} count from the start of the machine, as MindSpore before 2.3 wrote them"
         health.add("monotonic_times", INFO, 1, message, RANK_COMPARISON)
@@ -186,16 +186,16 @@ def _with_shapes(launches: pl.DataFrame, shapes: pl.DataFrame | None, health: He
     groups = launched.join(listed, on="short", how="left", maintain_order="left")
     first, count = groups["first"].to_numpy(), groups["count"].to_numpy()
     equal = (groups["count"] == groups["count_listed"]).fill_null(False).to_numpy()
-    known = equal | groups["agreed"].fill_null(False).to_numpy()
+    has_shape = equal | groups["agreed"].fill_null(False).to_numpy()
     place = np.where(equal, 1, 0).repeat(count) * (np.arange(launches.height) - first.repeat(count))
-    row = np.where(known.repeat(count), groups["first_listed"].fill_null(0).to_numpy().repeat(count) + place, -1)
+    row = np.where(has_shape.repeat(count), groups["first_listed"].fill_null(0).to_numpy().repeat(count) + place, -1)
     of_launch = np.empty(launches.height, dtype=np.int64)
     of_launch[launch_order] = row
-    found = launches.with_columns(shapes=texts.gather(pl.Series(of_launch).set(pl.Series(of_launch < 0), None)))
-    if without := int(found["shapes"].null_count()):
+    with_shapes = launches.with_columns(shapes=texts.gather(pl.Series(of_launch).set(pl.Series(of_launch < 0), None)))
+    if without := int(with_shapes["shapes"].null_count()):
         message = "launches have no shapes: they are not listed, or listed another number of times than launched"
         health.add("missing_shapes", INFO, without, message, KERNEL_DETAILS)
-    return found
+    return with_shapes
 
 
 def _by_name(short: pl.Series) -> tuple[pl.DataFrame, npt.NDArray[np.int64]]:
@@ -231,8 +231,8 @@ def read_memory(path: Path, rank: int, health: HealthLog) -> pl.DataFrame:
         }
     )
     table.report(path.name, health, {}, MEMORY, needed=("Timestamp(ns)", "Total Allocated(Byte)"))
-    known = complete_rows(frame, ["time_ns", "allocated"], path.name, health, MEMORY)
-    return known.filter(pl.col("time_ns").is_between(0, _LATEST_NS)).with_columns(
+    complete = complete_rows(frame, ["time_ns", "allocated"], path.name, health, MEMORY)
+    return complete.filter(pl.col("time_ns").is_between(0, _LATEST_NS)).with_columns(
         device_type=pl.lit(CORE_CPU),
         device=pl.lit(rank, dtype=pl.Int32),
         component=pl.lit("MindSpore"),
@@ -255,10 +255,10 @@ def _lines(path: Path, health: HealthLog) -> pl.Series:
             return _not_blank(table["line"])
         except pl.exceptions.PolarsError:
             pass  # not UTF-8
-    whole = pl.Series("line", [data.decode("utf-8", errors="replace")], dtype=pl.String)
-    return _not_blank(whole.str.split("\n").explode())
+    whole_text = pl.Series("line", [data.decode("utf-8", errors="replace")], dtype=pl.String)
+    return _not_blank(whole_text.str.split("\n").explode())
 
 
 def _not_blank(lines: pl.Series) -> pl.Series:
-    kept: pl.Series = lines.filter(lines.str.contains(r"\S"))
-    return kept
+    not_blank: pl.Series = lines.filter(lines.str.contains(r"\S"))
+    return not_blank

@@ -45,13 +45,13 @@ def read_calls(folder: Path, pid: int, tid: int, health: HealthLog) -> pl.DataFr
         health.add("damaged_side_file", WARNING, 1, f"{CALLS_FILE} of {folder.name} cannot be read: {reason}", CALL_STACKS)
         return pl.DataFrame()
     records = np.frombuffer(data, _RECORD, len(data) // _RECORD.itemsize)
-    time, what = records["time"], records["what"]
-    good = (time >= 0) & (time < _LATEST_NS) & (what >= _END) & (what < 2 * len(names))
+    time, call_names = records["time"], records["what"]
+    good = (time >= 0) & (time < _LATEST_NS) & (call_names >= _END) & (call_names < 2 * len(names))
     if lost := int((~good).sum()) + (len(data) % _RECORD.itemsize > 0):
         health.add("damaged_records", WARNING, lost, f"records in {CALLS_FILE} of {folder.name} are damaged", CALL_STACKS)
-    time, what = time[good].astype(np.int64), what[good].astype(np.int64)
+    time, call_names = time[good].astype(np.int64), call_names[good].astype(np.int64)
     same = np.zeros(len(time), dtype=np.int64)
-    calls = replay(time, same + pid, same + tid, what // 2, what % 2 == 0, skipped=what == _END)
+    calls = replay(time, same + pid, same + tid, call_names // 2, call_names % 2 == 0, skipped=call_names == _END)
     for count, sentence in (
         (calls.cut_short, "calls have no return of their own and end with their caller"),
         (calls.unmatched, "returns have no call and were left out"),

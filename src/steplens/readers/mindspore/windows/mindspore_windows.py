@@ -77,18 +77,18 @@ _META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "c
 def ranks(path: Path) -> list[int]:
     """The ranks whose windows a run directory holds."""
     raw = path / RAW_DIRECTORY
-    found = {number for kind in (_WINDOW, _PIPELINE) for (number, _), _ in _folders(raw, kind)}
-    if found:
-        return sorted(found)
+    rank_numbers = {number for kind in (_WINDOW, _PIPELINE) for (number, _), _ in _folders(raw, kind)}
+    if rank_numbers:
+        return sorted(rank_numbers)
     return sorted(rank for family, rank in open_folder(raw).files if family == "cpu_operators") if raw.is_dir() else []
 
 
 def sources(path: Path, rank: int) -> list[Path]:
     """The files that decide what is read of a rank."""
     raw = path / RAW_DIRECTORY
-    own = [file for kind in (_WINDOW, _PIPELINE) for (number, _), folder in _folders(raw, kind) if number == rank
+    files = [file for kind in (_WINDOW, _PIPELINE) for (number, _), folder in _folders(raw, kind) if number == rank
            for file in _files(folder)]  # fmt: skip
-    return own or open_folder(raw).of_rank(rank)
+    return files or open_folder(raw).of_rank(rank)
 
 
 def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) -> Trace:
@@ -148,11 +148,11 @@ def _read_window(
     pid = _identifier(state, "pid", rank)
     span = _span(state)
     launches = folder / FILES["cpu_operators"].format(rank=rank)
-    found: dict[str, pl.DataFrame] = {}
+    window_tables: dict[str, pl.DataFrame] = {}
     if launches.is_file():
         shapes = folder / FILES["cpu_framework"].format(rank=rank)
-        found = mindspore_cpu.read_tables(launches, shapes if shapes.is_file() else None, rank, health, pid=pid)
-        for name, frame in found.items():
+        window_tables = mindspore_cpu.read_tables(launches, shapes if shapes.is_file() else None, rank, health, pid=pid)
+        for name, frame in window_tables.items():
             parts.setdefault(name, []).append(frame)
     elif state.get("empty") is True:
         health.add("not_collected", INFO, 1, f"nothing was launched in the window {folder.name}{_opened(span)}")
@@ -180,7 +180,7 @@ def _read_window(
     if calls.height:
         earlier = sum(frame.height for frame in parts.get("python", []))
         parts.setdefault("python", []).append(calls.with_columns(pl.col("id", "parent") + earlier))
-    _add_steps(state, pid, found.get("kernels", pl.DataFrame()), parts, health)
+    _add_steps(state, pid, window_tables.get("kernels", pl.DataFrame()), parts, health)
     _add_waits(state, pid, parts, health)
     _add_marks(state, pid, parts, health)
     return span
@@ -197,14 +197,14 @@ def _read_pipeline(
     state = read_json(folder / PIPELINE_FILE, health)
     offset = state.get("clock_offset_ns")
     offset = offset if type(offset) is int and abs(offset) < _LATEST_NS else None
-    found = minddata.tables(folder, rank, health, clock_offset_ns=offset)
-    if "meta" in found:
-        meta.update({key: json_text.own(value) for key, value in found.pop("meta").iter_rows()})
-    for name, frame in found.items():
+    pipeline_tables = minddata.tables(folder, rank, health, clock_offset_ns=offset)
+    if "meta" in pipeline_tables:
+        meta.update({key: json_text.own(value) for key, value in pipeline_tables.pop("meta").iter_rows()})
+    for name, frame in pipeline_tables.items():
         if name in ("pipeline_batches", "pipeline_samples") and spans and offset is not None:
             # the pipeline is recorded from the first window to the last one; what lies between them was not asked for
-            inside = pl.any_horizontal([pl.col("time_ns").is_between(*span) for span in spans])
-            frame = frame.filter(inside | pl.col("time_ns").is_null())
+            is_inside = pl.any_horizontal([pl.col("time_ns").is_between(*span) for span in spans])
+            frame = frame.filter(is_inside | pl.col("time_ns").is_null())
         if frame.height:
             parts.setdefault(name, []).append(frame)
 
@@ -214,7 +214,7 @@ def _add_steps(
 ) -> None:
     rows, lost = _rows(state.get("steps"), 3)
     # of a step that the window cuts, the part without any launch is no step: the script stopped behind it, or began before it
-    told, cut = isinstance(state.get("partial_steps"), list), _numbers(state.get("partial_steps"))
+    is_told, cut = isinstance(state.get("partial_steps"), list), _numbers(state.get("partial_steps"))
     unended = _numbers(state.get("unended_steps"))
     launches = launches.select("start_ns", "end_ns") if launches.height else pl.DataFrame(schema=_SPAN)
     rows = [_recorded_part(row, launches, row[0] in unended) if row[0] in cut else row for row in rows]
@@ -226,17 +226,17 @@ def _add_steps(
         tid = _identifier(state, "tid", 0)
         ended = pl.Series([row[0] not in unended for row in rows])
         # MindSpore's own windows do not tell
-        whole = pl.Series([row[0] not in cut | unended if told else None for row in rows], dtype=pl.Boolean)
-        frame = frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64), ended=ended, whole=whole)
+        is_whole = pl.Series([row[0] not in cut | unended if is_told else None for row in rows], dtype=pl.Boolean)
+        frame = frame.with_columns(pid=pl.lit(pid, pl.Int64), tid=pl.lit(tid, pl.Int64), ended=ended, whole=is_whole)
         parts.setdefault("steps", []).append(frame)
 
 
 def _recorded_part(row: list[int], launches: pl.DataFrame, unended: bool) -> list[int]:
     """A step that a window cuts, without a known end up to its last launch; nothing where nothing was launched in it."""
-    inside = launches.filter(pl.col("start_ns").is_between(row[1], row[2]))
-    if not inside.height:
+    launches_inside = launches.filter(pl.col("start_ns").is_between(row[1], row[2]))
+    if not launches_inside.height:
         return []
-    return [*row[:2], min(int(inside["end_ns"].max()), row[2])] if unended else row  # type: ignore[arg-type]
+    return [*row[:2], min(int(launches_inside["end_ns"].max()), row[2])] if unended else row  # type: ignore[arg-type]
 
 
 def _numbers(value: Any) -> set[int]:
@@ -300,8 +300,8 @@ def _steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
 
 def recorded_findings(trace: Trace) -> list[dict[str, Any]]:
     """What the health of a trace says of the recording itself, which its results do not show once the windows are gone."""
-    found = trace.required("health").filter(pl.col("check").cast(pl.String).is_in(_OF_RECORDING)).collect()
-    return found.to_dicts()
+    findings = trace.required("health").filter(pl.col("check").cast(pl.String).is_in(_OF_RECORDING)).collect()
+    return findings.to_dicts()
 
 
 def step_ranges(steps: pl.DataFrame) -> pl.DataFrame:
@@ -324,12 +324,12 @@ def add_loop(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame
 
 
 def _add_marks(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
-    given = state.get("marks")
-    if not isinstance(given, list) or not given:
+    recorded_marks = state.get("marks")
+    if not isinstance(recorded_marks, list) or not recorded_marks:
         return
-    good = [row for row in given if isinstance(row, list) and len(row) == 5 and all(isinstance(text, str) for text in row[:2])
+    good = [row for row in recorded_marks if isinstance(row, list) and len(row) == 5 and all(isinstance(text, str) for text in row[:2])
             and all(type(number) is int and 0 <= number < _LATEST_NS for number in row[2:]) and row[2] <= row[3]]  # fmt: skip
-    if lost := len(given) - len(good):
+    if lost := len(recorded_marks) - len(good):
         health.add("damaged_side_file", WARNING, lost, f"marks in {WINDOW_FILE} are damaged", USER_MARKS)
     schema = {"domain": pl.String, "message": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "tid": pl.Int64}
     if good:
@@ -401,12 +401,12 @@ def _folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Pa
         children = list(raw.iterdir())
     except OSError:
         return []
-    found = []
+    folders = []
     for child in children:
         name = kind.match(child.name)
         if name and child.is_dir() and not child.is_symlink():
-            found.append(((int(name[1]), int(name[2])), child))
-    return sorted(found)
+            folders.append(((int(name[1]), int(name[2])), child))
+    return sorted(folders)
 
 
 def _files(folder: Path) -> list[Path]:
