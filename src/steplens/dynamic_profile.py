@@ -45,7 +45,7 @@ def init(path: str | os.PathLike[str]) -> None:
 
         environment.leave_steps_to_the_script()
         process_agent.begin(path, PytorchForm(), "dp.init", "dp.step()")
-    except Exception as exception:
+    except Exception as exception:  # the boundary to the training
         log.failed("dynamic_profile.init", exception)
 
 
@@ -60,7 +60,7 @@ def step() -> None:
         if agent is not None:
             agent.step()
             return
-    except Exception as exception:
+    except Exception as exception:  # the boundary to the training
         log.failed("dynamic_profile.step", exception)
     _not_initialised("step")
 
@@ -85,7 +85,7 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
             document = _read(agent.directory / job_folder.CONFIGURATION_FILE)
         if document is not None:
             process_agent.start_capture(document)
-    except Exception as exception:
+    except Exception as exception:  # the boundary to the training
         log.failed("dynamic_profile.start", exception)
 
 
@@ -105,7 +105,7 @@ def set_state(state: Mapping[str, Any]) -> None:
             log.warning('set_state takes {"cur_step": n} with n not negative, the step stays as it is.')
             return
         agent.set_step(step)
-    except Exception as exception:
+    except Exception as exception:  # the boundary to the training
         log.failed("dynamic_profile.set_state", exception)
 
 

@@ -95,8 +95,8 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = _joined(of_run)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    every = _joined(finding for mine in of_trace for finding in mine)
-    findings = list(_explained_once(of_run, [*of_run, *every], explains))
+    all_findings = _joined(finding for mine in of_trace for finding in mine)
+    findings = list(_explained_once(of_run, [*of_run, *all_findings], explains))
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
         left = list(_explained_once(mine, [*mine, *of_run], explains))
@@ -104,8 +104,8 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
         ranks.add(part.trace.rank, left)
     step_ns = run.step_summary().step_time_ns or 0.0
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
-    named = _of_framework(map(ranks.named, _joined(findings)), run, only_of)
-    ordered = sorted(named, key=lambda finding: (finding.rank, finding.id))
+    named_findings = _of_framework(map(ranks.named, _joined(findings)), run, only_of)
+    ordered = sorted(named_findings, key=lambda finding: (finding.rank, finding.id))
     return Advice(tuple(ordered), tuple(silenced), step_ns)
 
 
@@ -145,8 +145,8 @@ def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, s
         run: the run.
         only_of: rule -> the only framework whose programs can break it.
     """
-    every = {framework(trace) for trace in run.traces} - {UNKNOWN}
-    mine = every.pop() if len(every) == 1 else UNKNOWN
+    frameworks_present = {framework(trace) for trace in run.traces} - {UNKNOWN}
+    mine = frameworks_present.pop() if len(frameworks_present) == 1 else UNKNOWN
     for finding in findings:
         if not is_about_another(mine, finding, only_of.get(finding.rule, "")):
             yield dataclasses.replace(finding, framework=mine)
@@ -177,15 +177,15 @@ def _explained_once(
     for finding in findings:
         causes = [cause for cause in beside if cause.saving is not None and finding.rule in explains.get(cause.rule, ())]
         # the time of a cause that another cause explains lies within that one's
-        causes = [cause for cause in causes if not any(other.rule in explains.get(cause.rule, ()) for other in causes)]
+        causes = [cause for cause in causes if not any(explained.rule in explains.get(cause.rule, ()) for explained in causes)]
         if finding.saving is None or not causes:
             yield finding
             continue
-        taken = sum(cause.saving.likely_ns for cause in causes if cause.saving is not None)
-        low, likely, high = (max(ns - taken, 0.0) for ns in dataclasses.astuple(finding.saving))
+        explained_ns = sum(cause.saving.likely_ns for cause in causes if cause.saving is not None)
+        low, likely, high = (max(ns - explained_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
         if likely < max(_LEAST_LEFT * finding.saving.likely_ns, _LEAST_SHARE * finding.step_ns):
             continue
-        part = Evidence("explained_elsewhere", taken, "ns", places=tuple(cause.id for cause in causes))
+        part = Evidence("explained_elsewhere", explained_ns, "ns", places=tuple(cause.id for cause in causes))
         yield dataclasses.replace(finding, saving=Saving(low, likely, high), evidence=(*finding.evidence, part))
 
 

@@ -179,8 +179,10 @@ class Facts:
         calls = self.named_calls
         # mostly there are no others
         ops = self.trace.in_memory("ops")
-        every = calls.height == (self.trace.required("ops").select(pl.len()).collect().item() if ops is None else ops.height)
-        return of_names.of_calls(self.trace) if every else of_names.distinct(calls["name"])
+        is_every_call = calls.height == (
+            self.trace.required("ops").select(pl.len()).collect().item() if ops is None else ops.height
+        )
+        return of_names.of_calls(self.trace) if is_every_call else of_names.distinct(calls["name"])
 
     def on_threads(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """The rows (pid, tid) of the threads that the steps run on."""
@@ -231,9 +233,9 @@ class Facts:
             return calls.clear().with_columns(step=pl.lit(None, dtype=pl.Int64), duration_ns=pl.lit(None, dtype=pl.Int64))
         before = np.searchsorted(steps["start_ns"].to_numpy(), calls["start_ns"].to_numpy(), side="right") - 1
         around = steps.select("step", ends_ns=pl.col("start_ns") + pl.col("duration_ns"))[np.maximum(before, 0)]
-        inside = (pl.Series(before) >= 0) & (calls["start_ns"] < around["ends_ns"])
+        is_inside = (pl.Series(before) >= 0) & (calls["start_ns"] < around["ends_ns"])
         calls = calls.with_columns(around["step"], duration_ns=pl.col("end_ns") - pl.col("start_ns"))
-        return calls.filter(inside & (calls["duration_ns"] >= 0))
+        return calls.filter(is_inside & (calls["duration_ns"] >= 0))
 
     @unlocked_cached_property
     def saves(self) -> pl.DataFrame:
@@ -257,8 +259,8 @@ class Facts:
         columns = ["start_ns", "end_ns"]
         works = self.tasks.filter(pl.col("kind").is_in([KIND_COMPUTE, KIND_COPY])).select(columns)
         operations = self.trace.required("communication").filter(pl.col("step").is_in(list(self.numbers)))
-        every = pl.concat([works, operations.select(columns).drop_nulls().collect()])
-        busy = merged(every)
+        all_work = pl.concat([works, operations.select(columns).drop_nulls().collect()])
+        busy = merged(all_work)
         between = merge_intervals(busy.end[:-1], busy.start[1:])
         return intersect(between, merge_intervals(*self._borders))
 
@@ -293,10 +295,10 @@ class Facts:
         if not names:
             return self._no_calls
         calls = self.named_calls
-        named = calls["name"].is_in(list(names))
+        is_called = calls["name"].is_in(list(names))
         if calls.height <= _FEW_CALLS:
-            return self.calls.filter(named)
-        rows = calls.filter(named)
+            return self.calls.filter(is_called)
+        rows = calls.filter(is_called)
         return rows.with_columns(rows["name"].cast(pl.String))
 
     @unlocked_cached_property

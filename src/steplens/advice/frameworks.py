@@ -36,5 +36,5 @@ def is_about_another(framework: str, finding: Finding, only_of: str = "") -> boo
     if only_of not in ("", framework):
         return True
     values = " ".join(map(str, finding.values.values()))
-    others = [words for other, words in VOCABULARY.items() if other != framework]
-    return finding.rule == "environment_variables" and any(words.search(values) for words in others)
+    other_vocabularies = [words for other_framework, words in VOCABULARY.items() if other_framework != framework]
+    return finding.rule == "environment_variables" and any(words.search(values) for words in other_vocabularies)

@@ -65,13 +65,13 @@ def check_levels(value: Any, levels: int = MOST_LEVELS) -> None:
     # level by level: a walk that calls itself would end where it is meant to protect others
     level = [value]
     for _ in range(levels):
-        inside: list[Any] = []
+        members: list[Any] = []
         for item in level:
             if item.__class__ is dict:
-                inside += item.values()
+                members += item.values()
             elif item.__class__ is list:
-                inside += item
-        level = [item for item in inside if item.__class__ is dict or item.__class__ is list]
+                members += item
+        level = [item for item in members if item.__class__ is dict or item.__class__ is list]
         if not level:
             return
     raise TooDeepError(levels)

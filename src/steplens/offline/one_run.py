@@ -108,9 +108,9 @@ def _as_it_is(capture: AnyCapture, settings: Settings, exports: Sequence[str], f
     there = status.get("export_types")
     why = "data simplification removed the exported device data, and there is no msprof here to export it again"
     if not isinstance(there, list) or not set(exports) <= set(map(str, there)):
-        wanted = " and ".join(exports)
+        kinds = " and ".join(exports)
         raise InputError(
-            capture.path, f"has no complete {wanted} results: {why}", "Analyse it where CANN is, or give another --output folder"
+            capture.path, f"has no complete {kinds} results: {why}", "Analyse it where CANN is, or give another --output folder"
         )
     note = f"{why}, so the results stay as they are" if force or not current else ""
     return RunResult(capture.path, True, already_complete=True, note=note, written_to=capture.path)
@@ -198,7 +198,7 @@ def _lay_out(trace: Trace, logger: logging.Logger) -> None:
     begin = time.perf_counter()
     try:
         file = lay_out(trace)
-    except (Exception, polars_panic()):
+    except (Exception, polars_panic()):  # the boundary between results and what is kept for view
         logger.exception("the timeline could not be laid out")
         return
     if file is not None:

@@ -193,9 +193,9 @@ def _compare_frames(
         if not same.all() and _is_judged(name, column):
             unequal = numbers.cast(pl.Float64).filter(~same)
             # of points in time it is their distances that count
-            shown = unequal.select(pl.col("a", "b") - unequal["a"].min()) if is_time else unequal
+            differences = unequal.select(pl.col("a", "b") - unequal["a"].min()) if is_time else unequal
             least = max(rounding, _ROUNDING_US if column.endswith("(us)") or column in _STEP_MEASURES else 0.0)
-            wrong |= bool(shown.select(matters(pl.col("a"), pl.col("b"), pl.lit(least)).any()).item())
+            wrong |= bool(differences.select(matters(pl.col("a"), pl.col("b"), pl.lit(least)).any()).item())
     return Comparison(name, rows, cells, equal, largest, where, matters=wrong)
 
 

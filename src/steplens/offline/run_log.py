@@ -45,7 +45,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
     try:
         logger.info("analysing %s", path.absolute())
         yield logger
-    except BaseException:
+    except BaseException:  # goes on: the log has it first
         logger.exception("analysis stopped")
         raise
     finally:

@@ -34,8 +34,8 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
         if files:
             notes.append(f"{files[0].name} names no known profiler level, {LEVEL0} is assumed")
         level = LEVEL0
-    named = {**{key.removeprefix("_"): value for key, value in options.experimental.items()}, **options.common}
-    switches = {key: value for key, value in named.items() if isinstance(value, bool)}
+    recorded = {**{key.removeprefix("_"): value for key, value in options.experimental.items()}, **options.common}
+    switches = {key: value for key, value in recorded.items() if isinstance(value, bool)}
     settings = Settings(
         level=level,
         switches=switches,

@@ -36,18 +36,18 @@ def one_after_the_other(tasks: pl.DataFrame) -> pl.DataFrame:
     """
     order = np.lexsort((-tasks["end_ns"].to_numpy(), tasks["start_ns"].to_numpy(), tasks["stream"].fill_null(-1).to_numpy()))
     stream = tasks["stream"].fill_null(-1).to_numpy()[order]
-    start, end, own = (tasks[column].to_numpy()[order] for column in ("start_ns", "end_ns", "self_ns"))
-    own = np.maximum(own, 0)
+    start, end, self_time = (tasks[column].to_numpy()[order] for column in ("start_ns", "end_ns", "self_ns"))
+    self_time = np.maximum(self_time, 0)
     first = np.r_[True, stream[1:] != stream[:-1]][: len(order)]
     # streams behind one another, so that one running maximum serves all
     apart = np.cumsum(first) * (int(end.max()) - int(start.min()) + 1) if len(order) else start
     reach = np.maximum.accumulate(end + apart)
     outermost = first.copy()
     outermost[1:] |= start[1:] + apart[1:] >= reach[:-1]
-    before = np.cumsum(own) - own
+    before = np.cumsum(self_time) - self_time
     heads = np.flatnonzero(outermost)[np.cumsum(outermost) - 1]
     begin = np.empty_like(start)
     begin[order] = start[heads] + before - before[heads]
-    length = np.empty_like(own)
-    length[order] = own
+    length = np.empty_like(self_time)
+    length[order] = self_time
     return tasks.with_columns(start_ns=pl.Series(begin), end_ns=pl.Series(begin + length))

@@ -235,8 +235,8 @@ def write_result(
 
 def complete(statuses: Mapping[str, OutputStatus]) -> bool:
     """Whether everything that was due exists: nothing failed and something was written."""
-    found = {status.status for status in statuses.values()}
-    return DONE in found and FAILED not in found
+    status_names = {status.status for status in statuses.values()}
+    return DONE in status_names and FAILED not in status_names
 
 
 def output_directory(run_directory: Path) -> Path:

@@ -152,11 +152,11 @@ def _cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | Non
         # nothing but integers has a place here; polars refuses what does not fit
         values = column.cast(pl.Int64).fill_null(strategy="min").to_numpy()
         width, kind = _width(int(values.min()), int(values.max()))
-        known = None if not column.null_count() else column.is_not_null().to_numpy()
-        types[:, number] = kind if known is None else np.where(known, kind, 0)
+        is_present = None if not column.null_count() else column.is_not_null().to_numpy()
+        types[:, number] = kind if is_present is None else np.where(is_present, kind, 0)
         parts.append(values.astype(">i8").view(np.uint8).reshape(count, 8)[:, 8 - width :])
-        present.append(known)
-        body += width if known is None else np.where(known, width, 0)
+        present.append(is_present)
+        body += width if is_present is None else np.where(is_present, width, 0)
     head = len(columns) + 1
     record = body + head
     size, size_known = _varints(record)
@@ -166,13 +166,13 @@ def _cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | Non
     masks = [size_known, rowid_known, None, None, *present]
     if all(mask is None for mask in masks):
         return matrix.reshape(-1), np.full(count, matrix.shape[1], dtype=np.int64)
-    kept = np.ones(matrix.shape, dtype=np.bool_)
+    is_used = np.ones(matrix.shape, dtype=np.bool_)
     at = 0
     for part, mask in zip(parts, masks, strict=True):
         if mask is not None:
-            kept[:, at : at + part.shape[1]] = mask if mask.ndim == 2 else mask[:, None]
+            is_used[:, at : at + part.shape[1]] = mask if mask.ndim == 2 else mask[:, None]
         at += part.shape[1]
-    return matrix[kept], kept.sum(axis=1, dtype=np.int64)
+    return matrix[is_used], is_used.sum(axis=1, dtype=np.int64)
 
 
 def _width(low: int, high: int) -> tuple[int, int]:

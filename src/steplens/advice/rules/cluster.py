@@ -46,13 +46,15 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     if len(lengths) < 2:
         return
     step_ns = sum(lengths) / len(lengths)
-    whole = {number for part in facts for number in part.numbers}
-    slow = arrivals.slow_rank(together(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(whole))), step_ns)
+    step_numbers = {number for part in facts for number in part.numbers}
+    slow = arrivals.slow_rank(
+        together(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(step_numbers))), step_ns
+    )
     if slow is None:
         return
     slow_parts = [part for part in facts if part.trace.rank == slow.rank]
-    others = [part for part in facts if part.trace.rank != slow.rank]
-    more = {name: _mean(slow_parts, column) - _mean(others, column) for column, name in _PHASES.items()}
+    other_ranks = [part for part in facts if part.trace.rank != slow.rank]
+    more = {name: _mean(slow_parts, column) - _mean(other_ranks, column) for column, name in _PHASES.items()}
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
@@ -170,7 +172,7 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
     if not slow:
         return
     means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
-    for rank, below in slow.items():
+    for rank, slower_rates in slow.items():
         speed, row = speeds[rank], means.get(rank, {})
         computation, total = row.get("computation_ns"), row.get("total_ns")
         priced = computation is not None and total
@@ -180,14 +182,16 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
             confidence=0.6,
             evidence=(
                 Evidence("work_rate", speed / 1e9, "GFLOP/s", places=(f"rank {rank}",), per_step=False),
-                Evidence("below_mean", 100 * below, "%", per_step=False),
+                Evidence("below_mean", 100 * slower_rates, "%", per_step=False),
                 *beside_mean(speeds.values(), "GFLOP/s", 1e-9),
                 *missing(job_of(facts)),
             ),
-            saving=Saving(0, below * computation / 2, below * computation) if priced and computation is not None else None,
+            saving=Saving(0, slower_rates * computation / 2, slower_rates * computation)
+            if priced and computation is not None
+            else None,
             step_ns=float(total or 0),
             part="computing_ns",
-            values={"rank": rank, "percent": f"{100 * below:.2f}"},
+            values={"rank": rank, "percent": f"{100 * slower_rates:.2f}"},
             urgency=MEDIUM,
         )
 

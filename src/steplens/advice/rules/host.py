@@ -52,9 +52,9 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
     total = facts.typical_ns(mine, "idle_ns", on_device=True)
     if total < least_share * facts.step_ns:
         return
-    inside = computing_tasks(facts.trace).filter(pl.col("step").is_in(list(facts.numbers)))
+    tasks_of_steps = computing_tasks(facts.trace).filter(pl.col("step").is_in(list(facts.numbers)))
     length = pl.col("end_ns") - pl.col("start_ns")
-    tasks = inside.select(count=pl.len() / facts.steps.height, median_ns=length.median()).collect()
+    tasks = tasks_of_steps.select(count=pl.len() / facts.steps.height, median_ns=length.median()).collect()
     evidence = [Evidence("idle_for_host", total, "ns", facts.numbers)]
     evidence += [Evidence(_HOST[cause], length_ns, "ns") for cause, length_ns in sorted(parts.items(), key=lambda part: -part[1])]
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
@@ -89,10 +89,10 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
     within = pl.lit(False)
     steps = []
     for step, start, length in facts.steps.select("step", "start_ns", "duration_ns").iter_rows():
-        inside = pl.col("start_ns").is_between(start, start + length, closed="left")
-        if marks.filter(inside).height:
+        is_inside = pl.col("start_ns").is_between(start, start + length, closed="left")
+        if marks.filter(is_inside).height:
             steps.append(step)
-        within = within | inside
+        within = within | is_inside
     saves = marks.filter(within)
     total = float((saves["end_ns"] - saves["start_ns"]).sum()) / facts.steps.height
     if total < least_share * facts.step_ns:
@@ -129,8 +129,8 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
         return
     pauses = []
     for step, start, length in facts.steps.select("step", "start_ns", "duration_ns").iter_rows():
-        inside = collections.filter(pl.col("start_ns").is_between(start, start + length, closed="left"))
-        pauses.append((step, inside.height, int((inside["end_ns"] - inside["start_ns"]).sum())))
+        in_step = collections.filter(pl.col("start_ns").is_between(start, start + length, closed="left"))
+        pauses.append((step, in_step.height, int((in_step["end_ns"] - in_step["start_ns"]).sum())))
     total = sum(pause for _, _, pause in pauses) / len(pauses)
     if total < least_share * facts.step_ns:
         return
@@ -170,8 +170,8 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     if not facts.step_ns or not facts.names.str.starts_with("aten::").any():
         return
     start = facts.steps["start_ns"].to_numpy()
-    whole = merge_intervals(start, start + facts.steps["duration_ns"].to_numpy())
-    gaps = subtract(whole, _busy(facts))
+    step_ranges = merge_intervals(start, start + facts.steps["duration_ns"].to_numpy())
+    gaps = subtract(step_ranges, _busy(facts))
     if gaps.length_ns < least_share * facts.step_ns * facts.steps.height:
         return
     gaps = _long(gaps)

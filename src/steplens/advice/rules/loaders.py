@@ -38,15 +38,15 @@ def feeding(facts: Facts) -> list[LoaderVerdict]:
     A loader of a validation gives a few batches now and then, of which nothing follows for the loop. Where nothing tells in
     which steps batches were got, every loader counts.
     """
-    every = verdicts(facts.trace)
-    if not every:
+    all_verdicts = verdicts(facts.trace)
+    if not all_verdicts:
         return []
     waits = step_waits(facts.trace)
     got = waits.filter(pl.col("step").is_in(list(facts.numbers)) & (pl.col("batches") > 0)).group_by("loader").len()
     steps = dict(got.iter_rows())
     if waits.is_empty() or not facts.numbers:
-        return every
-    return [verdict for verdict in every if steps.get(verdict.loader, 0) >= _FED_SHARE * len(facts.numbers)]
+        return all_verdicts
+    return [verdict for verdict in all_verdicts if steps.get(verdict.loader, 0) >= _FED_SHARE * len(facts.numbers)]
 
 
 def feeds(facts: Facts, fetches: pl.DataFrame) -> bool:
@@ -134,11 +134,11 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     if not feeds(facts, fetches) or not facts.step_ns:
         return
     loading = facts.typical_ns(fetches)
-    rest = facts.step_ns - loading
+    remaining_ns = facts.step_ns - loading
     if loading < least_share * facts.step_ns:
         return
-    workers = min(max(math.ceil(loading / max(rest, 1)), 1) + 1, _MOST_WORKERS)
-    likely = facts.step_ns - max(rest, loading / workers)
+    workers = min(max(math.ceil(loading / max(remaining_ns, 1)), 1) + 1, _MOST_WORKERS)
+    likely = facts.step_ns - max(remaining_ns, loading / workers)
     evidence = [Evidence("loading_in_the_loop", loading, "ns", facts.numbers, ("_SingleProcessDataLoaderIter.__next__",))]
     verdict = worst(facts, lambda loader: not loader.workers)
     if verdict is not None:
@@ -264,12 +264,12 @@ def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
     started = first_batches(facts.trace).drop_nulls("workers_ns")
     for verdict in feeding(facts):
         starts = started.filter(pl.col("loader") == verdict.loader)
-        inside = starts.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") + pl.col("delay_ns") <= end))
-        if starts.height < 2 or not inside.height:
+        starts_inside = starts.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") + pl.col("delay_ns") <= end))
+        if starts.height < 2 or not starts_inside.height:
             continue
-        delay = float(inside["delay_ns"].sum()) / inside.height
+        delay = float(starts_inside["delay_ns"].sum()) / starts_inside.height
         left = verdict.made_ns + stage_mean_ns(facts, verdict, TRANSFER)
-        saved = max(delay - left, 0.0) * inside.height / steps.height
+        saved = max(delay - left, 0.0) * starts_inside.height / steps.height
         if saved < least_share * facts.step_ns:
             continue
         yield Finding(
@@ -278,8 +278,10 @@ def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
             confidence=0.9,
             evidence=(
                 Evidence("loader_first_batch", delay, "ns", places=(name_of(verdict),), per_step=False),
-                Evidence("loader_starting", float(inside["workers_ns"].sum()) / inside.height, "ns", per_step=False),
-                Evidence("loader_epochs", inside.height, "count", per_step=False),
+                Evidence(
+                    "loader_starting", float(starts_inside["workers_ns"].sum()) / starts_inside.height, "ns", per_step=False
+                ),
+                Evidence("loader_epochs", starts_inside.height, "count", per_step=False),
             ),
             saving=Saving(saved * 0.7, saved, saved),
             step_ns=facts.step_ns,

@@ -63,13 +63,13 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
     if blocks.is_empty() or not facts.step_ns:
         return
     ops = facts.named_calls.select(op="id", step="step", duration_ns="duration_ns", called=pl.col("name"))
-    inside = blocks.select("op", "bytes").join(ops, on="op")
-    steps = tuple(sorted(set(inside["step"].to_list())))
-    time = facts.typical_ns(inside.unique("op"))
+    blocks_of_operators = blocks.select("op", "bytes").join(ops, on="op")
+    steps = tuple(sorted(set(blocks_of_operators["step"].to_list())))
+    time = facts.typical_ns(blocks_of_operators.unique("op"))
     if 2 * len(steps) < facts.steps.height or time < least_share * facts.step_ns:
         return
     by_size = (
-        inside.group_by(pl.col("called").cast(pl.String))
+        blocks_of_operators.group_by(pl.col("called").cast(pl.String))
         .agg(pl.col("bytes").sum())
         .sort("bytes", "called", descending=[True, False])
     )
@@ -78,8 +78,8 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
         rule=large_blocks.name,
         confidence=0.6,
         evidence=(
-            Evidence("large_blocks", inside.height / facts.steps.height, "count", steps, places),
-            Evidence("bytes_of_large_blocks", float(inside["bytes"].sum()) / facts.steps.height, "bytes"),
+            Evidence("large_blocks", blocks_of_operators.height / facts.steps.height, "count", steps, places),
+            Evidence("bytes_of_large_blocks", float(blocks_of_operators["bytes"].sum()) / facts.steps.height, "bytes"),
             Evidence("operators_of_large_blocks", time, "ns"),
         ),
         step_ns=facts.step_ns,
@@ -163,10 +163,10 @@ def _never_freed(facts: Facts, kind: object, device: object) -> list[str]:
     final = rows.group_by("address", maintain_order=True).last()
     left = final.filter((pl.col("bytes") > 0) & pl.col("time_ns").is_between(begin, last, closed="left"))
     ops = facts.trace.required("ops").select(op="id", name=pl.col("name").cast(pl.String), stack=pl.col("stack").cast(pl.String))
-    named = left.lazy().join(ops, on="op", how="left").collect()
+    with_operator = left.lazy().join(ops, on="op", how="left").collect()
     line = pl.col("stack").str.split(";").list.first()
     place = pl.coalesce(pl.when(line.str.len_chars() > 0).then(line), "name")
-    sums = named.with_columns(place=place).drop_nulls("place").group_by("place").agg(pl.col("bytes").sum())
+    sums = with_operator.with_columns(place=place).drop_nulls("place").group_by("place").agg(pl.col("bytes").sum())
     return sums.sort("bytes", "place", descending=[True, False])["place"].head(3).to_list()
 
 

@@ -102,11 +102,11 @@ def _outermost(facts: Facts) -> pl.DataFrame:
     # handing over gradients is as much work as there are parameters
     handing_over = containing(facts.names, "AccumulateGrad")
     name = pl.col("name")
-    above = calls.filter(name.is_in(optimizers + handing_over))["id"]
+    outer_calls = calls.filter(name.is_in(optimizers + handing_over))["id"]
     # a node of the graph is one call, whatever it calls
     kinds = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     functions = calls.filter(kinds & ~name.is_in(READS) & ~name.is_in(handing_over))
-    inner = among(functions["parent"], pl.concat([functions["id"], above]))
+    inner = among(functions["parent"], pl.concat([functions["id"], outer_calls]))
     return in_order(functions.filter(pl.Series(~inner)), "pid", "tid", "start_ns")
 
 

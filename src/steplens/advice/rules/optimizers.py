@@ -81,8 +81,8 @@ def _class_of(facts: Facts, name: str, ranges: pl.DataFrame) -> str | None:
     if "python" not in facts.trace:
         return name
     begin, end = ranges.select("start_ns", "end_ns").row(0)
-    inside = (pl.col("start_ns") >= begin) & (pl.col("end_ns") <= end)
-    frames = facts.on_threads(facts.trace.required("python")).filter(inside).select("name").collect()["name"]
+    is_inside = (pl.col("start_ns") >= begin) & (pl.col("end_ns") <= end)
+    frames = facts.on_threads(facts.trace.required("python")).filter(is_inside).select("name").collect()["name"]
     if not frames.len():
         return name
     modules = pl.Series(containing(distinct(frames), _MODULE), dtype=pl.String).str.extract(_MODULE, 1).to_list()
@@ -132,11 +132,11 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     total = facts.median("optimizer_ns") * update.share
     if total < least_share * facts.step_ns:
         return
-    inside = update.calls
-    if inside["name"].str.contains(_MANY_AT_ONCE).any():
+    update_calls = update.calls
+    if update_calls["name"].str.contains(_MANY_AT_ONCE).any():
         return
-    calls = inside.height / facts.steps.height
-    parameters = float(inside["name"].value_counts()["count"].median() or 0) / facts.steps.height  # type: ignore[arg-type]
+    calls = update_calls.height / facts.steps.height
+    parameters = float(update_calls["name"].value_counts()["count"].median() or 0) / facts.steps.height  # type: ignore[arg-type]
     per_parameter = calls / parameters if parameters >= 1 else 0.0
     if calls < least_calls or per_parameter <= _PASSES:
         return
@@ -146,7 +146,7 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
         confidence=0.85,
         evidence=(
             Evidence("optimizer_time", total, "ns", facts.numbers, (f"{update.name}.step",)),
-            Evidence("optimizer_calls", calls, "count", places=tuple(_most(inside))),
+            Evidence("optimizer_calls", calls, "count", places=tuple(_most(update_calls))),
         ),
         saving=Saving(likely / 2, likely, _MOST_SAVED * total),
         step_ns=facts.step_ns,
@@ -179,9 +179,9 @@ def gradient_zeroing(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fin
     """
     ranges = facts.starting_with(_RANGE)
     # a form over many tensors fills them one by one on a CPU
-    inside = facts.containing(_ZERO)
-    outer = inside.filter(pl.col("parent").is_in(ranges["id"].implode()))
-    inner = inside.filter(pl.col("parent").is_in(outer["id"].implode()) & (pl.col("name") == "aten::zero_"))
+    zeroing_calls = facts.containing(_ZERO)
+    outer = zeroing_calls.filter(pl.col("parent").is_in(ranges["id"].implode()))
+    inner = zeroing_calls.filter(pl.col("parent").is_in(outer["id"].implode()) & (pl.col("name") == "aten::zero_"))
     if outer.is_empty() or not facts.step_ns:
         return
     cost = "duration_ns" if facts.device == CORE_CPU else "device_total_ns"

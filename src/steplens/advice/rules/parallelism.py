@@ -81,8 +81,8 @@ class Exposed:
     @property
     def step_ns(self) -> float:
         """Mean length of a step: of what the parts are of, which may not be the recorded steps."""
-        whole = self.means.select((pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()).item()
-        return float(whole or 0)
+        mean_step = self.means.select((pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()).item()
+        return float(mean_step or 0)
 
     @cached_property
     def moving(self) -> float | None:
@@ -106,8 +106,8 @@ class Exposed:
         parts = [part.median("computing_ns") - part.median("overlapped_communication_ns") for part in self.facts]
         rooms = [room for room in parts if room > 0]
         # MindSpore's own analysis tells computing with the gaps in it, and nothing of what overlaps
-        whole = self.means["computation_ns"].mean()
-        return sum(rooms) / len(rooms) if rooms else float(whole) if isinstance(whole, float) else 0.0
+        mean_computation = self.means["computation_ns"].mean()
+        return sum(rooms) / len(rooms) if rooms else float(mean_computation) if isinstance(mean_computation, float) else 0.0
 
     @cached_property
     def critical_stage(self) -> int:
@@ -130,8 +130,8 @@ class Exposed:
         mean = ranks.select(
             part=pl.col(part).mean() * share, whole=(pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()
         ).row(0, named=True)
-        above = mean["part"] - threshold * mean["whole"]
-        return Saving(0.0, above, mean["part"]) if above > 0 else None
+        excess = mean["part"] - threshold * mean["whole"]
+        return Saving(0.0, excess, mean["part"]) if excess > 0 else None
 
 
 def _share_rule(name: str, mode: str) -> Rule:
@@ -288,8 +288,8 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
     mean = fmean(stages.values())
     exposed = Exposed(run, facts)
     for stage, flops in stages.items():
-        above = flops / mean - 1
-        if above <= threshold:
+        excess = flops / mean - 1
+        if excess <= threshold:
             continue
         computation = exposed.means.filter(pl.col("stage") == stage)["computation_ns"].mean()
         longest = float(computation) * (1 - mean / flops) if isinstance(computation, float) else None
@@ -299,13 +299,13 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
             confidence=0.7,
             evidence=(
                 Evidence("stage_work", flops / 1e9, "GFLOP", places=(f"stage {stage}",)),
-                Evidence("above_mean", 100 * above, "%", per_step=False),
+                Evidence("above_mean", 100 * excess, "%", per_step=False),
                 *beside_mean(stages.values(), "GFLOP", 1e-9),
                 *missing(job),
             ),
             saving=Saving(0, longest / 2, longest) if longest is not None else None,
             step_ns=exposed.step_ns if exposed.means.height else 0.0,
             part="computing_ns",
-            values={"stage": stage, "percent": f"{100 * above:.2f}"},
+            values={"stage": stage, "percent": f"{100 * excess:.2f}"},
             urgency=MEDIUM,
         )

@@ -187,13 +187,13 @@ def busy_host(facts: Facts, *, least_idle: float = LEAST_IDLE) -> Iterator[Findi
         return
     means = cpu_means(cpu_samples(facts.trace))
     host = means.filter(pl.col("scope") == HOST)
-    named = {name: mean for name, mean in host.select("name", "mean").iter_rows() if mean is not None}
+    mean_of = {name: mean for name, mean in host.select("name", "mean").iter_rows() if mean is not None}
     idle = host_idle(means)
     if idle is None or idle / 100 >= least_idle:
         return
     # MindSpore 2.10 cuts the samples of some parts off; those of idle time are whole
     reliable = HOST_PARTS[:3] if facts.trusts(COUNTERS) else ()
-    shares = {part: named[key] for part in reliable if (key := f"{part}_utilization") in named}
+    shares = {part: mean_of[key] for part in reliable if (key := f"{part}_utilization") in mean_of}
     parts = [Evidence(f"{part}_time", share, "%", per_step=False) for part, share in shares.items()]
     process = means.filter((pl.col("scope") == PROCESS) & (pl.col("name") == "user_utilization"))["mean"].to_list()
     if process:

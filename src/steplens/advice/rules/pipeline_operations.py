@@ -167,8 +167,8 @@ def _load_rule(name: str, kind: str) -> Rule:
         ]
         is_slowest = slowest in [load.id for load in mine]
         if is_slowest:
-            named = [operation_name(load.type, load.id) for load in mine if load.id == slowest]
-            evidence.append(Evidence("slowest_operation", 0, "", places=tuple(named), per_step=False))
+            operation_names = [operation_name(load.type, load.id) for load in mine if load.id == slowest]
+            evidence.append(Evidence("slowest_operation", 0, "", places=tuple(operation_names), per_step=False))
         names = ", ".join(operation_name(load.type, load.id) for load in mine)
         yield Finding(
             rule=name,

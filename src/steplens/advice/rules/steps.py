@@ -35,8 +35,8 @@ def warm_up(lengths: Int64Array) -> int:
     if len(lengths) < _LEAST_STEPS:
         return 0
     most = len(lengths) // 3
-    rest = lengths[most:]
-    leading = lengths[:most] > max(_TIMES * float(np.median(rest)), _TIMES_LONGEST * float(rest.max()))
+    later_lengths = lengths[most:]
+    leading = lengths[:most] > max(_TIMES * float(np.median(later_lengths)), _TIMES_LONGEST * float(later_lengths.max()))
     return int(np.argmin(np.r_[leading, False]))
 
 
@@ -56,17 +56,17 @@ def first_steps(facts: Facts) -> Iterator[Finding]:
     if not count:
         return
     steps = ordered["step"].to_list()[:count]
-    leading, others = float(lengths[:count].mean()), float(lengths[count:].mean())
-    added = _added(facts, steps, leading - others)
+    leading, later_mean = float(lengths[:count].mean()), float(lengths[count:].mean())
+    added = _added(facts, steps, leading - later_mean)
     if added is None and lengths[0] < _TIMES_SAME_WORK * lengths[count:].max():
         return
-    excess = float(lengths.mean()) / others - 1
+    excess = float(lengths.mean()) / later_mean - 1
     yield Finding(
         rule=first_steps.name,
         confidence=0.9 if added else 0.6,
         evidence=(
             Evidence("first_steps_take", leading, "ns", tuple(steps), per_step=False),
-            Evidence("other_steps_take", others, "ns", per_step=False),
+            Evidence("other_steps_take", later_mean, "ns", per_step=False),
             *([added] if added else []),
         ),
         step_ns=facts.step_ns,

@@ -115,8 +115,8 @@ def _spent(reads: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     interrupted = among & (gaps > _GAP_NS) & (gaps <= _INTERRUPTED_NS)
     (candidates,) = np.nonzero(interrupted)
     starts = np.sort(calls["start_ns"].to_numpy())
-    others = np.searchsorted(starts, start[candidates + 1]) - np.searchsorted(starts, end[candidates])
-    interrupted[candidates] = others == 0
+    calls_between = np.searchsorted(starts, start[candidates + 1]) - np.searchsorted(starts, end[candidates])
+    interrupted[candidates] = calls_between == 0
     between = np.r_[np.zeros(1, dtype=np.int64), np.where(close | interrupted, gaps, 0)]
     return ordered.with_columns(spent_ns=pl.col("duration_ns") + pl.Series(between))
 
@@ -171,8 +171,8 @@ def _waits(facts: Facts) -> pl.DataFrame:
     waiting = containing(of_runtime(facts.trace), SYNCHRONIZATION_NAME)
     waits = facts.on_threads(facts.trace.required("api").filter(pl.col("name").is_in(waiting)))
     waits = waits.select("start_ns", "end_ns").drop_nulls().sort("start_ns")
-    inside = waits.join_asof(steps.lazy(), left_on="start_ns", right_on="first", strategy="backward")
-    within = inside.filter(pl.col("start_ns") < pl.col("last")).select("start_ns", "end_ns", "step").collect()
+    waits_of_steps = waits.join_asof(steps.lazy(), left_on="start_ns", right_on="first", strategy="backward")
+    within = waits_of_steps.filter(pl.col("start_ns") < pl.col("last")).select("start_ns", "end_ns", "step").collect()
     if within.is_empty():
         return within.with_columns(caller=pl.lit(None, dtype=pl.String), stack=pl.lit(None, dtype=pl.String))
     data = with_prefix(facts.names, DATALOADER_PREFIX)

@@ -366,12 +366,12 @@ class DeviceSession:
     def _find_data(self) -> bool:
         """Look for what CANN wrote: it also reports success when it wrote nothing."""
         assert self._plan is not None
-        found = [path for path in self._directory.glob("PROF_*") if path.is_dir() and _DIRECTORY.fullmatch(path.name)]
-        self._recorded = sorted(path.name for path in found)
-        if not found:
+        directories = [path for path in self._directory.glob("PROF_*") if path.is_dir() and _DIRECTORY.fullmatch(path.name)]
+        self._recorded = sorted(path.name for path in directories)
+        if not directories:
             return self._missing("CANN reported success, but wrote no PROF_ directory")
         if self._plan.mask & (Data.TASK_TIME | Data.TASK_TIME_L0) and not any(
-            next(path.glob(_DEVICE_DIRECTORY), None) for path in found
+            next(path.glob(_DEVICE_DIRECTORY), None) for path in directories
         ):
             return self._missing(
                 "CANN wrote data of the host only; versions of CANN and of the driver that do not fit are the usual cause "

@@ -181,7 +181,7 @@ class _Hold:
             return
         try:
             handler(number, frame)
-        except BaseException:
+        except BaseException:  # the script's own handler: whatever it raises goes on
             self.abandoned = True
             raise
 

@@ -177,7 +177,7 @@ def analyse_and_wait(run_directory: Path) -> None:
         process, path = _start(run_directory, is_async=False)
         with interrupts.allowed():
             code = process.wait()
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C while the training waits: the analysis is not waited for any longer
         if isinstance(error, Exception) and not interrupts.of_the_program(error):
             raise
         if process is not None:

@@ -107,7 +107,7 @@ def _move_to_folder(run: Path, folder: Path) -> Path:
         try:
             shutil.copytree(run, temporary, symlinks=True)
             temporary.rename(destination)
-        except BaseException:
+        except BaseException:  # goes on: the copy that is not complete is removed first
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         shutil.rmtree(run, ignore_errors=True)
@@ -134,7 +134,7 @@ def _upload(run: Path, url: str) -> str:
             arrived = filesystem.info(remote).get("size")
             if arrived is not None and arrived != path.stat().st_size:
                 raise OSError(f"{path.name} arrived with {arrived} of {path.stat().st_size} bytes")
-    except BaseException:
+    except BaseException:  # goes on: what arrived in part is removed first
         with contextlib.suppress(Exception):
             filesystem.rm(destination, recursive=True)
         raise

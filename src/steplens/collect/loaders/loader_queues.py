@@ -98,7 +98,7 @@ def _receives(state: Iteration, original: Any, pins: bool, end: type) -> Any:
         begin = now()
         try:
             message = original(block, timeout)
-        except BaseException:
+        except BaseException:  # goes on: the time of the wait is counted first
             if not pins:
                 state.waited += now() - begin
             raise

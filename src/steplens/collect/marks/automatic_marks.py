@@ -127,7 +127,7 @@ class AutomaticMarks:
                 self._failed("communication", exception)
             try:
                 work = original(group, *args, **kwargs)
-            except BaseException:
+            except BaseException:  # goes on: the mark of the failed call is ended first
                 if number:
                     self._recorder.end(number)
                 raise

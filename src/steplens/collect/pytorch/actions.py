@@ -117,7 +117,7 @@ class ActionController:
             arguments = (warning_text(previous, current),) if name == WARN else ()
             try:
                 self._call(name, arguments)
-            except BaseException as error:
+            except BaseException as error:  # an interrupt: the actions behind it come first
                 if interrupts.abandoned():
                     raise
                 interrupt = error

@@ -203,7 +203,7 @@ class _KinetoProfile(ExportMethods):
             try:
                 with interrupts.held():
                     self._start()
-            except BaseException as error:
+            except BaseException as error:  # goes on: nothing is left open first
                 if not isinstance(error, Exception) or interrupts.of_the_program(error):
                     # a with block that was not entered is not left either
                     self._stop()
@@ -301,7 +301,7 @@ class _KinetoProfile(ExportMethods):
             self._controller.transit(previous, following)
             if self._stop_requested and self._session.window is None:
                 action = ProfilerAction.NONE
-        except BaseException:
+        except BaseException:  # goes on: the window is left in a state that can be closed first
             if interrupts.abandoned():
                 self._session.give_up()
             if window is not None and window is self._session.window and following not in RECORDING:

@@ -86,7 +86,7 @@ class SqliteFile:
         self._connection = self._connect(self._whole_pages())
         try:
             self.tables = self._list_tables()
-        except BaseException:
+        except BaseException:  # goes on: the file is closed first
             self.close()
             raise
         self._check_companions()

@@ -48,12 +48,12 @@ def asynchronous_lanes(trace: Trace) -> dict[int, int]:
 def side_by_side(start: Sequence[int], end: Sequence[int]) -> list[int]:
     """A lane for each of some ranges, in order of start, from 0 on, so that those of one lane do not overlap."""
     free: list[tuple[int, int]] = []
-    found = []
+    parallel_rows = []
     for first, last in zip(start, end, strict=True):
         lane = heapq.heappop(free)[1] if free and free[0][0] <= first else len(free)
         heapq.heappush(free, (last, lane))
-        found.append(lane)
-    return found
+        parallel_rows.append(lane)
+    return parallel_rows
 
 
 def _crossing(others: pl.DataFrame, mine: pl.DataFrame) -> bool:

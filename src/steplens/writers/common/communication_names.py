@@ -88,8 +88,8 @@ def client_type(operation: str | None) -> str:
     Text that names no known type becomes its letters.
     """
     letters = _NO_LETTER.sub("", operation or "").lower()
-    found = _KNOWN.search(letters)
-    word = found.group() if found else letters
+    matched = _KNOWN.search(letters)
+    word = matched.group() if matched else letters
     return _TYPES.get(word, word) or _UNKNOWN
 
 
@@ -112,10 +112,10 @@ def unmeasured_totals(times: pl.DataFrame) -> pl.DataFrame:
         step, kind, library, size_mb.
     """
     carrying = times.filter(~pl.col("name").str.contains("(?i)barrier"))
-    known = pl.col("size_mb").null_count() == 0
+    has_all_sizes = pl.col("size_mb").null_count() == 0
     single = (pl.col("library").n_unique() == 1) & (pl.col("library").null_count() == 0)
     sums = carrying.group_by("step", "kind", maintain_order=True).agg(
-        pl.col("library").first(), pl.col("size_mb").sum(), whole=known & single
+        pl.col("library").first(), pl.col("size_mb").sum(), whole=has_all_sizes & single
     )
     return sums.filter("whole").drop("whole")
 

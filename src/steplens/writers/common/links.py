@@ -74,20 +74,20 @@ def connections(trace: Trace) -> Connections:
     A runtime call needs an id of its own: of several with one correlation the launch itself ("node" level) keeps it, or
     else the first.
     """
-    known = {table: _correlations(trace, table) for table in ("kernels", "communication", "api")}
-    next_id = max((int(column.max() or 0) for column in known.values() if len(column)), default=0) + 1  # type: ignore[arg-type]
-    kernels, next_id = _filled(known["kernels"], next_id)
-    communication, next_id = _filled(known["communication"], next_id)
+    correlations = {table: _correlations(trace, table) for table in ("kernels", "communication", "api")}
+    next_id = max((int(column.max() or 0) for column in correlations.values() if len(column)), default=0) + 1  # type: ignore[arg-type]
+    kernels, next_id = _filled(correlations["kernels"], next_id)
+    communication, next_id = _filled(correlations["communication"], next_id)
     calls = trace.required("api").select(row=pl.int_range(pl.len()), node=pl.col("layer").cast(pl.String) == NODE).collect()
-    calls = calls.with_columns(correlation=known["api"])
+    calls = calls.with_columns(correlation=correlations["api"])
     keepers = (
         calls.drop_nulls("correlation")
         .sort(~pl.col("node").fill_null(False), "row")
         .unique("correlation", keep="first", maintain_order=True)["row"]
     )
-    kept = np.zeros(calls.height, dtype=bool)
-    kept[keepers.to_numpy()] = True
-    api, next_id = _filled(known["api"].set(pl.Series(~kept, dtype=pl.Boolean), None), next_id)
+    is_linked = np.zeros(calls.height, dtype=bool)
+    is_linked[keepers.to_numpy()] = True
+    api, next_id = _filled(correlations["api"].set(pl.Series(~is_linked, dtype=pl.Boolean), None), next_id)
     return Connections(kernels, communication, api, max(next_id, _FRAMEWORK_CONNECTIONS))
 
 
@@ -120,8 +120,8 @@ def inner_tasks(trace: Trace) -> pl.DataFrame | None:
 
 def usable_connection() -> pl.Expr:
     """The column ``correlation``, null where it stands for nothing or can be no number of a connection."""
-    known = pl.col("correlation")
-    return pl.when((known != NO_NUMBER) & known.is_between(0, _LARGEST_CONNECTION)).then(known)
+    correlation = pl.col("correlation")
+    return pl.when((correlation != NO_NUMBER) & correlation.is_between(0, _LARGEST_CONNECTION)).then(correlation)
 
 
 def _correlations(trace: Trace, table: str) -> pl.Series:

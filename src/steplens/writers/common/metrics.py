@@ -32,8 +32,8 @@ def metric_columns(trace: Trace) -> pl.DataFrame:
         pl.col("name").replace_strict(names, return_dtype=pl.String),
     )
     wide = rows.pivot(on="name", index="kernel", values="value", aggregate_function="last").rename({"kernel": "id"})
-    whole = [name for name in wide.columns if name != "id" and _is_whole(wide[name])]
-    return wide.with_columns(pl.col(whole).cast(pl.Int64))
+    whole_columns = [name for name in wide.columns if name != "id" and _is_whole(wide[name])]
+    return wide.with_columns(pl.col(whole_columns).cast(pl.Int64))
 
 
 def metric_rows(trace: Trace) -> pl.DataFrame:
@@ -70,11 +70,11 @@ def _text_name(name: str) -> str:
 
 
 def _database_name(name: str) -> str:
-    known = _DATABASE_NAMES.get(name, name.removesuffix(_TEXT_UNIT))
-    return re.sub(r"\W+", "_", known, flags=re.ASCII).strip("_") or name
+    database_name = _DATABASE_NAMES.get(name, name.removesuffix(_TEXT_UNIT))
+    return re.sub(r"\W+", "_", database_name, flags=re.ASCII).strip("_") or name
 
 
 def _is_whole(values: pl.Series) -> bool:
     """Whether a column holds integers only (cycles), which are printed without a fraction."""
-    known = values.drop_nulls()
-    return bool(known.is_finite().all() and (known.abs() < 2**53).all() and (known == known.round()).all())
+    numbers = values.drop_nulls()
+    return bool(numbers.is_finite().all() and (numbers.abs() < 2**53).all() and (numbers == numbers.round()).all())

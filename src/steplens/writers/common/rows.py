@@ -81,16 +81,18 @@ def _slice(part: pl.Series | Shared, start: int) -> pl.Series:
 
 def _parts(frame: pl.DataFrame, cells: Sequence[Cell]) -> Iterator[pl.Series | Shared]:
     """The cells as columns of as many rows as the frame has, as shared text where they can be."""
-    asked = {str(number): cell for number, cell in enumerate(cells) if isinstance(cell, (pl.Expr, pl.Series))}
+    expressions = {str(number): cell for number, cell in enumerate(cells) if isinstance(cell, (pl.Expr, pl.Series))}
     # a column beside the frame has to fit it, and a single value stands for all rows
-    found = frame.select((pl.lit(cell) if isinstance(cell, pl.Series) else cell).alias(name) for name, cell in asked.items())
+    evaluated = frame.select(
+        (pl.lit(cell) if isinstance(cell, pl.Series) else cell).alias(name) for name, cell in expressions.items()
+    )
     for number, cell in enumerate(cells):
         if isinstance(cell, Shared):
             yield cell
         elif isinstance(cell, str):
             yield Shared([cell], np.zeros(frame.height, dtype=np.uint32))
         else:
-            values = found[str(number)]
+            values = evaluated[str(number)]
             yield _few(values if len(values) == frame.height else values.new_from_index(0, frame.height))
 
 
@@ -107,9 +109,9 @@ def _few(values: pl.Series) -> pl.Series | Shared:
     assert isinstance(high, int)
     if high - low >= min(_MOST_NUMBERS, len(values)):
         return values
-    known = values.fill_null(low).to_numpy()
+    filled = values.fill_null(low).to_numpy()
     # wide enough for the differences: those of 64 bits are small
-    wide = known if known.itemsize == np.int64().itemsize else known.astype(np.int64)
+    wide = filled if filled.itemsize == np.int64().itemsize else filled.astype(np.int64)
     index = (wide - wide.dtype.type(low)).astype(np.uint32)
     # null rows point behind the last number
     index[values.is_null().to_numpy()] = high - low + 1

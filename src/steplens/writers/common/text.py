@@ -50,8 +50,8 @@ def distinct_texts(values: pl.Series) -> tuple[list[str], npt.NDArray[np.uint32]
     position[codes] = np.arange(len(codes), dtype=np.uint32)
     unknown = values.is_null()
     if unknown.any():
-        known = position[values.to_physical().fill_null(int(codes[0])).to_numpy()]
-        index = np.where(unknown.to_numpy(), np.uint32(len(codes)), known)
+        text_places = position[values.to_physical().fill_null(int(codes[0])).to_numpy()]
+        index = np.where(unknown.to_numpy(), np.uint32(len(codes)), text_places)
     else:
         index = position[values.to_physical().to_numpy()]
     return distinct.cast(pl.String).to_list(), index
@@ -119,15 +119,15 @@ def write_plain_csv(frame: pl.DataFrame, path: Path, **conventions: Any) -> None
 
 def guarded_header(frame: pl.DataFrame) -> pl.DataFrame:
     """The same with a quote before each name of a column that a spreadsheet would take for a formula: a capture may name some."""
-    taken, told = set(frame.columns), dict[str, str]()
+    taken_names, new_names = set(frame.columns), dict[str, str]()
     for name in frame.columns:
         if name.startswith(_FORMULA_STARTS):
             guarded = "'" + name
-            while guarded in taken:
+            while guarded in taken_names:
                 guarded = "'" + guarded
-            taken.add(guarded)
-            told[name] = guarded
-    return frame.rename(told) if told else frame
+            taken_names.add(guarded)
+            new_names[name] = guarded
+    return frame.rename(new_names) if new_names else frame
 
 
 def quoted(text: str) -> str:

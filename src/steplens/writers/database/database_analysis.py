@@ -62,17 +62,17 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
     without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
     for table in (TIME_TABLE, BANDWIDTH_TABLE, MATRIX_TABLE):
         file.create(table)
-    known = pl.lit(True) if without_steps else pl.col("step").is_not_null()
-    named = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
-    shared = {"group_name": pl.col("group").fill_null(""), "step": named, "type": pl.col("kind")}
+    has_step = pl.lit(True) if without_steps else pl.col("step").is_not_null()
+    step_name = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
+    shared = {"group_name": pl.col("group").fill_null(""), "step": step_name, "type": pl.col("kind")}
     measured = {f"{part}_time": f"{part}_ms" for part in OPERATION_TIMES}
     columns = {name: pl.col(column) for name, column in measured.items() if column in times.columns}
     file.frame(
         TIME_TABLE,
-        times.filter(known).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
+        times.filter(has_step).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
     )
     bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _sizes(times)
-    bandwidth = bandwidth.filter(known)
+    bandwidth = bandwidth.filter(has_step)
     # a transport that moved nothing has no row
     used = bandwidth.filter(
         (pl.col("size_mb").fill_null(0) != 0) | (pl.col("transit_ms").fill_null(0) != 0) | pl.col("package_mb").is_not_null()
@@ -92,7 +92,7 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
         matrix = _own_links(output)
     file.frame(
         MATRIX_TABLE,
-        matrix.filter(known).select(
+        matrix.filter(has_step).select(
             hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
             src_rank=pl.col("source").cast(pl.String),
             dst_rank=pl.col("destination").cast(pl.String),
@@ -118,14 +118,14 @@ def _own_links(output: Output) -> pl.DataFrame:
 
     No NULL: where every row has it, the cluster analysis of msprof-analyze 26.2.0 fails.
     """
-    nothing = pl.lit(0.0)
+    zero = pl.lit(0.0)
     return own_links(output).with_columns(
         source="rank",
         destination="rank",
         selection=pl.lit(TOTAL),
         transport=pl.lit(LOCAL),
-        size_mb=nothing,
-        transit_ms=nothing,
-        bandwidth_gbps=nothing,
+        size_mb=zero,
+        transit_ms=zero,
+        bandwidth_gbps=zero,
         op_name=pl.lit(None, dtype=pl.String),
     )

@@ -67,11 +67,13 @@ def write_communication(file: DatabaseFile, output: Output, found: Connections) 
 def _types_of(output: Output, calls: pl.DataFrame) -> pl.Series:
     """Type of each operation: that of its row in ``kernels``, or what its name or the operation says."""
     tasks = output.trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION)
-    known = tasks.select("start_ns", "device", name_text=pl.col("name").cast(pl.String), _type=pl.col("type").cast(pl.String))
-    known = known.unique(["start_ns", "device", "name_text"], keep="first", maintain_order=True)
+    task_types = tasks.select(
+        "start_ns", "device", name_text=pl.col("name").cast(pl.String), _type=pl.col("type").cast(pl.String)
+    )
+    task_types = task_types.unique(["start_ns", "device", "name_text"], keep="first", maintain_order=True)
     name = pl.col("name").cast(pl.String)
     joined = calls.with_columns(name_text=name).join(
-        known.collect(), on=["start_ns", "device", "name_text"], how="left", maintain_order="left", nulls_equal=True
+        task_types.collect(), on=["start_ns", "device", "name_text"], how="left", maintain_order="left", nulls_equal=True
     )
     types = joined.select(pl.coalesce("_type", name.str.extract(OPERATION_TYPE), pl.col("operation").cast(pl.String)))
     return types.to_series()

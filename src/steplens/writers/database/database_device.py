@@ -133,8 +133,8 @@ def _shape_ids(file: DatabaseFile, shapes: pl.Series, npu: bool) -> pl.Series:
 def _write_copies(file: DatabaseFile, copies: pl.DataFrame) -> None:
     words = copies.select(pl.concat_str(pl.col("type", "name").cast(pl.String).fill_null(""), separator="\n")).to_series()
     rows = copies.select("id", "bytes").with_columns(operation=map_distinct(words, _memcpy_operation, NO_TYPE, pl.Int64))
-    known = rows.filter(pl.col("bytes").is_not_null() | (pl.col("operation") != NO_TYPE))
-    file.frame("MEMCPY_INFO", known.select(globalTaskId="id", size="bytes", memcpyOperation="operation"))
+    described = rows.filter(pl.col("bytes").is_not_null() | (pl.col("operation") != NO_TYPE))
+    file.frame("MEMCPY_INFO", described.select(globalTaskId="id", size="bytes", memcpyOperation="operation"))
 
 
 def _memcpy_operation(type_and_name: str) -> int:
@@ -153,20 +153,20 @@ def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Con
     calls = output.trace.required("api").with_columns(connection=pl.lit(found.api)).sort("start_ns").collect()
     layer = pl.col("layer").cast(pl.String)
     system = calls.filter(layer == OS_LAYER)
-    own = calls.filter(~layer.eq_missing(OS_LAYER))
+    runtime_calls = calls.filter(~layer.eq_missing(OS_LAYER))
     types = {layer: API_TYPES[layer] for layer in CALL_PREFIXES}
     file.frame(
         "CANN_API",
-        own.select(
+        runtime_calls.select(
             startNs="start_ns",
             endNs="end_ns",
             type=layer.replace(OLDER_LAYERS).replace_strict(types, default=API_TYPES["runtime"], return_dtype=pl.Int64),
             globalTid=global_tid(pid),
             connectionId="connection",
-            name=pl.lit(file.text_ids(own["name"], missing=NOT_AVAILABLE)),
+            name=pl.lit(file.text_ids(runtime_calls["name"], missing=NOT_AVAILABLE)),
         ).sort("connectionId"),
     )
-    if own.is_empty() and device_kind(output.trace) == CORE_CPU:
+    if runtime_calls.is_empty() and device_kind(output.trace) == CORE_CPU:
         launches = _own_launches(output.trace, found).with_columns(
             name=pl.lit(file.text_id(LAUNCH)), type=pl.lit(API_TYPES[NODE], dtype=pl.Int64), globalTid=global_tid(pid)
         )

@@ -113,9 +113,9 @@ class DatabaseFile:
         for start in range(0, frame.height, _PIECE_ROWS):
             values = _row_by_row(frame.slice(start, _PIECE_ROWS))
             step = per_statement * width
-            whole = len(values) // step * step
-            self._connection.executemany(head + ", ".join([row] * per_statement), _parts(values, 0, whole, step))
-            self._connection.executemany(head + row, _parts(values, whole, len(values), width))
+            whole_blocks = len(values) // step * step
+            self._connection.executemany(head + ", ".join([row] * per_statement), _parts(values, 0, whole_blocks, step))
+            self._connection.executemany(head + row, _parts(values, whole_blocks, len(values), width))
 
     def _add_integers(self, table: str, frame: pl.DataFrame) -> None:
         """Add rows of a table that holds nothing but integers: they become pages of the file without SQLite."""
@@ -153,17 +153,17 @@ class DatabaseFile:
         # null comes behind all values, so that its text gets the last new id
         distinct, index = distinct_texts(values)
         ids = [None if (text := render(value)) is None else self.text_id(text, block) for value in distinct]
-        nothing = self.text_id(missing, block) if isinstance(missing, str) else missing
-        ids = [*(nothing if number is None else number for number in ids), nothing]
+        missing_id = self.text_id(missing, block) if isinstance(missing, str) else missing
+        ids = [*(missing_id if number is None else number for number in ids), missing_id]
         return pl.Series(values.name, ids, dtype=pl.Int64).gather(pl.Series(index, dtype=pl.UInt32))
 
     def text_id(self, text: str, block: int = CANN_TEXTS) -> int:
         """Id of one text; see ``text_ids``."""
-        known = self._texts.get(text)
-        if known is None:
-            known = self._texts[text] = self._next_text[block]
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = self._next_text[block]
             self._next_text[block] += 1
-        return known
+        return number
 
     def write_texts(self) -> None:
         """Write STRING_IDS; every text must have been asked for."""

@@ -137,10 +137,10 @@ def _list_ids(file: DatabaseFile, values: pl.Series) -> pl.Series:
 def _write_stacks(file: DatabaseFile, stacks: pl.Series) -> pl.Series:
     """Write every distinct call stack once; returns the id of each row's stack, null where it has none."""
     distinct, index = distinct_texts(stacks)
-    wanted = [text for text in distinct if text]
-    chain = {text: number for number, text in enumerate(wanted)}
+    stack_texts = [text for text in distinct if text]
+    chain = {text: number for number, text in enumerate(stack_texts)}
     frames = (
-        pl.DataFrame({"id": range(len(wanted)), "stack": wanted}, schema={"id": pl.Int64, "stack": pl.String})
+        pl.DataFrame({"id": range(len(stack_texts)), "stack": stack_texts}, schema={"id": pl.Int64, "stack": pl.String})
         .with_columns(pl.col("stack").str.split(";"))
         .explode("stack")
         .with_columns(stackDepth=pl.int_range(pl.len()).over("id"))
@@ -222,9 +222,9 @@ def _write_engine_events(file: DatabaseFile, output: Output) -> None:
         for time in ("allocation_ns", "release_ns")
     ]
     keys = ["device", "size", "time_ns"]
-    named = pl.concat(ends).drop_nulls("time_ns").unique(keys, keep="first", maintain_order=True)
+    named_threads = pl.concat(ends).drop_nulls("time_ns").unique(keys, keep="first", maintain_order=True)
     events = events.with_columns(size=pl.col("bytes").abs()).join(
-        named, on=keys, how="left", maintain_order="left", nulls_equal=True
+        named_threads, on=keys, how="left", maintain_order="left", nulls_equal=True
     )
     types = events.select(pl.when(pl.col("bytes") > 0).then(pl.lit("allocate")).otherwise(pl.lit("release"))).to_series()
     file.frame(

@@ -64,8 +64,8 @@ def _write(file: DatabaseFile, output: Output, table: str) -> None:
     for column, (_, _, factor) in samples.values.items():
         of_column = values.filter(pl.col("column") == column).select(*moment, "nth", (pl.col("sample") * factor).alias(column))
         frame = frame.join(of_column, on=[*moment, "nth"], how="left", maintain_order="left", nulls_equal=True)
-    whole = [column for column, (_, _, factor) in samples.values.items() if factor != 1.0]
-    file.frame(table, frame.with_columns(pl.col(whole).round()))
+    scaled_columns = [column for column, (_, _, factor) in samples.values.items() if factor != 1.0]
+    file.frame(table, frame.with_columns(pl.col(scaled_columns).round()))
 
 
 def _write_module_memory(file: DatabaseFile, output: Output) -> dict[str, int]:

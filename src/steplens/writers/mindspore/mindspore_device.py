@@ -46,10 +46,10 @@ def write_points(output: Output, path: Path) -> None:
     meta = output.trace.meta_values()
     named = points_of(output.trace)
     points = {key: meta[key] for key in _POINTS if key in meta}
-    found = _operators_at_points(output.trace) if named.forward or named.backward else {}
+    operators_at_points = _operators_at_points(output.trace) if named.forward or named.backward else {}
     for key, name in zip(_POINTS, (named.forward, named.backward), strict=True):
         if name is not None:
-            points[key] = found.get(key, name)
+            points[key] = operators_at_points.get(key, name)
     if not points:
         raise NothingToWriteError("the operators at the points of the step trace were not recorded")
     path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")

@@ -63,7 +63,7 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
     lengths = (
         pl.when(pl.col("kind") == "X").then(length).when(pl.col("kind") == "i").then(pl.lit(',"s":"t"')).otherwise(pl.lit(""))
     )
-    named = events.select(pl.format("{}::{}", "event", "stage"))["event"]
+    event_names = events.select(pl.format("{}::{}", "event", "stage"))["event"]
     write_rows(
         handle,
         events,
@@ -71,7 +71,7 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
             ',{"ph":',
             pl.format('"{}"', "kind"),
             ',"name":',
-            shared(named, quoted),
+            shared(event_names, quoted),
             ',"cat":',
             shared(events["module"], quoted),
             ',"pid":',
@@ -111,11 +111,11 @@ def write_dataset(ranges: pl.DataFrame, path: Path) -> None:
     Raises:
         NothingToWriteError: the data pipeline recorded none.
     """
-    own = ranges.filter(pl.col("module") == _DATASET)
-    if own.is_empty():
+    dataset_ranges = ranges.filter(pl.col("module") == _DATASET)
+    if dataset_ranges.is_empty():
         raise NothingToWriteError("the data pipeline recorded no range on the host")
     length = pl.col("end_us") - pl.col("start_us")
-    summed = own.group_by("event", "stage", "custom_info", maintain_order=True).agg(count=pl.len(), mean=length.mean())
+    summed = dataset_ranges.group_by("event", "stage", "custom_info", maintain_order=True).agg(count=pl.len(), mean=length.mean())
     table = summed.select(
         names(summed["event"]).alias("Operation"),
         names(summed["stage"]).alias("Stage"),

@@ -104,14 +104,14 @@ def _types(value: object) -> tuple[str, ...]:
 
 def _counted_launches(trace: Trace) -> pl.DataFrame:
     """The launches that count in sums by operator."""
-    rows, wanted = launches(trace), counted(trace)
+    rows, counts = launches(trace), counted(trace)
     kind = pl.col("type").cast(pl.String)
-    if wanted.only:
-        rows = rows.filter(kind.is_in(wanted.only))
-    if wanted.without:
-        rows = rows.filter(~kind.is_in(wanted.without))
-    if wanted.subgraph != "all":
-        rows = rows.filter(_subgraph() == wanted.subgraph)
+    if counts.only:
+        rows = rows.filter(kind.is_in(counts.only))
+    if counts.without:
+        rows = rows.filter(~kind.is_in(counts.without))
+    if counts.subgraph != "all":
+        rows = rows.filter(_subgraph() == counts.subgraph)
     if rows.is_empty():
         raise NothingToWriteError("no launch of the subgraph and the types that were asked for was recorded")
     return rows
@@ -155,8 +155,8 @@ def type_table(trace: Trace) -> pl.DataFrame:
 
 def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
     """Sums by instance, largest first; ``total_proportion`` is the share of all counted launches' time, 0 to 1."""
-    wanted = counted(trace)
-    if not wanted.instances:
+    counts = counted(trace)
+    if not counts.instances:
         raise NothingToWriteError("is_detail=False asked for sums by type alone")
     rows = _counted_launches(trace)
     total = int(rows["length"].sum())
@@ -164,7 +164,7 @@ def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
     return sums.sort("length", "name", descending=[True, False]).select(
         op_side=pl.lit("Host"),
         op_type="type",
-        op_name="name" if wanted.paths else "short",
+        op_name="name" if counts.paths else "short",
         full_op_name="name",
         op_occurrences="count",
         **{
@@ -209,10 +209,10 @@ def write_details(output: Output, path: Path) -> None:
 def write_timestamps(output: Output, path: Path) -> None:
     """Write cpu_op_execute_timestamp_<rank>.txt: a line per instance: start (Unix ns), length (ms), worker of each launch."""
     rows = launches(output.trace)
-    whole = pl.col("length") // 1_000_000
-    rest = (pl.col("length") % 1_000_000).cast(pl.String).str.zfill(_MILLIONTH_DIGITS)
+    milliseconds = pl.col("length") // 1_000_000
+    fraction = (pl.col("length") % 1_000_000).cast(pl.String).str.zfill(_MILLIONTH_DIGITS)
     lines = (
-        rows.with_columns(entry=pl.format("{},{}.{},{}", "start_ns", whole, rest, "worker"))
+        rows.with_columns(entry=pl.format("{},{}.{},{}", "start_ns", milliseconds, fraction, "worker"))
         .group_by("name", maintain_order=True)
         .agg(pl.col("entry").str.join(" "))
         .select(
@@ -280,14 +280,14 @@ def operator_times(trace: Trace, types: list[str], rank: int) -> str:
         UnknownTypesError: some did not run.
     """
     rows = launches(trace)
-    known = sorted(rows["type"].cast(pl.String).unique().drop_nulls())
-    if missing := [kind for kind in types if kind not in known]:
-        raise UnknownTypesError(missing, known)
+    distinct_types = sorted(rows["type"].cast(pl.String).unique().drop_nulls())
+    if missing := [kind for kind in types if kind not in distinct_types]:
+        raise UnknownTypesError(missing, distinct_types)
     result: dict[str, object] = {}
     for kind in types:
-        own = rows.filter(pl.col("type").cast(pl.String) == kind)
+        rows_of_type = rows.filter(pl.col("type").cast(pl.String) == kind)
         groups = (
-            own.group_by(pl.col("shapes").cast(pl.String))
+            rows_of_type.group_by(pl.col("shapes").cast(pl.String))
             .agg(pl.len(), pl.col("length").sum())
             .sort("length", "shapes", descending=[True, False])
         )

@@ -71,11 +71,11 @@ def summary(trace: Trace) -> dict[str, Any]:
     per batch ms without the first batch. The bottleneck is what the advice names, too:
     ``analysis.data_loading.pipeline_verdict.held_up_by``.
     """
-    known = trace.pipeline_ops
-    if known is None or known.is_empty():
+    pipeline_ops = trace.pipeline_ops
+    if pipeline_ops is None or pipeline_ops.is_empty():
         raise NothingToWriteError("no data pipeline was recorded")
     queued = {row["id"]: row for row in _operations(trace).iter_rows(named=True)}
-    rows = known.with_columns(pl.col("type").cast(pl.String)).sort("id").to_dicts()
+    rows = pipeline_ops.with_columns(pl.col("type").cast(pl.String)).sort("id").to_dicts()
     short = {row["id"]: str(row["type"]).removesuffix("Op") for row in rows}
     cpu = _cpu(trace)
     children: dict[int, list[int]] = {row["id"]: [] for row in rows}
@@ -111,9 +111,9 @@ def summary(trace: Trace) -> dict[str, Any]:
         result["cpu_analysis_details"] = [text for row in rows if (text := _cpu_text(row, short, per_worker))]
     if texts := _queue_texts(queued, short):
         result["queue_analysis_details"] = texts
-    if found := held_up_by(trace):
-        result["bottleneck_warning"] = [f"{short[number]}(id={number})" for number in found]
-        result["bottleneck_suggestion"] = [_ADVICE.get(short[number], _OTHER_ADVICE) for number in found]
+    if held_up := held_up_by(trace):
+        result["bottleneck_warning"] = [f"{short[number]}(id={number})" for number in held_up]
+        result["bottleneck_suggestion"] = [_ADVICE.get(short[number], _OTHER_ADVICE) for number in held_up]
     return result
 
 

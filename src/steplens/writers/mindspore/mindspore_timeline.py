@@ -132,16 +132,16 @@ def _scopes(rows: pl.DataFrame, borders: npt.NDArray[np.int64]) -> pl.DataFrame:
     steps = np.searchsorted(borders, starts, side="right")
     #: (scope above, own part of its name) -> number of the scope
     scopes: dict[tuple[int, str], int] = {}
-    above = np.full(len(names), -1, dtype=np.int64)
+    upper = np.full(len(names), -1, dtype=np.int64)
     parts = [name.split("/")[:-1] for name in names]
     launched = np.arange(len(index))
     events = []
     for level in range(max(map(len, parts), default=0)):
-        deep = np.array([len(own) > level for own in parts])
+        deep = np.array([len(path) > level for path in parts])
         for number in np.flatnonzero(deep):
-            above[number] = scopes.setdefault((int(above[number]), parts[number][level]), len(scopes))
+            upper[number] = scopes.setdefault((int(upper[number]), parts[number][level]), len(scopes))
         launched = launched[deep[index[launched]]]
-        scope = above[index[launched]]
+        scope = upper[index[launched]]
         step = steps[launched]
         same = (np.diff(scope) == 0) & (np.diff(launched) == 1) & (np.diff(step) == 0)
         first = np.concatenate([[0], np.flatnonzero(~same) + 1])

@@ -124,8 +124,8 @@ def _write_own_links(output: Output, path: Path) -> None:
 def _steps(trace: Trace, rows: pl.DataFrame) -> dict[int | None, dict[str, dict[str, Any]]]:
     """An entry for every step, also for those in which nothing was communicated; one without a name on a run without steps."""
     ids: list[int | None] = trace.required("steps").select("id").collect()["id"].to_list()
-    known = rows["step"].unique(maintain_order=True).to_list()
-    ids += [step for step in known if step not in ids and (step is not None or not ids)]
+    step_numbers = rows["step"].unique(maintain_order=True).to_list()
+    ids += [step for step in step_numbers if step not in ids and (step is not None or not ids)]
     return {step: {names.POINT_TO_POINT: {}, names.COLLECTIVE: {}} for step in ids}
 
 
@@ -158,9 +158,9 @@ def _unused() -> dict[str, dict[str, Any]]:
 
 def _operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
     """(step, kind, name, group) -> transport -> what it moved."""
-    found: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    by_step: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in bandwidth.iter_rows(named=True):
-        transports = found.setdefault((row["step"], row["kind"], row["name"], row["group"]), _unused())
+        transports = by_step.setdefault((row["step"], row["kind"], row["name"], row["group"]), _unused())
         info = transports.setdefault(row["transport"], {names.PACKETS: {}})
         info.update(
             {
@@ -173,7 +173,7 @@ def _operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict
         )
         if row["package_mb"] is not None:
             info[names.PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
-    return found
+    return by_step
 
 
 def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.DataFrame, bandwidth: pl.DataFrame) -> None:

@@ -45,10 +45,10 @@ def totals_after_events(output: Output) -> list[pl.Expr]:
 
 def memory_record(output: Output) -> pl.DataFrame:
     """The rows of memory_record.csv: component, time_ns, allocated, reserved, active (bytes), tag, device and stream."""
-    wanted = device_types(output)
+    types_written = device_types(output)
     events = (
         output.trace.required("memory")
-        .filter(pl.col("device_type").cast(pl.String).is_in(wanted))
+        .filter(pl.col("device_type").cast(pl.String).is_in(types_written))
         .select("time_ns", *TOTALS, "device_type", "device", "stream", "component")
         .with_columns(pl.col("component").cast(pl.String).fill_null(PTA))
         .sort(pl.col("component") != APP, "time_ns", maintain_order=True)
@@ -84,9 +84,9 @@ def _with_sums(rows: pl.DataFrame) -> pl.DataFrame:
 def _sum_of_sides(column: str) -> pl.Expr:
     """The last value of both allocators of the device; null only while neither has one."""
     sides = [_last_of(side, column) for side in (PTA, GE)]
-    known = pl.any_horizontal(side.is_not_null() for side in sides)
+    has_side = pl.any_horizontal(side.is_not_null() for side in sides)
     total = pl.sum_horizontal(side.fill_null(0) for side in sides)
-    return pl.when(known).then(total).alias(column)
+    return pl.when(has_side).then(total).alias(column)
 
 
 def _last_of(component: str, column: str) -> pl.Expr:

@@ -82,8 +82,8 @@ def _name_lanes(view: View, calls: pl.DataFrame, planes: pl.DataFrame | None) ->
         (device, lane, -1, lane, f"{GROUP_PREFIX}{group or lane}{GROUP_SUFFIX}") for device, lane, group in groups.iter_rows()
     ]
     if planes is not None:
-        found = planes.select("device", "lane", "plane", "tid").unique(maintain_order=True)
-        lanes += [(device, lane, plane, tid, f"{PLANE_PREFIX}{plane}") for device, lane, plane, tid in found.iter_rows()]
+        distinct_lanes = planes.select("device", "lane", "plane", "tid").unique(maintain_order=True)
+        lanes += [(device, lane, plane, tid, f"{PLANE_PREFIX}{plane}") for device, lane, plane, tid in distinct_lanes.iter_rows()]
     place: dict[int, int] = {}
     for device, _, _, tid, name in sorted(lanes):
         view.metadata(thread(view.device_pid(PLACES[COMMUNICATION], device), tid, name, place.get(device, 0)))

@@ -44,10 +44,10 @@ def _runtime_calls(view: View) -> None:
     _write_calls(view, calls.filter(of_system), trace_view.OS_RUNTIME)
     calls = calls.filter(~of_system)
     pid = _write_calls(view, calls, trace_view.CANN)
-    known = calls.lazy().drop_nulls("correlation")
+    linked_calls = calls.lazy().drop_nulls("correlation")
     # of several calls of one task the launch itself is the one of the lowest layer that launches: "node"
     first = (
-        known.sort(pl.col("layer").cast(pl.String) != NODE, maintain_order=True)
+        linked_calls.sort(pl.col("layer").cast(pl.String) != NODE, maintain_order=True)
         .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
         .unique("correlation", keep="first", maintain_order=True)
     )

@@ -21,11 +21,13 @@ from steplens.writers.trace_view.trace_events import View, arrows, head, list_ar
 
 def _lanes(view: View) -> None:
     """Names of the framework's processes and threads; the threads that launch for others come last."""
-    found = [view.trace.required(table).select(pl.col("pid").fill_null(view.pid), pl.col("tid")) for table in ("ops", "python")]
+    lane_frames = [
+        view.trace.required(table).select(pl.col("pid").fill_null(view.pid), pl.col("tid")) for table in ("ops", "python")
+    ]
     queue = view.trace.required("task_queue").select("pid", "enqueue_tid", "dequeue_tid").unique().collect()
     pid = pl.col("pid").fill_null(view.pid)
-    found += [queue.lazy().select(pid, tid=column) for column in ("enqueue_tid", "dequeue_tid")]
-    pairs = pl.concat(found).unique().drop_nulls().sort("pid", "tid").collect()
+    lane_frames += [queue.lazy().select(pid, tid=column) for column in ("enqueue_tid", "dequeue_tid")]
+    pairs = pl.concat(lane_frames).unique().drop_nulls().sort("pid", "tid").collect()
     for process_id in pairs["pid"].unique(maintain_order=True):
         view.metadata(process(process_id, PYTHON_PROCESS, "CPU", PLACES[PYTHON_PROCESS]))
     last = int(pairs["tid"].max() or 0) + 1  # type: ignore[arg-type]
@@ -119,14 +121,14 @@ def _modules(view: View) -> None:
     if ops is None or not (ops["scope"] == SCOPE_MODULE).any():
         return
     is_module = (ops["scope"] == SCOPE_MODULE).fill_null(False).to_numpy()
-    above = ops["parent"].fill_null(-1).to_numpy()
+    parents = ops["parent"].fill_null(-1).to_numpy()
     modules = ops.filter(pl.Series(is_module))
-    parent = above[is_module]
+    parent = parents[is_module]
     while True:
         climbing = (parent >= 0) & ~is_module[parent]
         if not climbing.any():
             break
-        parent = np.where(climbing, above[parent], parent)
+        parent = np.where(climbing, parents[parent], parent)
     # Ids are unique in the run: those of the Python frames come first.
     first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
     view.calls(
@@ -167,8 +169,8 @@ def _marks(view: View) -> None:
 def _kind_of_mark() -> pl.Expr:
     """How a mark was recorded, or what its length says where the source does not know."""
     by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))
-    known = pl.col("kind").cast(pl.String)
-    return pl.when(known.is_in(MARK_KINDS)).then(known).otherwise(by_length)
+    kind_text = pl.col("kind").cast(pl.String)
+    return pl.when(kind_text.is_in(MARK_KINDS)).then(kind_text).otherwise(by_length)
 
 
 def _garbage_collections(view: View) -> None:

@@ -87,18 +87,18 @@ class ProcessIds:
         """
         recorded = _recorded(trace) | {main}
         # within one trace ids stay as far apart as in a file of its own, so only those of the traces before count
-        given = {pid: pid for pid in recorded if self._free(pid, pid == main)}
-        own = set(given.values())
-        if main not in given:
-            above = {pid >> LAYER_BITS for pid in own}
-            given[main] = self._another(own, lambda pid: pid not in above and self._free(pid, True))
-        for pid in recorded - set(given):
-            given[pid] = self._another(own, lambda pid: pid >> LAYER_BITS != given[main] and self._free(pid, False))
-        self._pids.update(given.values())
-        self._above.update(pid >> LAYER_BITS for pid in given.values())
-        self._main.add(given[main])
-        moved = {pid: new for pid, new in given.items() if pid != new}
-        return _renumbered(trace, moved), given[main], {new: pid for pid, new in moved.items()}
+        pid_of = {pid: pid for pid in recorded if self._free(pid, pid == main)}
+        own_pids = set(pid_of.values())
+        if main not in pid_of:
+            upper_parts = {pid >> LAYER_BITS for pid in own_pids}
+            pid_of[main] = self._another(own_pids, lambda pid: pid not in upper_parts and self._free(pid, True))
+        for pid in recorded - set(pid_of):
+            pid_of[pid] = self._another(own_pids, lambda pid: pid >> LAYER_BITS != pid_of[main] and self._free(pid, False))
+        self._pids.update(pid_of.values())
+        self._above.update(pid >> LAYER_BITS for pid in pid_of.values())
+        self._main.add(pid_of[main])
+        moved = {pid: new for pid, new in pid_of.items() if pid != new}
+        return _renumbered(trace, moved), pid_of[main], {new: pid for pid, new in moved.items()}
 
     def _free(self, pid: int, is_main: bool) -> bool:
         if pid in self._pids or pid >> LAYER_BITS in self._main:
@@ -115,12 +115,12 @@ class ProcessIds:
 
 def _recorded(trace: Trace) -> set[int]:
     """Ids of all processes of a trace."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for name in trace:
         for column in _PID_COLUMNS:
             if column in SCHEMA[name]:
-                found |= set(trace.required(name).select(pl.col(column).drop_nulls().unique()).collect()[column])
-    return found
+                pids |= set(trace.required(name).select(pl.col(column).drop_nulls().unique()).collect()[column])
+    return pids
 
 
 def _renumbered(trace: Trace, moved: Mapping[int, int]) -> Trace:

@@ -221,13 +221,13 @@ def synchronized_batchnorm(facts: Facts, *, least_calls: int = 20, least_share: 
     if calls.height < least_calls:
         return
     operations = facts.trace.required("communication").filter(pl.col("step").is_in(list(facts.numbers)))
-    inside = operations.with_columns(
+    in_batchnorm = operations.with_columns(
         at=pl.coalesce("launch_ns", "start_ns"), length=pl.col("end_ns") - pl.col("start_ns")
     ).collect()
     begins, ends = calls["start_ns"].to_numpy(), np.maximum.accumulate(calls["end_ns"].to_numpy())
-    last = np.searchsorted(begins, inside["at"].to_numpy(), side="right") - 1
-    within = (last >= 0) & (inside["at"].to_numpy() < ends[np.maximum(last, 0)])
-    total = per_step(facts, inside.filter(pl.Series(within)), "length")
+    last = np.searchsorted(begins, in_batchnorm["at"].to_numpy(), side="right") - 1
+    within = (last >= 0) & (in_batchnorm["at"].to_numpy() < ends[np.maximum(last, 0)])
+    total = per_step(facts, in_batchnorm.filter(pl.Series(within)), "length")
     priced = total >= least_share * facts.step_ns > 0
     yield Finding(
         rule=synchronized_batchnorm.name,

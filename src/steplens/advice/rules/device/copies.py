@@ -83,13 +83,13 @@ def pageable_copies(facts: Facts, *, least_share: float = 0.01) -> Iterator[Find
         Evidence("pageable_copies", per_step(facts, pageable), "ns", steps_of(pageable), source_lines(facts, pageable)),
         Evidence("copied_bytes", per_step(facts, pageable, "bytes"), "bytes"),
     ]
-    for what, rows in (
+    for evidence_name, rows in (
         ("pageable_bandwidth", pageable),
         ("pinned_bandwidth", copies.filter(pl.col("name").str.contains(_PINNED, literal=True))),
     ):
         length = int(rows["duration_ns"].sum())
         if length:
-            evidence.append(Evidence(what, int(rows["bytes"].sum()) / length, "GB/s", per_step=False))
+            evidence.append(Evidence(evidence_name, int(rows["bytes"].sum()) / length, "GB/s", per_step=False))
     yield Finding(
         rule=pageable_copies.name,
         confidence=0.85,

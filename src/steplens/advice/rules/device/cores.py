@@ -33,8 +33,8 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
     slow = tasks.filter(pl.col("core").is_in(_AI_CPU))
     if not (slow["duration_ns"] >= SHORT_NS).any():
         return
-    others = tasks.filter(~pl.col("core").is_in(_AI_CPU))
-    alone = subtract(merged(slow), merged(others))
+    other_tasks = tasks.filter(~pl.col("core").is_in(_AI_CPU))
+    alone = subtract(merged(slow), merged(other_tasks))
     steps = max(facts.steps.height, 1)
     lines = source_lines(facts, slow)
     evidence = [

@@ -125,9 +125,9 @@ def _optimizer(facts: Facts) -> Iterator[Finding]:
     update = None if facts.device == CORE_CPU else updates(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
     if update is None:
         return
-    name, ranges, inside = update.name, update.ranges, update.calls
-    many = int(inside["name"].str.contains(_FOREACH, literal=True).sum())
-    if inside["name"].str.contains(_FUSED).any():
+    name, ranges, calls = update.name, update.ranges, update.calls
+    many = int(calls["name"].str.contains(_FOREACH, literal=True).sum())
+    if calls["name"].str.contains(_FUSED).any():
         return
     if not many and facts.device != NPU:
         # one parameter after the other: single_tensor_optimizer says that

@@ -53,17 +53,17 @@ def _judged(facts: Facts) -> dict[str, pl.DataFrame]:
     matmul = product & ~attention & (tasks["core"] == "AI_CORE").fill_null(False)
     large = tasks.filter(matmul)
     large = large.with_columns(large=_bytes_of(large) >= _LARGE_BYTES)
-    whole = max(int(facts.computing["duration_ns"].sum()), 1)
+    computing_ns = max(int(facts.computing["duration_ns"].sum()), 1)
     sums = tasks.group_by("type").agg(pl.col("duration_ns").sum())
-    long = sums.filter((pl.col("duration_ns") >= _TYPE_SHARE * whole) | (pl.col("duration_ns") >= _TYPE_NS))["type"]
+    long = sums.filter((pl.col("duration_ns") >= _TYPE_SHARE * computing_ns) | (pl.col("duration_ns") >= _TYPE_NS))["type"]
     vector = ~attention & ~product & tasks["core"].is_in(_VECTOR_CORES).fill_null(False) & tasks["type"].is_in(long.implode())
-    other = tasks.filter(~attention & ~matmul & ~vector)
+    other_tasks = tasks.filter(~attention & ~matmul & ~vector)
     small = large.filter(~pl.col("large")).drop("large")
     return {
         ATTENTION: tasks.filter(attention),
         MATMUL: large.filter("large").drop("large"),
         VECTOR: tasks.filter(vector),
-        OTHER: pl.concat([other, small]),
+        OTHER: pl.concat([other_tasks, small]),
     }
 
 

@@ -64,5 +64,5 @@ def beside_mean(values: Iterable[float], unit: str, scale: float = 1.0) -> Itera
 def missing(job: Layout) -> Iterator[Evidence]:
     """Says which ranks of the job are not here, where some are not."""
     if job.missing:
-        named = tuple(f"rank {rank}" for rank in job.missing[:_NAMED])
-        yield Evidence("missing_ranks", len(job.missing), "count", places=named, per_step=False)
+        rank_names = tuple(f"rank {rank}" for rank in job.missing[:_NAMED])
+        yield Evidence("missing_ranks", len(job.missing), "count", places=rank_names, per_step=False)

@@ -92,5 +92,7 @@ def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str,
     """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
     ops = facts.trace.required("ops").select(op="id", stack="stack").drop_nulls("stack").collect()
     line = pl.col("stack").cast(pl.String).str.split(";").list.first()
-    named = rows.select("op", "duration_ns").join(ops, on="op").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
-    return top(named, "line", count=count)
+    with_lines = (
+        rows.select("op", "duration_ns").join(ops, on="op").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
+    )
+    return top(with_lines, "line", count=count)

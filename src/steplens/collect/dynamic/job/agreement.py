@@ -135,6 +135,6 @@ def decide(
         return 0, f"start_step {start_step} is not after the step that runs, which is {reached}", superseded
     for begin, end in sorted(taken):
         if start_step < end and start_step + steps > begin:
-            what = f"steps {begin} to {end - 1} are" if begin else f"everything up to step {end - 1} is"
-            return 0, f"{what} taken by another capture", superseded
+            steps_text = f"steps {begin} to {end - 1} are" if begin else f"everything up to step {end - 1} is"
+            return 0, f"{steps_text} taken by another capture", superseded
     return start_step, "", superseded

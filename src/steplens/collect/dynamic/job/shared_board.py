@@ -181,7 +181,7 @@ class Board:
             self._descriptor = -1
         try:
             yield
-        except BaseException:
+        except BaseException:  # goes on: what was half made is closed first
             if create:
                 self.close()
             raise

@@ -113,8 +113,8 @@ def _newer(options: dict[str, Any], output: Path) -> Any:
         log.warning(f"{VARIABLE}: {name} has no effect.")
     experimental = _ExperimentalConfig(**{name: value for name, value in options.items() if name in _EXPERIMENTAL})
     handler = tensorboard_trace_handler(str(output))
-    given = {name: value for name, value in options.items() if name in accepted}
-    return profile(on_trace_ready=handler, experimental_config=experimental, **given)
+    accepted_options = {name: value for name, value in options.items() if name in accepted}
+    return profile(on_trace_ready=handler, experimental_config=experimental, **accepted_options)
 
 
 def _finish(profiler: Any, pid: int) -> None:

@@ -203,5 +203,5 @@ pipeline = Pipeline()
 def _at_exit() -> None:
     try:
         pipeline.finish()
-    except Exception as error:
+    except Exception as error:  # the boundary to the end of the interpreter
         log.failed("saving the data pipeline's recording", error)

@@ -205,5 +205,5 @@ def _at_exit() -> None:
         log.warning(
             f"the profiler was not stopped; what it recorded up to here is in {window.run}, steplens analyse makes results of it."
         )
-    except Exception as error:
+    except Exception as error:  # the boundary to the end of the interpreter
         log.failed("closing the window at the end of the program", error)

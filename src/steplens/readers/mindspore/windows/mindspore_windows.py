@@ -327,7 +327,8 @@ def _add_marks(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFra
     recorded_marks = state.get("marks")
     if not isinstance(recorded_marks, list) or not recorded_marks:
         return
-    good = [row for row in recorded_marks if isinstance(row, list) and len(row) == 5 and all(isinstance(text, str) for text in row[:2])
+    rows = [row for row in recorded_marks if isinstance(row, list) and len(row) == 5]
+    good = [row for row in rows if all(isinstance(text, str) for text in row[:2])
             and all(type(number) is int and 0 <= number < _LATEST_NS for number in row[2:]) and row[2] <= row[3]]  # fmt: skip
     if lost := len(recorded_marks) - len(good):
         health.add("damaged_side_file", WARNING, lost, f"marks in {WINDOW_FILE} are damaged", USER_MARKS)
