@@ -96,7 +96,7 @@ def measure(folders: list[Path], name: str, by: str | None) -> dict[str, Any]:
     """Load the traces, then answer once."""
     import polars as pl
 
-    from steplens.trace.run import Run, Source
+    from steplens.run import Run, Source
     from steplens.trace.trace import Trace
 
     traces = []

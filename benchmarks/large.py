@@ -38,7 +38,7 @@ TARGET_PEAK_MB = 1500
 
 OPEN = """
 import sys
-from steplens.trace.run import open_run
+from steplens.run import open_run
 trace = open_run(sys.argv[1]).trace()
 print(sum(trace.lazy(name).select("*").collect().height for name in trace if name not in ("meta", "health")))
 """

@@ -100,7 +100,7 @@ def measure_ours(run: Path, *, outputs: bool) -> dict[str, Any]:
         assert result.ok, result
         events = 0
     else:
-        from steplens.trace.run import open_run
+        from steplens.run import open_run
 
         opened = open_run(run)
         events = opened.sql("select count(*) as n from ops")["n"][0]
@@ -115,7 +115,7 @@ def measure_queries(run: Path) -> dict[str, float]:
     import polars  # noqa: F401
 
     imported = time.perf_counter()
-    from steplens.trace.run import open_run
+    from steplens.run import open_run
 
     opened = open_run(run)
     times = {"import polars": imported - begin, "open": time.perf_counter() - imported}

@@ -26,7 +26,7 @@ from steplens.analysis.cluster.rank_communication import rank_operations
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe
 from steplens.report.write import Options, write
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks
 
@@ -211,7 +211,7 @@ def test_traces_read_by_several_processes_are_the_same(tmp_path: Path, with_work
     folder = directories(tmp_path, 8)
     (sorted(folder.iterdir())[6] / "KINETO" / "trace.json").write_text("[1")
     seen: list[tuple[int, int]] = []
-    run = steplens.trace.run.open_run(folder, lambda number, total, _: seen.append((number, total)))
+    run = steplens.run.open_run(folder, lambda number, total, _: seen.append((number, total)))
     assert with_workers == [with_workers[0]] and with_workers[0] >= 3
     assert [source.path.name[:6] for source in run.sources] == [f"host_{number}" for number in (0, 1, 2, 3, 4, 5, 7)]
     assert [error.path for error in run.unreadable] == [sorted(folder.iterdir())[6] / "KINETO" / "trace.json"]

@@ -21,7 +21,7 @@ from steplens.readers.ascend.capture.ascend_raw import read_trace
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.msprof_command import export
 from steplens.readers.ascend.text import ascend_text
-from steplens.trace.run import open_run
+from steplens.run import open_run
 
 from .readers.ascend_fixture import PROF_NAME, write_golden, write_msprof
 

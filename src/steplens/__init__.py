@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from steplens.options import supported_ai_core_metrics as supported_ai_core_metrics
     from steplens.options import supported_export_type as supported_export_type
     from steplens.options import supported_profiler_level as supported_profiler_level
-    from steplens.trace.run import open_run as open
+    from steplens.run import open_run as open
 
 #: public modules, imported when they are first used
 _MODULES = ("dynamic_profile", "mstx", "profiler")
@@ -55,7 +55,7 @@ _EXPORTS = {
     "export_chrome_trace": "steplens.exports.export",
     "export_memory_timeline": "steplens.exports.export",
     "export_stacks": "steplens.exports.export",
-    "open": "steplens.trace.run:open_run",
+    "open": "steplens.run:open_run",
     "profile": "steplens.collect.pytorch.profiler",
     "schedule": "steplens.collect.pytorch.schedule",
     "supported_activities": "steplens.collect.pytorch.activities",

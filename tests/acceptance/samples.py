@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 import steplens
-from steplens.trace.run import Run
+from steplens.run import Run
 
 from ..shared_data import shared
 

@@ -19,8 +19,8 @@ from steplens.cli.main import app
 from steplens.errors import SteplensError
 from steplens.report import answers
 from steplens.report.ask import InProcessClient
+from steplens.run import Run, Source
 from steplens.server.runs import RunLibrary
-from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 
 from ..shared_data import find_shared, shared

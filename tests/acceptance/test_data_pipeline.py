@@ -10,7 +10,7 @@ import pytest
 from steplens.analysis.data_loading.data_pipeline import QueueSummary, bottlenecks, host_queue, operations, queue_summary
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples
 from steplens.analysis.data_loading.pipeline_queues import pipeline_operation
-from steplens.trace.run import Run
+from steplens.run import Run
 
 from .samples import opened, pipeline_of_csv
 

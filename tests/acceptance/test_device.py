@@ -12,7 +12,7 @@ from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.step_trace.step_choice import step_parts
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.tools.overlap import merge_intervals
-from steplens.trace.run import Run
+from steplens.run import Run
 
 from .samples import opened, sample
 

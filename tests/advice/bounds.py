@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens.advice import Advice, Finding, advise
 from steplens.analysis.steps.times import COLUMNS, step_times
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
 #: rounding of a sum of floats

@@ -24,9 +24,9 @@ from steplens.advice.rules.parallelism import (
 )
 from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
+from steplens.run import Run, Source
 from steplens.trace.building.build import conform
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
-from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 

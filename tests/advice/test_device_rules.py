@@ -15,7 +15,7 @@ from steplens.advice.rules.device.launches import blocking_launches
 from steplens.advice.rules.device.units import attention_performance, matmul_performance, unbound_operators, vector_performance
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 
 from ..writers.builder import build
 from .device_steps import DEVICE_RULES, STEPS, US, accelerated, call, cuda, evidence, facts, ns, only, operation, saving, task

@@ -13,7 +13,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.judging import Question, judged
 from steplens.advice.rule import Rule
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 
 from ..writers.builder import build
 

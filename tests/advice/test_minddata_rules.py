@@ -26,7 +26,7 @@ from steplens.advice.rules.pipeline_operations import (
 from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.analysis.data_loading.pipeline_verdict import held_up_by
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 from steplens.writers.mindspore import mindspore_pipeline

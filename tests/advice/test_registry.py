@@ -16,7 +16,7 @@ from steplens.advice.rules.cluster import slow_link
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
 from steplens.extensions import load_extensions
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 
 from ..writers.builder import build
 

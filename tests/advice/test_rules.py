@@ -17,7 +17,7 @@ from steplens.advice.rules.memory import allocation_stalls, memory_growth
 from steplens.advice.rules.operators import tiny_operators
 from steplens.advice.rules.optimizers import single_tensor_optimizer
 from steplens.advice.rules.synchronization import scalar_reads
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
 

@@ -16,7 +16,7 @@ from steplens.advice.rules.operators import changing_shapes, float32_matmul, tin
 from steplens.advice.rules.optimizers import exposed_gradients, gradient_zeroing
 from steplens.advice.rules.steps import first_steps, outlier_steps
 from steplens.advice.rules.synchronization import scalar_reads, synchronising_calls
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
 

@@ -19,7 +19,7 @@ from hypothesis import given, strategies
 
 import steplens
 from steplens.analysis.cluster.arrivals import arrivals, hold_ups, slow_rank
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, build

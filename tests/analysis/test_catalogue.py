@@ -18,9 +18,9 @@ from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find
 from steplens.cli.main import main
 from steplens.cli.table import rows
 from steplens.extensions import load_extensions
+from steplens.run import Run, Source, open_run
 from steplens.server.tables import tables
 from steplens.server.tables.tables import STORED_PREFIX, every_table
-from steplens.trace.run import Run, Source, open_run
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

@@ -26,7 +26,7 @@ from steplens.analysis.steps.choice import (
 )
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.schema import PARTIAL_STEPS, SCOPE_USER
 from steplens.trace.trace import Trace
 

@@ -11,7 +11,7 @@ import pytest
 from steplens.analysis.device.device_peaks import device_peak, peak_of
 from steplens.analysis.operators.flop_formulas import work_of
 from steplens.analysis.operators.flops import COMPUTE, MEMORY, counted_calls, flops
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build, op

@@ -20,7 +20,7 @@ from steplens.analysis.memory.fragmentation import fragmentation
 from steplens.analysis.memory.memory_churn import memory_churn
 from steplens.analysis.memory.memory_growth import memory_growth
 from steplens.analysis.memory.memory_peak import ALLOCATED, BEFORE, MISSING, memory_peak
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
 

@@ -15,9 +15,9 @@ import steplens
 from steplens import rundir
 from steplens.analysis.stored_figures import CONTRADICTED, contradictions
 from steplens.readers.ascend.text import ascend_text
+from steplens.run import Run, Source
 from steplens.trace.building.build import conform
 from steplens.trace.health import WARNING, HealthFinding
-from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 from steplens.writers.result import TEXT, Settings, with_databases, write_result
 

@@ -14,7 +14,7 @@ from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.exports.export import export
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from steplens.exports.export import export
-from steplens.trace.run import open_run
+from steplens.run import open_run
 
 from ..command_line import run_command
 from ..shared_data import shared

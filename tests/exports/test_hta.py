@@ -17,7 +17,7 @@ import pytest
 
 from steplens.analysis.steps.times import step_times
 from steplens.exports.export import export
-from steplens.trace.run import open_run
+from steplens.run import open_run
 
 from ..shared_data import shared
 

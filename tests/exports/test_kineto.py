@@ -20,8 +20,8 @@ from steplens.exports.kineto import kineto
 from steplens.exports.kineto.kineto_text import shapes_json, types_json
 from steplens.exports.subject import Subject
 from steplens.readers.kineto.kineto import shapes_text, types_text
+from steplens.run import open_run
 from steplens.trace.building.devices import device_kind
-from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from steplens.exports.flame import speedscope
 from steplens.exports.subject import Subject
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError
 

@@ -11,7 +11,7 @@ import pytest
 from steplens.errors import InputError
 from steplens.exports.flame import stacks
 from steplens.exports.subject import Subject
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 from ..readers.ascend_fixture import write_golden

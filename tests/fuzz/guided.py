@@ -17,7 +17,7 @@ import atheris
 
 with atheris.instrument_imports(include=["steplens"]):
     import steplens.readers.detect
-    import steplens.trace.run  # noqa: F401
+    import steplens.run  # noqa: F401
 
 from . import worker
 from .campaign import make_seeds, place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from steplens.errors import DefectError, InputError
 from steplens.readers import detect
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
 from .mutations import Files

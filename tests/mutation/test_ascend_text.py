@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from steplens.run import open_run
 from steplens.trace.health import ERROR, INFO, WARNING
-from steplens.trace.run import open_run
 
 from .ascend_results import OUTPUT, Event, Table, Timeline, copied, drop_key, moved, read_text, shift_device
 from .kineto_file import Finding, equal_tables, findings

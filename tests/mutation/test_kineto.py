@@ -11,8 +11,8 @@ import pytest
 
 from steplens.errors import InputError
 from steplens.readers.kineto import kineto
+from steplens.run import open_run
 from steplens.trace.health import ERROR, INFO, WARNING
-from steplens.trace.run import open_run
 
 from .kineto_file import (
     CUDA,

@@ -20,7 +20,7 @@ import pytest
 
 from steplens.analysis.device import breakdown, queue
 from steplens.analysis.device.kernels import kernel_statistics
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

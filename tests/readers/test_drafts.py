@@ -15,7 +15,7 @@ from steplens.readers import drafts
 from steplens.readers.common import json_sample
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.json_sample import write_sample
-from steplens.trace.run import open_draft
+from steplens.run import open_draft
 
 EVENTS = 6000
 #: what looks like the end of an event, inside of one

@@ -18,8 +18,8 @@ from steplens.cli.main import main
 from steplens.errors import InputError, SteplensError
 from steplens.readers.common import reading
 from steplens.readers.mindspore.results import mindspore_timeline
+from steplens.run import Run
 from steplens.trace.health import HealthLog
-from steplens.trace.run import Run
 
 from ..shared_data import shared
 

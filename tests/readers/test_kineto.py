@@ -16,7 +16,7 @@ from steplens.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile, event_ends
 from steplens.readers.kineto import kineto, two_processes
 from steplens.readers.kineto.kineto_events import EventColumns
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_MODULE, SCOPE_USER
 
 BASE_NS = 1_790_857_026_000_000_000

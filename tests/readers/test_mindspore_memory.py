@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import steplens
 from steplens.analysis.memory.memory_graphs import graph_curve, graph_tensors, memory_graphs, tensors_at
 from steplens.readers.mindspore.results.mindspore_memory import GRAPHS, TENSORS, read_plan
+from steplens.run import Run
 from steplens.trace.health import HealthLog
-from steplens.trace.run import Run
 
 LIVES = ("LifeLongNone", "LifeLongGraphAll", "LifeLongGraphStart", "LifeLongGraphEnd")
 

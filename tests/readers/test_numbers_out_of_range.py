@@ -18,8 +18,8 @@ from steplens.cli.main import app, main
 from steplens.errors import DefectError, InputError
 from steplens.readers.kineto import kineto
 from steplens.readers.mindspore.results import mindspore_cluster
+from steplens.run import Run
 from steplens.trace.health import HealthLog
-from steplens.trace.run import Run
 
 from ..shared_data import shared
 

@@ -17,7 +17,7 @@ import pytest
 from steplens.analysis.device.kernels import kernel_statistics, op_statistic
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared

@@ -14,8 +14,8 @@ from steplens.errors import InputError
 from steplens.report.redaction import redact
 from steplens.report.redaction.pseudonyms import Pseudonyms
 from steplens.report.redaction.redact import trace_of
+from steplens.run import Run, Source
 from steplens.server.runs import Opened, OpenedRun
-from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
 

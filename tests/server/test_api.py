@@ -24,7 +24,7 @@ from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
-from steplens.trace.run import Run
+from steplens.run import Run
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.trace.trace import Trace
 

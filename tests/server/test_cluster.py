@@ -18,7 +18,7 @@ from steplens.analysis.cluster.joined_operators import bands, joined_operators, 
 from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.trace.run import Run
+from steplens.run import Run
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 

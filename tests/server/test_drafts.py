@@ -11,8 +11,8 @@ import pytest
 
 import steplens
 from steplens.readers.common import json_sample
+from steplens.run import Run, open_run
 from steplens.server import runs
-from steplens.trace.run import Run, open_run
 
 from .conftest import DEADLINE_S, Client, Start
 from .test_hostile import event, trace_file

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
+from steplens.run import Run, open_run
 from steplens.server import runs
 from steplens.server.tables import tables
 from steplens.server.tables.tables import Table
-from steplens.trace.run import Run, open_run
 
 from .conftest import DEADLINE_S, Client, Start, sample
 

@@ -12,7 +12,7 @@ import pytest
 import steplens
 from steplens.analysis.operators.dynamic_shape import runs as shape_runs
 from steplens.analysis.operators.flops import counted_calls
-from steplens.trace.run import Run
+from steplens.run import Run
 
 from .conftest import Client, Start, sample
 

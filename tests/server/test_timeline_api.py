@@ -12,7 +12,7 @@ import pytest
 
 import steplens
 from steplens.analysis.device.breakdown import temporal_breakdown
-from steplens.trace.run import Run
+from steplens.run import Run
 
 from .conftest import Client, Start, sample
 

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from steplens.analysis.steps.times import step_times
+from steplens.run import Run, Source
 from steplens.trace import health
 from steplens.trace.building import checks
 from steplens.trace.health import CONCLUSIONS, ERROR, INFO, SEVERITIES, WARNING, HealthFinding, HealthLog, finding, unsafe
-from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 
 from .gpu_run import STEP_NS, certificate, findings_of, raw_tables, trace_of

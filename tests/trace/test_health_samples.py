@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from steplens.run import open_run
 from steplens.trace.health import ERROR, INFO, WARNING
-from steplens.trace.run import open_run
 
 from ..shared_data import shared
 

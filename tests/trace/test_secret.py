@@ -16,8 +16,8 @@ import pytest
 
 from steplens import rundir
 from steplens.readers import detect
+from steplens.run import open_run
 from steplens.trace.cache import seal, secret
-from steplens.trace.run import open_run
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to somebody else")

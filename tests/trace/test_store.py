@@ -12,8 +12,8 @@ import pytest
 
 from steplens import rundir
 from steplens.readers import detect
+from steplens.run import open_run
 from steplens.trace.cache import store
-from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 
 from . import forged

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
-import steplens.trace.run  # noqa: E402
+import steplens.run  # noqa: E402
 from steplens.analysis.device.api import api_statistic  # noqa: E402
 
 
@@ -71,7 +71,7 @@ def _record(tmp_path: Path, *, shapes: bool, threads: bool, stack: bool = False)
 @pytest.mark.parametrize("threads", [False, True])
 def test_operator_sums_equal_key_averages(tmp_path: Path, shapes: bool, threads: bool) -> None:
     profiler, path = _record(tmp_path, shapes=shapes, threads=threads)
-    frame = steplens.trace.run.open_run(path).operators(by="shape" if shapes else "name")
+    frame = steplens.run.open_run(path).operators(by="shape" if shapes else "name")
     ours: dict[tuple[str, ...], tuple[int, float, float]] = {}
     for row in frame.iter_rows(named=True):
         key = (row["name"], row["input_shapes"] or "") if shapes else (row["name"],)
@@ -93,7 +93,7 @@ def test_operator_sums_equal_key_averages(tmp_path: Path, shapes: bool, threads:
         # the sums of PyTorch are sums of float microseconds; half a nanosecond is their rounding
         assert ours[key][1] == pytest.approx(self_us, abs=5e-4), key
         assert ours[key][2] == pytest.approx(total_us, abs=5e-4), key
-    threads_seen = steplens.trace.run.open_run(path).trace().ops["tid"].n_unique()
+    threads_seen = steplens.run.open_run(path).trace().ops["tid"].n_unique()
     assert threads_seen == (3 if threads else 1) or threads_seen > 2
 
 
@@ -105,7 +105,7 @@ def _shapes(value) -> str:
 
 def test_stack_recording_leaves_the_sums_alone(tmp_path: Path) -> None:
     profiler, path = _record(tmp_path, shapes=True, threads=False, stack=True)
-    run = steplens.trace.run.open_run(path)
+    run = steplens.run.open_run(path)
     ours = {row["name"]: row for row in run.operators().iter_rows(named=True)}
     names = {event.key for event in profiler.key_averages()}
     assert {name for name in ours if name.startswith("aten::")} <= names
@@ -121,7 +121,7 @@ def test_stack_recording_leaves_the_sums_alone(tmp_path: Path) -> None:
 
 def test_calls_of_the_framework_equal_key_averages(tmp_path: Path) -> None:
     profiler, path = _record(tmp_path, shapes=False, threads=False)
-    ours = {row["name"]: row for row in api_statistic(steplens.trace.run.open_run(path).trace()).iter_rows(named=True)}
+    ours = {row["name"]: row for row in api_statistic(steplens.run.open_run(path).trace()).iter_rows(named=True)}
     assert {row["layer"] for row in ours.values()} == {"framework"}
     theirs = {event.key: event for event in profiler.key_averages() if event.key in ours}
     assert set(theirs) == set(ours)

@@ -13,7 +13,7 @@ import pytest
 
 import steplens
 from steplens.analysis.cluster.joined_operators import rank_steps
-from steplens.trace.run import Run
+from steplens.run import Run
 
 from ..shared_data import shared
 from . import scripts

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from steplens.readers.common import json_sample
+from steplens.run import Run, open_run
 from steplens.server import runs
-from steplens.trace.run import Run, open_run
 
 from . import scripts
 from .conftest import DEADLINE_S, Site

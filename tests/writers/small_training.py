@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 

@@ -32,7 +32,7 @@ from steplens import rundir
 from steplens.analysis.memory.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.readers.kineto import kineto
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.metrics import metric_rows
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result

@@ -23,7 +23,7 @@ import pytest
 
 from steplens import rundir
 from steplens.readers.kineto import kineto
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NPU, device_kind
 from steplens.writers.result import DATABASE, TEXT, Settings, write_result

@@ -16,9 +16,9 @@ from steplens.advice.prepare import prepare
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
+from steplens.run import Run
 from steplens.trace.building.framework import UNKNOWN, framework
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
-from steplens.trace.run import Run
 
 #: a finding that others explain but for this share of its saving, or of a step, is not given
 _LEAST_LEFT = 0.1

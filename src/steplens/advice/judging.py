@@ -11,7 +11,7 @@ from functools import partial
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
-from steplens.trace.run import Run
+from steplens.run import Run
 from steplens.trace.trace import Trace
 
 #: number of the question, and of the trace that it is asked about; a question about the run has no trace

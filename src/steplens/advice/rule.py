@@ -9,7 +9,7 @@ from typing import Any
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.texts import Text
-from steplens.trace.run import Run
+from steplens.run import Run
 from steplens.trace.schema import CORE_CPU
 
 #: of ``Rule.devices``: all but the CPU, those too that nobody heard of yet

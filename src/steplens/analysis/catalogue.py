@@ -12,9 +12,10 @@ import importlib
 import logging
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from steplens import extensions
 from steplens.trace.columns import MOMENT
@@ -22,10 +23,21 @@ from steplens.trace.columns import MOMENT
 if TYPE_CHECKING:
     import polars as pl
 
-    from steplens.trace.run import Run
     from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.analysis")
+
+
+class TracesOfRun(Protocol):
+    """What an analysis needs of a ``Run``: its traces and where each comes from."""
+
+    @property
+    def traces(self) -> Sequence[Trace]:
+        """One per run directory or file."""
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """Of each trace its run directory or file."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Analysis:
             if not re.fullmatch("(?!recorded_|stored_)[a-z]+(_[a-z]+)*", name):
                 raise ValueError(f"{name!r} is no name of a table or group: small letters with _ between words")
 
-    def __call__(self, run: Run, by: str | None = None) -> pl.DataFrame:
+    def __call__(self, run: TracesOfRun, by: str | None = None) -> pl.DataFrame:
         """The answer for one run.
 
         Args:
@@ -82,7 +94,7 @@ class Analysis:
             raise ValueError(f"{self.name} by {by!r}: it must be {allowed}")
         return self.answer(run, by)
 
-    def answer(self, run: Run, by: str | None = None, **options: Any) -> pl.DataFrame:
+    def answer(self, run: TracesOfRun, by: str | None = None, **options: Any) -> pl.DataFrame:
         """The answer for one run; the function itself looks at ``by``.
 
         Args:
@@ -118,14 +130,14 @@ def _load(path: str) -> Callable[..., pl.DataFrame]:
     return function
 
 
-def _each(run: Run, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
+def _each(run: TracesOfRun, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     if len(run.traces) == 1:
         return function(run.traces[0])
     return pl.concat(
-        function(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(source.path.name))
-        for source, trace in zip(run.sources, run.traces, strict=True)
+        function(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(path.name))
+        for path, trace in zip(run.paths, run.traces, strict=True)
     )
 
 
@@ -177,7 +189,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("memory_peak", "what the memory at its peak was used for", ".memory.memory_peak:memory_peak",
         groups=("operator", "module", "line", "phase", "block"), windows=True),
     Analysis("memory_categories", "what tensors were used for at the peak, as the profiler saw them",
-        "steplens.trace.run:peak_by_category", windows=True),
+        "steplens.run:peak_by_category", windows=True),
     Analysis("memory_growth", "whether memory grows from step to step", ".memory.memory_growth:memory_growth", "traces"),
     Analysis("memory_churn", "what is allocated and soon given back", ".memory.memory_churn:memory_churn",
         groups=("step", "operator", "module", "line"), windows=True),
@@ -188,9 +200,9 @@ ANALYSES: tuple[Analysis, ...] = (
         groups=("operation", "group", "size", "step", "rank")),
     Analysis("communication_operations", "every communication operation of every rank",
         ".cluster.communication_operations:communication_operations", "traces"),
-    Analysis("arrivals", "when each rank came to each collective", "steplens.trace.run:Run.arrivals", "run",
+    Analysis("arrivals", "when each rank came to each collective", "steplens.run:Run.arrivals", "run",
         title="Arrival of the ranks at their collectives"),
-    Analysis("hold_ups", "how long each rank held up the others in each step", "steplens.trace.run:Run.hold_ups", "run",
+    Analysis("hold_ups", "how long each rank held up the others in each step", "steplens.run:Run.hold_ups", "run",
         title="How long each rank held up the others"),
     Analysis("waits", "which rank waited for which", ".cluster.communication_pairs:waits", "traces"),
     Analysis("pairs", "what each rank sent to each other one", ".cluster.communication_pairs:pairs", "traces"),
@@ -231,7 +243,7 @@ ANALYSES: tuple[Analysis, ...] = (
         title="First batch of every epoch"),
     Analysis("loader_step_waits", "how long each step waited for batches", ".data_loading.loaders:step_waits",
         title="How long each step waited for batches"),
-    Analysis("health", "what is wrong with the data itself", "steplens.trace.run:Run.health", "run",
+    Analysis("health", "what is wrong with the data itself", "steplens.run:Run.health", "run",
         title="What is doubtful about the data"),
 )  # fmt: skip
 

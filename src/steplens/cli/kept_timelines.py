@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steplens.trace.run import Run
+    from steplens.run import Run
 
 
 def keep_timelines(run: Run) -> None:

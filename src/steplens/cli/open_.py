@@ -15,7 +15,7 @@ from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.errors import SteplensError
 
 if TYPE_CHECKING:
-    from steplens.trace.run import Run, Source
+    from steplens.run import Run, Source
     from steplens.trace.trace import Trace
 
 _COUNTED = ("ops", "python", "api", "task_queue", "kernels", "communication", "memory", "marks", "gc", "counters")

@@ -15,7 +15,7 @@ from steplens.readers.common import reading
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from steplens.trace.run import Run
+    from steplens.run import Run
 
 #: what takes no longer needs no word
 _QUIET_S = 0.5

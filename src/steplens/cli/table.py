@@ -15,7 +15,7 @@ from steplens.errors import InputError, SteplensError
 if TYPE_CHECKING:
     import polars as pl
 
-    from steplens.trace.run import Run
+    from steplens.run import Run
 
 _SHOWN = 20
 
@@ -82,7 +82,7 @@ def rows(
     """
     import polars as pl
 
-    from steplens.trace.run import Run
+    from steplens.run import Run
 
     if rank is not None:
         run.trace(rank)

@@ -13,7 +13,7 @@ from steplens.exports.formats import Choices, Format, all_formats
 from steplens.exports.subject import Subject, subjects
 from steplens.exports.target import OTHER_FOLDER, new_file, new_folder
 from steplens.extensions import package_of
-from steplens.trace.run import Run, open_run
+from steplens.run import Run, open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steplens import rundir
-from steplens.trace.run import Run
+from steplens.run import Run
 from steplens.trace.trace import Trace
 
 #: ends of names that say what a source is and not which one

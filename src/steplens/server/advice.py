@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from steplens.advice import Advice, Finding, advise
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
+from steplens.run import Run
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
-from steplens.trace.run import Run
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["advice"], responses=PROBLEMS)
 

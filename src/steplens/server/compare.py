@@ -14,13 +14,13 @@ from steplens.advice.compare import compare as compare_advice
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.run import Run
 from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
 from steplens.server.http.errors import path_text
 from steplens.server.http.requests import PROBLEMS, Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns, tables
-from steplens.trace.run import Run
 from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/compare", tags=["compare"], responses=PROBLEMS)

@@ -15,6 +15,7 @@ import polars as pl
 
 from steplens.analysis.cluster.strategy import stage_ranks
 from steplens.errors import DefectError, SteplensError
+from steplens.run import Run, open_draft, open_run
 from steplens.server import live
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
@@ -25,7 +26,6 @@ from steplens.timeline.layout import build
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
 from steplens.timeline.time_origin import origins
-from steplens.trace.run import Run, open_draft, open_run
 from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.server")

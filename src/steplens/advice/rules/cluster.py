@@ -18,8 +18,8 @@ from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.operators.rank_flops import work
 from steplens.analysis.steps.phases import BETWEEN, host_phase_names
 from steplens.analysis.tools.parallel import by_rank
+from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON, STEP_TIMES
-from steplens.trace.run import Run
 
 _PHASES = {
     "data_wait_ns": "data",

@@ -15,8 +15,8 @@ from steplens.analysis.device import idle
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.tools.groups import first_rows, numbered
 from steplens.analysis.tools.order import in_order
+from steplens.run import Run
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, MEMORY, OPERATOR_TIMES, RUNTIME_CALLS, STEP_DEVICE_TIMES
-from steplens.trace.run import Run
 from steplens.trace.schema import CORE_CPU
 
 

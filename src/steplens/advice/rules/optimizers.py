@@ -16,9 +16,9 @@ from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.steps.phases import phase_intervals
 from steplens.analysis.tools.names import containing, distinct
 from steplens.analysis.tools.overlap import Int64Array, intersect, length_inside, merged, subtract
+from steplens.run import Run
 from steplens.trace.building.framework import PYTORCH
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, STEP_PHASES
-from steplens.trace.run import Run
 from steplens.trace.schema import CORE_CPU, OPTIMIZER_CLOSURE, OPTIMIZER_STEP_PREFIX, SCOPE_BACKWARD
 
 #: PyTorch's modules of optimizers, as Python frames name them, and the class in each that takes ``fused``

@@ -36,8 +36,8 @@ from steplens.analysis.tools.parallel import (
     Rates,
     rates,
 )
+from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON, STEP_DEVICE_TIMES
-from steplens.trace.run import Run
 from steplens.trace.schema import CORE_CPU
 
 

@@ -21,7 +21,7 @@ from steplens.errors import InputError, SteplensError
 if TYPE_CHECKING:
     import polars as pl
 
-    from steplens.trace.run import Run
+    from steplens.run import Run
     from steplens.trace.trace import Trace
 
 TRUNCATED = "truncated"

@@ -9,7 +9,7 @@ from rich.console import Console
 from steplens.cli.text.text import duration, plain
 
 if TYPE_CHECKING:
-    from steplens.trace.run import Run
+    from steplens.run import Run
     from steplens.trace.trace import Trace
 
 #: a wait for the first batch of an epoch that is worth a word, ns

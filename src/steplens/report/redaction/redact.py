@@ -14,9 +14,9 @@ from steplens.errors import InputError
 from steplens.readers.steplens_run import memory_categories
 from steplens.report.redaction import public
 from steplens.report.redaction.pseudonyms import Pseudonyms, Replace
+from steplens.run import Run, Source
 from steplens.server.runs import Opened, OpenedRun
 from steplens.trace.building.devices import NPU, device_kind
-from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
 

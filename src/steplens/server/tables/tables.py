@@ -11,11 +11,11 @@ import polars as pl
 
 from steplens.analysis.catalogue import Analysis, analyses
 from steplens.analysis.operators.operator_tables import stored_table
+from steplens.run import Run, Source
 from steplens.server.http.errors import Refusal
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.timeline.layout import SAME_CLOCK_NS
 from steplens.trace.columns import MOMENT, recorded_units, unit_of
-from steplens.trace.run import Run, Source
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 

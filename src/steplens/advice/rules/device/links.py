@@ -12,9 +12,9 @@ from steplens.advice.rule import rule, run_rule
 from steplens.advice.rules.tools.tasks import communicates, per_step, steps_of, top
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.tools.overlap import length_inside, merged
+from steplens.run import Run
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, KERNEL_TIMES, RANK_COMPARISON
-from steplens.trace.run import Run
 
 _TRANSPORTS = ("SDMA", "HCCS")
 _SLOWER = 0.8

@@ -8,8 +8,8 @@ from statistics import fmean, median
 from steplens.advice.facts import Facts, together
 from steplens.advice.finding import Evidence
 from steplens.analysis.tools.parallel import PIPELINE_PARALLEL, Layout, layout
+from steplens.run import Run
 from steplens.trace.health import RANK_COMPARISON
-from steplens.trace.run import Run
 from steplens.trace.trace import Trace
 
 #: share of the mean by which a rank, a link or a stage may differ

@@ -67,6 +67,11 @@ class Run:
             if not set(self.traces) <= set(trace.companions):
                 trace.companions = tuple(self.traces)
 
+    @property
+    def paths(self) -> list[Path]:
+        """Where each trace comes from: its run directory or file."""
+        return [source.path for source in self.sources]
+
     def trace(self, rank: int | None = None) -> Trace:
         """The tables of one rank.
 
