@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +15,7 @@ import steplens
 from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.cli.main import app
 
-from .conftest import Run
+from .conftest import Recorded, Run
 
 pytestmark = pytest.mark.slow
 
@@ -42,16 +43,17 @@ def launches(folder: Path) -> pl.DataFrame:
     return trace.required("kernels").select("step", "start_ns", "end_ns", name=pl.col("name").cast(pl.String)).collect()
 
 
-def test_forward_begins_with_an_operator_of_forward(run: Run, tmp_path: Path) -> None:
-    run(PROGRAM)
-    folder = tmp_path / "result" / "profiler"
+def test_forward_begins_with_an_operator_of_forward(recorded_once: Recorded) -> None:
+    folder = recorded_once("points", PROGRAM) / "result" / "profiler"
     assert not points(folder)["fp_start"].startswith("Gradients/")
     assert "/optimizer-" not in points(folder)["fp_start"]
     assert points(folder)["bp_end"].startswith("Gradients/")
 
 
-def test_points_named_while_recording_or_analysing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(PROGRAM)
+def test_points_named_while_recording_or_analysing(
+    run: Run, recorded_once: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(recorded_once("points", PROGRAM) / "result", tmp_path / "result")
     folder = tmp_path / "result" / "profiler"
     found, before = points(folder), rows(folder)
     tasks = launches(folder)

@@ -15,7 +15,7 @@ import steplens
 from steplens.collect.mindspore.recording.python_calls import PythonCalls
 from steplens.readers.mindspore.mindspore_find import find
 
-from .conftest import Run
+from .conftest import Recorded, Run
 
 pytestmark = pytest.mark.slow
 
@@ -55,11 +55,18 @@ print(json.dumps(noted))
 """
 
 
+def calls_of(recorded_once: Recorded, folder: Path, mode: str) -> tuple[str, str]:
+    """A copy of what the program recorded, and what it printed."""
+    recording = recorded_once(f"calls_{mode}", _PROGRAM, mode)
+    shutil.copytree(recording / "result", folder / "result")
+    return (recording / "stdout").read_text(), (recording / "stderr").read_text()
+
+
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
-def test_calls_are_those_of_the_program(run: Run, tmp_path: Path, mode: str) -> None:
-    told = run(_PROGRAM, mode)
-    assert "nothing of that can be recorded" not in told.stderr
-    noted = json.loads(told.stdout.splitlines()[-1])
+def test_calls_are_those_of_the_program(recorded_once: Recorded, tmp_path: Path, mode: str) -> None:
+    stdout, stderr = calls_of(recorded_once, tmp_path, mode)
+    assert "nothing of that can be recorded" not in stderr
+    noted = json.loads(stdout.splitlines()[-1])
     recorded = list(zip(noted[2:10:2], noted[3:10:2], strict=True))
     (source,) = find(tmp_path / "result" / "profiler")
     trace = source.read()
@@ -157,7 +164,8 @@ calls = PythonCalls(most=50)
 root()
 assert sys.getprofile() is None and "50 records" in calls.problem
 calls.save(pathlib.Path("."))
-""".replace("from steplens", "import pathlib\nfrom steplens", 1)
+""".replace("from steplens", "import pathlib\nfrom steplens", 1),
+        fresh=True,
     )
     from steplens.readers.mindspore.windows.mindspore_python import read_calls
     from steplens.trace.health import HealthLog
@@ -170,8 +178,8 @@ calls.save(pathlib.Path("."))
 
 
 @pytest.mark.parametrize("damage", ["half", "names", "number"])
-def test_damaged_records_are_told(run: Run, tmp_path: Path, damage: str) -> None:
-    run(_PROGRAM, "pynative")
+def test_damaged_records_are_told(recorded_once: Recorded, tmp_path: Path, damage: str) -> None:
+    calls_of(recorded_once, tmp_path, "pynative")
     (folder,) = (tmp_path / "result" / "profiler" / "FRAMEWORK").glob("window_0_0")
     records = folder / "python_calls.bin"
     data = records.read_bytes()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import steplens
 
-from .conftest import INTERPRETER, run_program
+from .conftest import run_program
+from .interpreter import server
 from .programs import NETWORK, WAITING
 
 pytestmark = pytest.mark.slow
@@ -19,19 +18,12 @@ pytestmark = pytest.mark.slow
 
 def run_ranks(folder: Path, text: str, count: int = 2) -> list[str]:
     """Run a program once per rank, at the same time; their output."""
-    if not INTERPRETER.exists():
-        pytest.skip(f"MindSpore's environment {INTERPRETER.parent.parent} is not there; make test sets it up")
-    (folder / "train.py").write_text(NETWORK + text)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MS_", "RANK", "PROFILING"))}
-    running = [
-        subprocess.Popen(
-            [str(INTERPRETER), "train.py"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**clean, "GLOG_v": "3", "RANK_ID": str(rank), "RANK_SIZE": str(count)},
-        )
-        for rank in range(count)
-    ]  # fmt: skip
-    outputs = [process.communicate(timeout=600)[0] for process in running]
-    assert [process.returncode for process in running] == [0] * count, outputs
+    program = folder / "train.py"
+    program.write_text(NETWORK + text)
+    ranks = ({"RANK_ID": str(rank), "RANK_SIZE": str(count)} for rank in range(count))
+    done = server.run(*({"program": program, "environment": rank} for rank in ranks))
+    outputs = [each.stdout + each.stderr for each in done]
+    assert [each.returncode for each in done] == [0] * count, outputs
     return outputs
 
 
