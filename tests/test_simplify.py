@@ -19,7 +19,7 @@ from steplens.offline.simplify import recorded_option, simplify
 from steplens.readers import detect
 from steplens.readers.ascend.capture.ascend_raw import read_trace
 from steplens.readers.ascend.database import ascend_db
-from steplens.readers.ascend.msprof_command import export
+from steplens.readers.ascend.msprof_command import export_device_data
 from steplens.readers.ascend.text import ascend_text
 from steplens.run import open_run
 
@@ -256,7 +256,7 @@ def analysed(request: pytest.FixtureRequest, run: Path, cann: Path) -> tuple[Pat
     if request.param == "db":
         for name in EXPORTED:
             shutil.rmtree(run / PROF_NAME / name)
-        export(run, run / PROF_NAME, ["db"])
+        export_device_data(run, run / PROF_NAME, ["db"])
     before = answers(run)
     shutil.rmtree(run / ".steplens")
     set_option(run, True)

@@ -14,7 +14,7 @@ import pytest
 import steplens
 from steplens.offline.mindspore.ranks import analyse_all_ranks
 from steplens.offline.mindspore.settings import Options
-from steplens.readers.mindspore.mindspore_find import find
+from steplens.readers.mindspore.mindspore_find import find_sources
 from steplens.trace.trace import Trace
 
 from .conftest import Run
@@ -180,7 +180,7 @@ for number in range(8):
 
 
 def trace_of(folder: Path) -> Trace:
-    (source,) = find(folder / "result" / "profiler")
+    (source,) = find_sources(folder / "result" / "profiler")
     return source.read()
 
 

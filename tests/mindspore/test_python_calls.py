@@ -13,7 +13,7 @@ import pytest
 
 import steplens
 from steplens.collect.mindspore.recording.python_calls import PythonCalls
-from steplens.readers.mindspore.mindspore_find import find
+from steplens.readers.mindspore.mindspore_find import find_sources
 
 from .conftest import Recorded, Run
 
@@ -68,7 +68,7 @@ def test_calls_are_those_of_the_program(recorded_once: Recorded, tmp_path: Path,
     assert "nothing of that can be recorded" not in stderr
     noted = json.loads(stdout.splitlines()[-1])
     recorded = list(zip(noted[2:10:2], noted[3:10:2], strict=True))
-    (source,) = find(tmp_path / "result" / "profiler")
+    (source,) = find_sources(tmp_path / "result" / "profiler")
     trace = source.read()
     assert not {"damaged_records", "unbalanced_python_calls", "missing_python_calls", "missing_data"} & set(
         trace.required("health").collect()["check"].cast(pl.String)
@@ -131,7 +131,7 @@ profiler.analyse()
 """
     )
     assert "another tool observes the calls of Python" in told.stderr
-    (source,) = find(tmp_path / "result" / "profiler")
+    (source,) = find_sources(tmp_path / "result" / "profiler")
     trace = source.read()
     assert "python" not in trace
     checks = trace.required("health").collect()["check"].cast(pl.String).to_list()
@@ -189,7 +189,7 @@ def test_damaged_records_are_told(recorded_once: Recorded, tmp_path: Path, damag
         (folder / "python_names.json").write_bytes(b"{")
     else:
         records.write_bytes(data[:8] + b"\xff" * 7 + b"\x7f" + data[16:])
-    (source,) = find(tmp_path / "result" / "profiler")
+    (source,) = find_sources(tmp_path / "result" / "profiler")
     trace = source.read()
     checks = set(trace.required("health").collect()["check"].cast(pl.String))
     assert checks & {"damaged_records", "damaged_side_file"}

@@ -21,7 +21,7 @@ from steplens.cli.main import app
 from steplens.offline.mindspore.ranks import analyse_all_ranks
 from steplens.offline.mindspore.settings import Options
 from steplens.readers.ascend.text import ascend_text
-from steplens.readers.mindspore.mindspore_find import WINDOWS, find
+from steplens.readers.mindspore.mindspore_find import WINDOWS, find_sources
 from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.trace.trace import Trace
 
@@ -33,7 +33,7 @@ _ENTRY = re.compile(r"(\d+),([0-9.e+-]+),\d+")
 
 
 def trace_of(folder: Path) -> Trace:
-    (source,) = find(folder / "result" / "profiler")
+    (source,) = find_sources(folder / "result" / "profiler")
     assert source.kind == WINDOWS
     return source.read()
 

@@ -23,7 +23,7 @@ from steplens.readers.contents import Contents, contents_of, is_trace_file
 from steplens.readers.kineto import kineto
 from steplens.readers.reader import AnyReader
 from steplens.readers.steplens_run import run_directory
-from steplens.readers.unread import LINK, TOO_DEEP, Unread, grouped, listed
+from steplens.readers.unread import LINK, TOO_DEEP, Unread, abbreviate_names, group_by_reason
 
 PROF = "PROF_000001_20231115061320000_ABCDEF"
 KINETO = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "cpu_op"}]}
@@ -223,9 +223,9 @@ def test_what_is_not_read_is_named_with_the_reason(tmp_path: Path) -> None:
 
 def test_many_names_are_counted() -> None:
     names = [Path("folder") / f"{number}.txt" for number in range(7)]
-    ((folder, reason, grouped_names),) = grouped(Unread(path, LINK) for path in names)
+    ((folder, reason, grouped_names),) = group_by_reason(Unread(path, LINK) for path in names)
     assert (folder, reason) == (Path("folder"), LINK)
-    assert listed(grouped_names) == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more"
+    assert abbreviate_names(grouped_names) == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more"
 
 
 def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.readers.steplens_run.flight_recorder import _certain, _Entry, _Event, with_sizes
+from steplens.readers.steplens_run.flight_recorder import _Entry, _Event, _match_entries, with_sizes
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, build, op
@@ -61,31 +61,31 @@ def test_a_size_that_is_told_is_the_true_one(rows: list[tuple[tuple[int, str, in
     starts = [event.start_ns for event in events]
     if len(set(starts)) < len(starts):
         return
-    for row, entry in _certain(events, entries):
+    for row, entry in _match_entries(events, entries):
         assert entry.elements in (None, entries[row].elements)
 
 
 def test_of_collectives_that_follow_one_another_every_size_is_told() -> None:
     entries, events = simulated([(100, OPERATIONS[n % 2], n) for n in range(10)], [7] * 10, [30] * 10)
-    assert {row: entry.elements for row, entry in _certain(events, entries)} == {n: n for n in range(10)}
+    assert {row: entry.elements for row, entry in _match_entries(events, entries)} == {n: n for n in range(10)}
 
 
 def test_while_the_other_thread_is_busy_nothing_can_be_swapped() -> None:
     entries = [_Entry("allreduce", "g", n, n, "Float", 2) for n in range(3)]
     events = [_Event(0, "allreduce", 1, 3, 500), _Event(1, "allreduce", 2, 4, 50), _Event(2, "allreduce", 2, 60, 90)]
     # thread 2 was idle while thread 1 began, with the next collective there: these two may be each other's
-    assert [entry.elements for _, entry in _certain(events, entries)] == [None, None, 2]
+    assert [entry.elements for _, entry in _match_entries(events, entries)] == [None, None, 2]
     sized = [_Entry("allreduce", "g", n, 7, "Float", 2) for n in range(3)]
-    assert [entry.elements for _, entry in _certain(events, sized)] == [7, 7, 7]
+    assert [entry.elements for _, entry in _match_entries(events, sized)] == [7, 7, 7]
 
 
 def test_threads_of_two_groups_are_told_apart_only_where_nothing_else_fits() -> None:
     entries = [_Entry("allreduce", "a", 0, 1, "Float", 2), _Entry("broadcast", "b", 10, 2, "Float", 2)]
     events = [_Event(0, "allreduce", 1, 5, 6), _Event(1, "broadcast", 2, 15, 16)]
-    assert {row: entry.group for row, entry in _certain(events, entries)} == {0: "a", 1: "b"}
+    assert {row: entry.group for row, entry in _match_entries(events, entries)} == {0: "a", 1: "b"}
     same = [_Entry("allreduce", "a", 0, 1, "Float", 2), _Entry("allreduce", "b", 1, 2, "Float", 2)]
     both = [_Event(0, "allreduce", 1, 5, 6), _Event(1, "allreduce", 2, 7, 8)]
-    assert list(_certain(both, same)) == []
+    assert list(_match_entries(both, same)) == []
 
 
 ENTRY = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from steplens.readers.ascend.capture import framework
 from steplens.readers.ascend.capture.framework import read_framework
-from steplens.readers.ascend.capture.python_replay import replay
+from steplens.readers.ascend.capture.python_replay import replay_calls
 from steplens.readers.ascend.prof_directory import Clock, find_clock, find_prof
 from steplens.trace.health import HealthLog
 
@@ -326,7 +326,7 @@ def naive_replay(events: list[tuple[int, int, int, bool]]) -> tuple[list[tuple[A
 
 def replayed(events: list[tuple[int, int, int, bool]]) -> tuple[list[tuple[Any, ...]], int, int]:
     time, tid, code, is_call = (np.array([event[i] for event in events], dtype=np.int64) for i in range(4))
-    calls = replay(time, np.ones_like(time), tid, code, is_call.astype(bool))
+    calls = replay_calls(time, np.ones_like(time), tid, code, is_call.astype(bool))
     rows = zip(*(column.tolist() for column in (calls.tid, calls.start, calls.end, calls.code, calls.parent)), strict=True)
     return list(rows), calls.cut_short, calls.unmatched
 
@@ -376,7 +376,7 @@ def test_replay_of_hostile_records_is_not_quadratic() -> None:
     time = np.arange(2 * count)
     calls = np.r_[np.ones(count, bool), np.zeros(count, bool)]
     code = np.r_[np.zeros(count, np.int64), np.ones(count, np.int64)]
-    found = replay(time, np.ones_like(time), np.ones_like(time), code, calls)
+    found = replay_calls(time, np.ones_like(time), np.ones_like(time), code, calls)
     assert (found.unmatched, found.cut_short, int(found.parent[-1])) == (count, 0, count - 2)
 
 

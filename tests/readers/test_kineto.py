@@ -183,8 +183,8 @@ def test_two_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "large.json"
     path.write_text(kineto_text(items))
     taken: list[Path] = []
-    load = two_processes._load
-    monkeypatch.setattr(two_processes, "_load", lambda folder: taken.append(folder) or load(folder))
+    load = two_processes._load_columns
+    monkeypatch.setattr(two_processes, "_load_columns", lambda folder: taken.append(folder) or load(folder))
     together, _ = two_processes.read_columns(path, parallel_bytes=0)
     assert taken, "the second process did its part"
     alone, _ = two_processes.read_columns(path)

@@ -15,7 +15,7 @@ import pytest
 from steplens.analysis.cluster.cluster_steps import stored_parts
 from steplens.errors import InputError
 from steplens.readers.mindspore.device_logs import legacy_device, legacy_framework, legacy_hwts, legacy_step_trace
-from steplens.readers.mindspore.legacy_files import find_logs, joined
+from steplens.readers.mindspore.legacy_files import find_logs, join_slices
 from steplens.readers.mindspore.results import mindspore_flat
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
@@ -145,7 +145,7 @@ def test_text_form_of_the_scheduler_log_gives_every_stored_average() -> None:
     framework = pl.read_csv(folder / "framework_raw_1.csv")
     tasks = framework.select(key=legacy_hwts.task_key(pl.col("task_id"), pl.col("stream_id")), name="full_op_name")
     assert records.filter(pl.col("key").is_in(tasks["key"].implode())).height == 214
-    runs = legacy_hwts.executions(records, tasks, health)
+    runs = legacy_hwts.pair_executions(records, tasks, health)
     assert runs.height == 107
     # MindSpore divides by the runs of an operator's first task
     first = tasks.unique("name", keep="first").select("name", first="key")
@@ -272,7 +272,7 @@ def test_joined_reports_what_exceeds_the_limit(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("steplens.readers.mindspore.legacy_files.SIZE_LIMIT_BYTES", 100)
     sliced(tmp_path, TRAINING_TRACE, b"x" * 150, [60])
     health = HealthLog()
-    data = joined(find_logs(tmp_path).of("training_trace", 3), health, "")
+    data = join_slices(find_logs(tmp_path).of("training_trace", 3), health, "")
     assert len(data) == 100
     assert [finding.check for finding in health.findings] == ["oversized_file"]
 
@@ -307,8 +307,8 @@ def test_decoders_take_nothing_and_noise() -> None:
     for size in (0, 1, 19, 20, 63, 64, 4096 + 7):
         data = rng.bytes(size)
         health = HealthLog()
-        assert legacy_hwts.decode(data, health).height <= size // 64
-        points, collectives = legacy_step_trace.decode(data, health)
+        assert legacy_hwts.decode_log(data, health).height <= size // 64
+        points, collectives = legacy_step_trace.decode_training_trace(data, health)
         assert points.height <= size // 20 and collectives.height <= size // 20
         track, _ = legacy_step_trace.decode_track(data, health)
         assert track.height <= size // 40

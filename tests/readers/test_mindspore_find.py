@@ -20,7 +20,7 @@ from steplens.offline.mindspore.ranks import analyse_all_ranks, analyse_source
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.mindspore.sources import is_complete
 from steplens.readers import detect
-from steplens.readers.mindspore.mindspore_find import FLAT, FORMATS, LEGACY, PROF, WINDOWS, find
+from steplens.readers.mindspore.mindspore_find import FLAT, FORMATS, LEGACY, PROF, WINDOWS, find_sources
 from steplens.readers.mindspore.windows import mindspore_windows
 
 from .mindspore_data import shared
@@ -109,7 +109,7 @@ def test_device_data_that_names_no_rank_is_of_the_rank_of_its_device(sample: Pat
 @pytest.mark.parametrize("sample", ["profiler"], indirect=True)
 def test_a_flat_directory_completes_device_data(sample: Path) -> None:
     """The device's own data gives tasks and steps, the flat files of the same rank the data pipeline."""
-    assert [(source.kind, source.number, source.completed) for source in find(sample)] == [
+    assert [(source.kind, source.number, source.completed) for source in find_sources(sample)] == [
         (PROF, 0, True),
         (PROF, 1, True),
         (FLAT, 10, False),
@@ -151,15 +151,15 @@ def test_other_folders_stay_others(tmp_path: Path) -> None:
     (run / "FRAMEWORK").mkdir(parents=True)
     (run / "FRAMEWORK" / "torch.op_range").write_bytes(b"")
     (run / "profiler_info_0.json").write_text("{}")
-    assert find(run) == []
+    assert find_sources(run) == []
     output = tmp_path / "ASCEND_PROFILER_OUTPUT"
     output.mkdir()
     (output / "minddata_pipeline_raw_0.csv").write_text("op_id\n")
-    assert find(output) == []
+    assert find_sources(output) == []
     (tmp_path / "weak").mkdir()
     (tmp_path / "weak" / "profiler_info_0.json").write_text("{}")
-    assert find(tmp_path / "weak") == []
-    assert find(tmp_path / "missing") == []
+    assert find_sources(tmp_path / "weak") == []
+    assert find_sources(tmp_path / "missing") == []
 
 
 def window(folder: Path, number: int, state: dict[str, object], launches: str = "", rank: int = 0) -> Path:
@@ -180,7 +180,7 @@ def test_windows_become_one_trace(tmp_path: Path) -> None:
     later = {**STATE, "begin_ns": BASE + 20_000, "end_ns": BASE + 30_000, "steps": [[5, BASE + 20_000, BASE + 25_000]]}
     window(tmp_path, 0, first, f"Default/a/Add-op0;HostCpuOps;{BASE + 1000},0.002,0 \n")
     window(tmp_path, 1, later, f"Default/a/Add-op0;HostCpuOps;{BASE + 21_000},0.003,0 \n")
-    (source,) = find(tmp_path)
+    (source,) = find_sources(tmp_path)
     assert source.kind == WINDOWS
     trace = source.read()
     kernels = trace.required("kernels").sort("start_ns").collect()
@@ -202,7 +202,7 @@ def test_steps_of_two_loops_are_numbered_anew(tmp_path: Path) -> None:
             "steps": [[1, begin, begin + 4000], [2, begin + 4000, begin + 9000]],
         }
         window(tmp_path, number, state, f"Default/Add-op0;HostCpuOps;{begin + 1},0.001,0 \n")
-    trace = find(tmp_path)[0].read()
+    trace = find_sources(tmp_path)[0].read()
     assert trace.required("steps").collect()["id"].to_list() == [1, 2, 3, 4]
     assert trace.health is not None and "renumbered_steps" in trace.health["check"].to_list()
 
@@ -211,7 +211,7 @@ def test_a_cut_step_without_launches_is_none(tmp_path: Path) -> None:
     steps = [[1, BASE, BASE + 10], [2, BASE + 10, BASE + 5000], [3, BASE + 5000, BASE + 5010]]
     state = {**STATE, "steps": steps, "partial_steps": [1, 3]}
     window(tmp_path, 0, state, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
-    assert find(tmp_path)[0].read().required("steps").collect()["id"].to_list() == [2]
+    assert find_sources(tmp_path)[0].read().required("steps").collect()["id"].to_list() == [2]
 
 
 def test_a_step_without_a_known_end_counts_up_to_its_last_launch(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_step_without_a_known_end_counts_up_to_its_last_launch(tmp_path: Path)
         (1, 4000, True), (2, 1500, False), (3, 4000, True), (4, 1500, False)]  # fmt: skip
     told = dict(opened.health().select("check", "message").iter_rows())
     assert "inside them: 2;" in told["incomplete_steps"] and "the last recorded step (4)" in told["stopped_inside_step"]
-    (first,) = find(tmp_path)
+    (first,) = find_sources(tmp_path)
     cut = mindspore_windows.read_trace(first.path, 0, [1])
     assert cut.health is None or not {"incomplete_steps", "stopped_inside_step"} & set(cut.health["check"])
 
@@ -259,7 +259,7 @@ def test_the_recorder_knows_which_steps_are_cut(
     whole, checks = of(steplens.open(tmp_path))
     assert whole == complete
     assert checks == ["incomplete_last_step"] * (partial is None) + ["incomplete_steps"] * bool(partial)
-    (source,) = find(tmp_path)
+    (source,) = find_sources(tmp_path)
     made = analyse_source(source, Options(data_simplification=False))
     assert made.ok and made.written_to is not None
     written = tmp_path / "written"
@@ -277,7 +277,7 @@ def test_forged_results_are_made_again(what: str, tmp_path: Path, monkeypatch: p
     cut_window(folder, [], "r2.7")
     if what == "other machine":
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (source,) = find(folder)
+    (source,) = find_sources(folder)
     options = Options(data_simplification=False)
     assert not is_complete(source)
     assert analyse_source(source, options).ok
@@ -317,7 +317,7 @@ def test_forged_results_are_made_again(what: str, tmp_path: Path, monkeypatch: p
 )
 def test_damage_is_a_finding(tmp_path: Path, state: dict[str, object], check: str) -> None:
     window(tmp_path, 0, state, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
-    trace = find(tmp_path)[0].read()
+    trace = find_sources(tmp_path)[0].read()
     assert trace.health is not None and check in trace.health["check"].to_list()
 
 
@@ -334,7 +334,7 @@ def test_damage_is_a_finding(tmp_path: Path, state: dict[str, object], check: st
 def test_a_window_whose_side_file_is_unusable_still_has_its_launches(tmp_path: Path, text: str) -> None:
     path = window(tmp_path, 0, {}, f"Default/Add-op0;HostCpuOps;{BASE + 1000},0.001,0 \n")
     (path / "window.json").write_text(text)
-    assert find(tmp_path)[0].read().required("kernels").collect().height == 1
+    assert find_sources(tmp_path)[0].read().required("kernels").collect().height == 1
 
 
 @pytest.mark.parametrize("state", [{**STATE, "empty": True}, {"state": "recording", "pid": 7}])
@@ -398,7 +398,7 @@ def test_mindspores_own_output_on_a_cpu_is_read(tmp_path: Path) -> None:
     (run / "FRAMEWORK" / "cpu_op_execute_timestamp_0.txt").write_text(
         f"Default/Add-op0;HostCpuOps;{BASE},0.5,0 {BASE + 900_000},0.25,0 \n"
     )
-    (source,) = find(run)
+    (source,) = find_sources(run)
     assert (source.kind, source.number) == (WINDOWS, 0)
     kernels = steplens.open(run).trace().required("kernels").collect()
     assert (kernels["end_ns"] - kernels["start_ns"]).to_list() == [500_000, 250_000]

@@ -17,7 +17,7 @@ import steplens
 from steplens.errors import InputError
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.mindspore_folder import open_folder
-from steplens.readers.mindspore.mindspore_host import is_host_file, read
+from steplens.readers.mindspore.mindspore_host import is_host_file, read_host_records
 from steplens.readers.mindspore.results import mindspore_flat
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
@@ -190,9 +190,9 @@ def test_other_files_of_that_name_are_none_of_it(tmp_path: Path) -> None:
     (tmp_path / "host_info").mkdir()
     (tmp_path / "host_info" / "host_info_0.csv").write_text("host,address\na,b\n")
     assert not is_host_file(tmp_path / "host_info" / "host_info_0.csv")
-    assert not open_folder(tmp_path).ranks and not mindspore_find.find(tmp_path)
+    assert not open_folder(tmp_path).ranks and not mindspore_find.find_sources(tmp_path)
     health = HealthLog()
-    assert not read(tmp_path / "host_info" / "host_info_0.csv", health)
+    assert not read_host_records(tmp_path / "host_info" / "host_info_0.csv", health)
     assert [finding.check for finding in health.findings] == ["unknown_layout"]
 
 
@@ -235,12 +235,12 @@ def test_device_data_by_iteration_is_completed_by_the_host(tmp_path: Path) -> No
     shutil.copytree(source, folder / source.name, copy_function=shutil.copyfile)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o750 if path.is_dir() else 0o640)
-    (alone,) = mindspore_find.find(folder)
+    (alone,) = mindspore_find.find_sources(folder)
     tasks = alone.read().kernels
     assert tasks is not None
     start_us = int(tasks["start_ns"][0]) // 1000
     job(tmp_path, line("A", 0, start_us, memory=7), line("A", 1, start_us + 50), rank=alone.number)
-    (found,) = mindspore_find.find(folder)
+    (found,) = mindspore_find.find_sources(folder)
     trace = found.read()
     assert trace.marks is not None and trace.counters is not None
     assert trace.marks["end_ns"].to_list() == [(start_us + 50) * 1000]

@@ -144,7 +144,7 @@ def test_the_late_rank_arrives_late_at_every_collective() -> None:
 
 
 def test_folder_of_several_ranks() -> None:
-    found = mindspore_prof.find(shared("profiler"))
+    found = mindspore_prof.find_prof_directories(shared("profiler"))
     assert [path.name for path in found] == list(NAMES.values())
     metas = [mindspore_prof.read_trace(path).meta_values() for path in found]
     assert [meta["rank"] for meta in metas] == [0, 1]

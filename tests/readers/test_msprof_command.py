@@ -12,7 +12,7 @@ import pytest
 
 from steplens.errors import InputError
 from steplens.readers.ascend import msprof_command
-from steplens.readers.ascend.msprof_command import export, find_msprof
+from steplens.readers.ascend.msprof_command import export_device_data, find_msprof
 
 from .ascend_fixture import PROF_NAME, write_golden, write_msprof
 
@@ -45,7 +45,7 @@ def test_text_export_and_its_log(run: Path, tmp_path: Path, monkeypatch: pytest.
     prof = run / PROF_NAME
     umask = os.umask(0o077)
     try:
-        done = export(run, prof, ["text"])
+        done = export_device_data(run, prof, ["text"])
     finally:
         os.umask(umask)
     assert calls(tmp_path / "cann") == ["--help", f"--export=on --output={prof}", f"--analyze=on --output={prof}"]
@@ -62,7 +62,7 @@ def test_text_export_and_its_log(run: Path, tmp_path: Path, monkeypatch: pytest.
 def test_database_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, write_msprof(tmp_path / "cann"))
     prof = run / PROF_NAME
-    export(run, prof, ["db"], communication=False)
+    export_device_data(run, prof, ["db"], communication=False)
     assert calls(tmp_path / "cann") == ["--help", f"--export=on --type=db --output={prof}"]
     assert list(prof.glob("msprof_*.db"))
 
@@ -84,7 +84,7 @@ def test_a_shell_never_sees_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     use(monkeypatch, write_msprof(tmp_path / "cann"))
     run = write_golden(tmp_path / "a run; touch hacked $(touch hacked)", exported=False)
     monkeypatch.chdir(tmp_path)
-    export(run, run / PROF_NAME, ["text"])
+    export_device_data(run, run / PROF_NAME, ["text"])
     assert list((run / PROF_NAME / "mindstudio_profiler_output").iterdir())
     assert not list(tmp_path.rglob("hacked"))
 
@@ -92,13 +92,13 @@ def test_a_shell_never_sees_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_no_msprof_on_path(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match=r"not on PATH.*set_env\.sh"):
-        export(run, run / PROF_NAME, ["text"])
+        export_device_data(run, run / PROF_NAME, ["text"])
 
 
 def test_a_command_of_that_name_that_is_not_canns(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, write_msprof(tmp_path / "cann", install=False))
     with pytest.raises(InputError, match="no whole CANN installation"):
-        export(run, run / PROF_NAME, ["text"])
+        export_device_data(run, run / PROF_NAME, ["text"])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "msprof").write_text("#!/bin/sh\n")
     (tmp_path / "bin" / "msprof").chmod(0o755)
@@ -118,7 +118,7 @@ def test_a_link_on_path_leads_to_the_installation(tmp_path: Path, monkeypatch: p
 def test_a_failing_export_names_the_log(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, write_msprof(tmp_path / "cann", returns=3))
     with pytest.raises(InputError, match=r"failed with status 3\. See .*/logs/profiler_.*_msprof\.log"):
-        export(run, run / PROF_NAME, ["text"])
+        export_device_data(run, run / PROF_NAME, ["text"])
     (log,) = (run / "logs").iterdir()
     assert "damaged data" in log.read_text()
 
@@ -128,7 +128,7 @@ def test_a_slow_export_is_stopped_with_all_it_started(run: Path, tmp_path: Path,
     use(monkeypatch, write_msprof(tmp_path / "cann", seconds=long))
     monkeypatch.setattr(msprof_command, "_SECONDS_PER_GIB", 0.3)
     with pytest.raises(InputError, match="was stopped after 0 s"):
-        export(run, run / PROF_NAME, ["text"])
+        export_device_data(run, run / PROF_NAME, ["text"])
     # the stand-in's own child, sleep, goes with it, and soon: what is killed may take a moment to end
     until = time.monotonic() + 60
     while (left := processes("sleep", str(long))) and time.monotonic() < until:
@@ -141,7 +141,7 @@ def test_a_talkative_export_does_not_fill_the_disk(run: Path, tmp_path: Path, mo
     command.write_text('#!/bin/sh\ncase "$*" in *--help*) exit 0;; esac\nhead -c 3000000 /dev/zero\n')
     monkeypatch.setattr(msprof_command, "_LOG_BYTES", 1 << 20)
     use(monkeypatch, command.parent)
-    done = export(run, run / PROF_NAME, ["text"], communication=False)
+    done = export_device_data(run, run / PROF_NAME, ["text"], communication=False)
     assert 1 << 20 <= done.log.stat().st_size < (1 << 20) + 2000
     assert b"was not kept" in done.log.read_bytes()
 
@@ -151,7 +151,7 @@ def test_a_linked_log_folder_is_refused(run: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "elsewhere").mkdir()
     (run / "logs").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="is a link"):
-        export(run, run / PROF_NAME, ["text"])
+        export_device_data(run, run / PROF_NAME, ["text"])
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -160,4 +160,4 @@ def test_msprof_without_databases(run: Path, tmp_path: Path, monkeypatch: pytest
     command.write_text("#!/bin/sh\necho usage\n")
     use(monkeypatch, command.parent)
     with pytest.raises(InputError, match="cannot export databases"):
-        export(run, run / PROF_NAME, ["db"])
+        export_device_data(run, run / PROF_NAME, ["db"])

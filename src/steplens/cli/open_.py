@@ -134,12 +134,12 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
         header += [plain(f"  {line}") for line in lines]
     out.print(Text("\n").join(header), soft_wrap=True)
     if run.unread:
-        from steplens.readers.unread import grouped, listed
+        from steplens.readers.unread import abbreviate_names, group_by_reason
 
         out.print()
         out.print(plain("Not read", "bold"))
-        for folder, reason, names in grouped(run.unread):
-            out.print(plain(f"  {folder}: {listed(names)}: {reason}"), soft_wrap=True)
+        for folder, reason, names in group_by_reason(run.unread):
+            out.print(plain(f"  {folder}: {abbreviate_names(names)}: {reason}"), soft_wrap=True)
     show_health(out, health)
     out.print(plain(f"next: steplens summary {shlex.quote(str(run.path))}"), soft_wrap=True)
 

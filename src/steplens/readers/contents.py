@@ -77,10 +77,10 @@ class Contents:
         folders = {rundir.OUTPUT_DIRECTORY, FRAMEWORK_DIRECTORY, rundir.RAW_DIRECTORY, rundir.LOG_DIRECTORY, *self.prof}
         if PROF_NAME.match(self.path.name):
             # all of it is what CANN recorded and exported
-            return frozenset(_names(self.path))
-        files = {name for name in _names(self.path) if _SIDE_FILE.match(name)}
+            return frozenset(_entry_names(self.path))
+        files = {name for name in _entry_names(self.path) if _SIDE_FILE.match(name)}
         if self.output == self.path:
-            files |= {name for name in _names(self.path) if name in _RESULT_NAMES or _RESULT_DATABASE.match(name)}
+            files |= {name for name in _entry_names(self.path) if name in _RESULT_NAMES or _RESULT_DATABASE.match(name)}
         return frozenset(folders | files)
 
     @property
@@ -127,7 +127,7 @@ def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
         path: a folder; a ``PROF_*`` directory is device data alone.
         without: names in it that are parts of other sources.
     """
-    names = _names(path) - set(without)
+    names = _entry_names(path) - set(without)
     if PROF_NAME.match(path.name) and not _is_directory(path / FRAMEWORK_DIRECTORY):
         prof: tuple[str, ...] = (path.name,)
         exported = _is_exported(path)
@@ -138,14 +138,14 @@ def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
     output = path / rundir.OUTPUT_DIRECTORY if has_output else None
     if output is None and _result_names(names):
         output = path
-    results = (names if output == path else _names(output)) if output is not None else set()
+    results = (names if output == path else _entry_names(output)) if output is not None else set()
     return Contents(
         path=path,
         kineto=rundir.RAW_DIRECTORY in names and _is_directory(path / rundir.RAW_DIRECTORY),
         # an empty one holds nothing that could be read in place of results
         framework=FRAMEWORK_DIRECTORY in names
         and _is_directory(path / FRAMEWORK_DIRECTORY)
-        and bool(_names(path / FRAMEWORK_DIRECTORY)),
+        and bool(_entry_names(path / FRAMEWORK_DIRECTORY)),
         prof=prof,
         exported=exported,
         output=output if _result_names(results) else None,
@@ -168,7 +168,7 @@ def runs_in(folder: Path, without: Collection[str] = ()) -> list[Contents]:
     if not contents or (PROF_NAME.match(folder.name) and without):
         return []
     parts = contents.kineto or contents.framework or contents.output is not None
-    is_run = parts or any(_SIDE_FILE.match(name) for name in _names(folder))
+    is_run = parts or any(_SIDE_FILE.match(name) for name in _entry_names(folder))
     if is_run or len(contents.prof) < 2:
         return [contents]
     return [contents_of(folder / name) for name in contents.prof]
@@ -198,11 +198,11 @@ def is_trace_file(path: Path) -> bool:
         return True
     if not name.endswith(_TRACE_FILE):
         return False
-    start = head(path)
+    start = read_head(path)
     return b'"traceEvents"' in start or (start.lstrip()[:1] == b"[" and b'"ph"' in start)
 
 
-def head(path: Path) -> bytes:
+def read_head(path: Path) -> bytes:
     """The first 64 KiB of a file, decompressed; empty where it cannot be read."""
     try:
         return expansion.head(path, _HEAD)
@@ -222,16 +222,16 @@ def is_ascend_timeline(path: Path, start: bytes) -> bool:
 
 
 def _is_exported(prof: Path) -> bool:
-    if any(_CANN_DATABASE.match(name) for name in _names(prof)):
+    if any(_CANN_DATABASE.match(name) for name in _entry_names(prof)):
         return True
-    return any(name.endswith((".json", ".csv", ".db")) for name in _names(prof / EXPORT_DIRECTORY))
+    return any(name.endswith((".json", ".csv", ".db")) for name in _entry_names(prof / EXPORT_DIRECTORY))
 
 
 def _result_names(names: set[str]) -> bool:
     return any(name in names for name in _TEXT_RESULTS) or any(_RESULT_DATABASE.match(name) for name in names)
 
 
-def _names(folder: Path) -> set[str]:
+def _entry_names(folder: Path) -> set[str]:
     try:
         return set(os.listdir(folder))
     except OSError:

@@ -13,10 +13,10 @@ from steplens.readers.ascend.text import ascend_text
 from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
 from steplens.readers.mindspore import mindspore_find
-from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guarded
+from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guard_reader
 from steplens.readers.search import Search
 from steplens.readers.steplens_run import run_directory
-from steplens.readers.unread import Unread, grouped, listed
+from steplens.readers.unread import Unread, abbreviate_names, group_by_reason
 from steplens.trace.cache import store
 from steplens.trace.trace import Trace
 
@@ -58,7 +58,7 @@ def find_traces(path: Path, unread: list[Unread] | None = None) -> list[AnyCaptu
     if not captures and path.is_file():
         raise InputError(path, "is not a trace steplens knows", _REMEDY)
     if not captures:
-        groups = [f"{listed(names)} ({reason})" for _, reason, names in grouped(search.unread[:_NAMED_UNREAD])]
+        groups = [f"{abbreviate_names(names)} ({reason})" for _, reason, names in group_by_reason(search.unread[:_NAMED_UNREAD])]
         raise InputError(path, f"holds no run and no trace{', only ' if groups else ''}{'; '.join(groups)}", _REMEDY)
     return captures
 
@@ -84,21 +84,21 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
             that it costs no other file of the same folder.
     """
     reader, where = capture.reader, capture.where
-    with guarded(capture.path, reader):
+    with guard_reader(capture.path, reader):
         if allow_msprof and reader.exports(where):
             return reader.read(where, allow_msprof=True)
         return store.cached(
             cache_of(capture),
             reader.sources(where),
             lambda: reader.read(where, allow_msprof=allow_msprof),
-            told=_dependencies(capture),
+            told=_cache_dependencies(capture),
         )
 
 
 def is_kept(capture: AnyCapture) -> bool:
     """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
     try:
-        return store.is_kept(cache_of(capture), sources(capture), told=_dependencies(capture))
+        return store.is_kept(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
     except InputError:  # reading it will say what is wrong
         return False
 
@@ -116,14 +116,14 @@ def sources(capture: AnyCapture) -> list[Path]:
     Raises:
         DefectError: its reader failed.
     """
-    with guarded(capture.path, capture.reader):
+    with guard_reader(capture.path, capture.reader):
         return capture.reader.sources(capture.where)
 
 
-def _dependencies(capture: AnyCapture) -> list[int | str]:
+def _cache_dependencies(capture: AnyCapture) -> list[int | str]:
     """What else a kept trace depends on: another version of an installed package may read the same files better."""
     package = extensions.package_of(capture.reader)
-    with guarded(capture.path, capture.reader):
+    with guard_reader(capture.path, capture.reader):
         return [*capture.reader.dependencies(capture.where), *([package] if package else [])]
 
 

@@ -47,17 +47,17 @@ def load_all(
         most_workers=partial(_most_processes, every),
     )
 
-    def read(number: int) -> None:
+    def load_numbered(number: int) -> None:
         if progress is not None:
             progress(tasks.done, len(every), every[number].path)
-        loaded[number] = _load(every[number])
+        loaded[number] = _load_or_error(every[number])
 
-    for number in sorted(tasks.run(read)):
-        loaded[number] = _load(every[number])
+    for number in sorted(tasks.run(load_numbered)):
+        loaded[number] = _load_or_error(every[number])
     return [loaded[number] for number in range(len(every))]
 
 
-def _load(capture: AnyCapture) -> Trace | InputError:
+def _load_or_error(capture: AnyCapture) -> Trace | InputError:
     try:
         return load(capture)
     except InputError as error:
@@ -68,14 +68,14 @@ def _load(capture: AnyCapture) -> Trace | InputError:
 
 def _most_processes(every: Sequence[AnyCapture]) -> int:
     """How many processes may read beside this one; none where a source is so large that reading it takes several itself."""
-    largest = max(map(_size, every), default=0) if len(every) > 1 else PARALLEL_BYTES
+    largest = max(map(_source_bytes, every), default=0) if len(every) > 1 else PARALLEL_BYTES
     if largest >= PARALLEL_BYTES:
         return 0
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return memory // (_PART_OF_MEMORY * (_PROCESS_BYTES + _TIMES_SOURCE * largest))
 
 
-def _size(capture: AnyCapture) -> int:
+def _source_bytes(capture: AnyCapture) -> int:
     """Bytes of what a trace is read from; 0 where they cannot be looked at, which reading tells."""
     try:
         return sum(source.stat().st_size for source in sources(capture))
@@ -83,16 +83,16 @@ def _size(capture: AnyCapture) -> int:
         return 0
 
 
-def _reader(top: Any) -> Callable[[int], bool]:
+def _make_task(top: Any) -> Callable[[int], bool]:
     all_captures = find_traces(Path(top))
 
-    def read(number: int) -> bool:
+    def cache_numbered(number: int) -> bool:
         if load(all_captures[number]).kept is None:
             raise ValueError("nothing can be kept there")
         return True
 
-    return read
+    return cache_numbered
 
 
 if __name__ == "__main__":
-    serve(_reader)
+    serve(_make_task)

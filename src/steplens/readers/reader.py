@@ -130,7 +130,7 @@ AnyReader = Reader[Any]
 
 
 @contextlib.contextmanager
-def guarded(path: Path, reader: AnyReader) -> Iterator[None]:
+def guard_reader(path: Path, reader: AnyReader) -> Iterator[None]:
     """The boundary around a reader: what it did not foresee costs one path, and the message says whose defect it is.
 
     Raises:

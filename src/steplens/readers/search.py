@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steplens.errors import DefectError, InputError, SteplensError, check_exists
-from steplens.readers.contents import head, is_part, is_trace_file, runs_in
-from steplens.readers.reader import AnyCapture, AnyReader, guarded
+from steplens.readers.contents import is_part, is_trace_file, read_head, runs_in
+from steplens.readers.reader import AnyCapture, AnyReader, guard_reader
 from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread
 
 _DEPTH = 8
@@ -56,13 +56,13 @@ class Search:
         if is_part(self.top):
             top_parent = self.top.resolve().parent
             captures = [capture for reader in self.built_in for capture in reader.find_in_folder(top_parent, ())]
-            captures = captures or list(self._runs(top_parent, set()))
+            captures = captures or list(self._run_captures(top_parent, set()))
             if captures:
                 yield from captures
                 return
-        yield from self._below(self.top, 0)
+        yield from self._captures_below(self.top, 0)
 
-    def _below(self, folder: Path, depth: int) -> Iterator[AnyCapture]:
+    def _captures_below(self, folder: Path, depth: int) -> Iterator[AnyCapture]:
         """The captures in a folder, then those of its entries that are no parts of them."""
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -76,40 +76,40 @@ class Search:
             raise InputError(self.top, f"holds more than {_ENTRIES} files and folders", "Give a folder nearer to the runs")
         claimed: set[str] = set()
         yield from self._in_folder(self.built_in, folder, claimed)
-        yield from self._runs(folder, claimed)
+        yield from self._run_captures(folder, claimed)
         yield from self._in_folder(self.installed, folder, claimed)
         for entry in entries:
             if entry.name in claimed or entry.name.startswith("."):
                 continue
-            yield from self._entry(entry, depth)
+            yield from self._entry_captures(entry, depth)
 
     def _in_folder(self, readers: Iterable[AnyReader], folder: Path, claimed: set[str]) -> Iterator[AnyCapture]:
         """What readers find in a folder as a whole; ``claimed`` grows by its parts."""
         for reader in readers:
             try:
-                with guarded(folder, reader):
+                with guard_reader(folder, reader):
                     captures = reader.find_in_folder(folder, frozenset(claimed))
             except (SteplensError, OSError) as error:
-                self.unread.append(Unread(folder, f"a folder that {_problem(error)}"))
+                self.unread.append(Unread(folder, f"a folder that {_describe_problem(error)}"))
                 continue
             for capture in captures:
                 claimed |= capture.claimed
                 yield capture
 
-    def _runs(self, folder: Path, claimed: set[str]) -> Iterator[AnyCapture]:
+    def _run_captures(self, folder: Path, claimed: set[str]) -> Iterator[AnyCapture]:
         """The run directory that a folder is, or those that it collects; ``claimed`` grows by their parts."""
         for contents in runs_in(folder, claimed):
             claimed |= contents.claimed if contents.path == folder else {contents.path.name}
             captures = (reader.find_run(contents) for reader in self.built_in)
             yield next(capture for capture in captures if capture is not None)
 
-    def _entry(self, entry: os.DirEntry[str], depth: int) -> Iterator[AnyCapture]:
+    def _entry_captures(self, entry: os.DirEntry[str], depth: int) -> Iterator[AnyCapture]:
         child = Path(entry.path)
         if entry.is_symlink():
             self.unread.append(Unread(child, LINK))
         elif entry.is_dir():
             if depth + 1 < _DEPTH:
-                yield from self._below(child, depth + 1)
+                yield from self._captures_below(child, depth + 1)
             else:
                 self.unread.append(Unread(child, TOO_DEEP))
         else:
@@ -121,7 +121,7 @@ class Search:
         try:
             capture = _first_of_file(readers, path)
         except (SteplensError, OSError) as error:
-            self.unread.append(Unread(path, f"a file that {_problem(error)}"))
+            self.unread.append(Unread(path, f"a file that {_describe_problem(error)}"))
             return
         if capture is None:
             self.unread.append(Unread(path))
@@ -135,11 +135,11 @@ def _first_of_file(readers: Sequence[AnyReader], path: Path) -> AnyCapture | Non
     Raises:
         DefectError: none does, and one of them failed.
     """
-    start = head(path) if readers else b""
+    start = read_head(path) if readers else b""
     defect: DefectError | None = None
     for reader in readers:
         try:
-            with guarded(path, reader):
+            with guard_reader(path, reader):
                 capture = reader.find_file(path, start)
         except DefectError as error:
             defect = defect or error
@@ -151,7 +151,7 @@ def _first_of_file(readers: Sequence[AnyReader], path: Path) -> AnyCapture | Non
     return None
 
 
-def _problem(error: SteplensError | OSError) -> str:
+def _describe_problem(error: SteplensError | OSError) -> str:
     """What is wrong, in words that follow "a file that"."""
     if isinstance(error, InputError):
         return error.problem

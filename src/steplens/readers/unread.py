@@ -39,7 +39,7 @@ class Unread:
         return self.cause or _reason_of(self.path)
 
 
-def grouped(unread: Iterable[Unread]) -> list[tuple[Path, str, list[str]]]:
+def group_by_reason(unread: Iterable[Unread]) -> list[tuple[Path, str, list[str]]]:
     """Folder, reason and names of what is not read, in order of path."""
     groups: dict[tuple[Path, str], list[str]] = {}
     for item in sorted(unread, key=lambda item: item.path):
@@ -47,7 +47,7 @@ def grouped(unread: Iterable[Unread]) -> list[tuple[Path, str, list[str]]]:
     return [(folder, reason, names) for (folder, reason), names in groups.items()]
 
 
-def listed(names: list[str]) -> str:
+def abbreviate_names(names: list[str]) -> str:
     """The first of some names, and how many follow."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -58,7 +58,7 @@ def write(source: MindSporeSource, *, overwrite: bool) -> dict[str, OutputStatus
     if not due:
         return {}
     health = HealthLog()
-    records = mindspore_host.read(file, health)
+    records = mindspore_host.read_host_records(file, health)
     if not records and health.findings:
         reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings))
         raise InputError(file, "holds no record of the host that can be read", reasons)

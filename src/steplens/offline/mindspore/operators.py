@@ -27,7 +27,7 @@ def operators(path: Path, types: Sequence[str], rank: int | None) -> str:
         InputError: there is no data of that rank, or a type did not run.
     """
     folders = [folder for folder in (path, path / rundir.PROFILER_DIRECTORY) if folder.is_dir()]
-    sources = [source for folder in folders for source in mindspore_find.find(folder)]
+    sources = [source for folder in folders for source in mindspore_find.find_sources(folder)]
     of_rank = [source for source in sources if rank is None or source.number == rank]
     if not of_rank:
         raise InputError(path, f"holds no data of rank {rank}" if sources else "holds no recorded operators", "Record first")

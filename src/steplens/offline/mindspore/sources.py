@@ -27,7 +27,7 @@ def find(path: Path) -> list[MindSporeSource]:
         children = sorted(child for child in path.iterdir() if child.is_dir() and not child.is_symlink())
         candidates += [folder for child in children for folder in (child, child / rundir.PROFILER_DIRECTORY)]
     folders = [folder for folder in dict.fromkeys(candidates) if folder.is_dir()]
-    sources = list(dict.fromkeys(source for folder in folders for source in mindspore_find.find(folder)))
+    sources = list(dict.fromkeys(source for folder in folders for source in mindspore_find.find_sources(folder)))
     raw = [source for source in sources if is_raw(source) or source.host_file is not None]
     if raw:
         return raw

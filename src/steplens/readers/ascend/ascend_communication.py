@@ -51,7 +51,7 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     bandwidth: list[tuple[Any, ...]] = []
     odd = 0
     of_times, of_links = _Numbers(), _Numbers()
-    for step, kind, key, value in _operations(path, health, COMMUNICATION_TIMES):
+    for step, kind, key, value in _communication_operations(path, health, COMMUNICATION_TIMES):
         if not isinstance(value.get(names.TIME_INFO), dict) and not isinstance(value.get(names.BANDWIDTH_INFO), dict):
             odd += 1
             continue
@@ -59,7 +59,7 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
         info = as_object(value.get(names.TIME_INFO))
         milliseconds = (of_times.member(info, member) for member in names.OPERATION_TIMES.values())
         of_times.member(info, names.START_TIMESTAMP)
-        times.append((name, group, kind, step, _text(info.get(names.START_TIMESTAMP)), *milliseconds))
+        times.append((name, group, kind, step, _to_text(info.get(names.START_TIMESTAMP)), *milliseconds))
         for transport, part in as_object(value.get(names.BANDWIDTH_INFO)).items():
             numbers = as_object(part)
             head = (
@@ -75,7 +75,7 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
                     of_links.number(names.PACKETS, count),
                     of_links.number(names.PACKETS, duration),
                 )
-                bandwidth.append((*head, row[0], _whole(row[1]), row[2]))
+                bandwidth.append((*head, row[0], _to_integer(row[1]), row[2]))
             if not packets:
                 bandwidth.append((*head, None, None, None))
     _report_odd(path, odd, health, COMMUNICATION_TIMES)
@@ -107,7 +107,7 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = []
     odd = 0
     numbers = _Numbers()
-    for step, kind, key, value in _operations(path, health, COMMUNICATION_VOLUME):
+    for step, kind, key, value in _communication_operations(path, health, COMMUNICATION_VOLUME):
         name, group = _name_and_group(key)
         selected = _SELECTED.match(name)
         if selected:
@@ -119,8 +119,8 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
                 continue
             rows.append(
                 (
-                    *(name, selection if selected else None, _text(part.get(names.OPERATION_NAME)), group, kind, step),
-                    *(int(ends[1]), int(ends[2]), _text(part.get(names.TRANSPORT_TYPE))),
+                    *(name, selection if selected else None, _to_text(part.get(names.OPERATION_NAME)), group, kind, step),
+                    *(int(ends[1]), int(ends[2]), _to_text(part.get(names.TRANSPORT_TYPE))),
                     *(numbers.member(part, column) for column in _BANDWIDTH_COLUMNS[:3]),
                 )
             )
@@ -130,10 +130,12 @@ def read_communication_matrix(path: Path, health: HealthLog) -> pl.DataFrame:
     return with_possible_times(matrix, path.name, health, COMMUNICATION_VOLUME)
 
 
-def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[int | None, str, str, dict[str, Any]]]:
+def _communication_operations(
+    path: Path, health: HealthLog, unsafe: str
+) -> Iterator[tuple[int | None, str, str, dict[str, Any]]]:
     """Step, "p2p" or "collective", key and content of every operation of a file in either form."""
     odd = 0
-    for key, value in _read(path, health, unsafe).items():
+    for key, value in _read_json_object(path, health, unsafe).items():
         if not isinstance(value, dict):
             odd += 1
         elif set(value) & set(_CLASSES) or re.fullmatch(rf"{names.STEP_PREFIX}\d*", key):
@@ -152,7 +154,7 @@ def _operations(path: Path, health: HealthLog, unsafe: str) -> Iterator[tuple[in
     _report_odd(path, odd, health, unsafe)
 
 
-def _read(path: Path, health: HealthLog, unsafe: str) -> dict[str, Any]:
+def _read_json_object(path: Path, health: HealthLog, unsafe: str) -> dict[str, Any]:
     try:
         size = path.stat().st_size
         if size > _FILE_LIMIT:
@@ -208,11 +210,11 @@ class _Numbers:
         return None
 
 
-def _whole(number: float | None) -> int | None:
+def _to_integer(number: float | None) -> int | None:
     return int(number) if number is not None and abs(number) < 1 << 62 else None
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return None if value is None or isinstance(value, (dict, list, bool)) else str(value)
 
 

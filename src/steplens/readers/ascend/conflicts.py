@@ -22,7 +22,7 @@ def with_findings(trace: Trace, output: Path) -> Trace:
     Compared are the numbers of kernels and operators, the total duration of the kernels, and the steps.
     """
     log = HealthLog()
-    for check in (_kernels, _operators, _steps):
+    for check in (_kernel_conflict, _operator_conflict, _step_conflict):
         problem = check(trace, output)
         if problem:
             log.add(
@@ -39,8 +39,8 @@ def with_findings(trace: Trace, output: Path) -> Trace:
     return Trace(trace.source, {**tables, "health": pl.concat([health, log.frame()])})
 
 
-def _kernels(trace: Trace, output: Path) -> str:
-    rows = _column(output / "kernel_details.csv", "Duration(us)")
+def _kernel_conflict(trace: Trace, output: Path) -> str:
+    rows = _read_result_column(output / "kernel_details.csv", "Duration(us)")
     if rows is None or "kernels" not in trace:
         return ""
     kinds = pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION])
@@ -54,8 +54,8 @@ def _kernels(trace: Trace, output: Path) -> str:
     return ""
 
 
-def _operators(trace: Trace, output: Path) -> str:
-    rows = _column(output / "operator_details.csv", "Name")
+def _operator_conflict(trace: Trace, output: Path) -> str:
+    rows = _read_result_column(output / "operator_details.csv", "Name")
     if rows is None or "ops" not in trace:
         return ""
     steps = pl.col("name").cast(pl.String).str.starts_with("ProfilerStep")
@@ -65,8 +65,8 @@ def _operators(trace: Trace, output: Path) -> str:
     return ""
 
 
-def _steps(trace: Trace, output: Path) -> str:
-    rows = _column(output / "step_trace_time.csv", "Step")
+def _step_conflict(trace: Trace, output: Path) -> str:
+    rows = _read_result_column(output / "step_trace_time.csv", "Step")
     if rows is None or trace.steps is None:
         return ""
     written = set(rows.cast(pl.Int64, strict=False).drop_nulls().to_list())
@@ -76,7 +76,7 @@ def _steps(trace: Trace, output: Path) -> str:
     return ""
 
 
-def _column(path: Path, name: str) -> pl.Series | None:
+def _read_result_column(path: Path, name: str) -> pl.Series | None:
     """One column of a result file as text; None where the file is missing, damaged or has no such column."""
     try:
         if not path.is_file() or path.stat().st_size > _BYTES:

@@ -80,7 +80,7 @@ def export_commands(prof: Path, exports: Sequence[str], *, communication: bool, 
     return commands
 
 
-def export(run_directory: Path, prof: Path, exports: Sequence[str], *, communication: bool = True) -> Export:
+def export_device_data(run_directory: Path, prof: Path, exports: Sequence[str], *, communication: bool = True) -> Export:
     """Export the device data of ``prof`` with the ``msprof`` of PATH.
 
     Args:
@@ -96,8 +96,8 @@ def export(run_directory: Path, prof: Path, exports: Sequence[str], *, communica
     if os.fspath(prof).startswith("-"):
         prof = prof.absolute()
     begin = time.monotonic()
-    with _log(run_directory) as (path, log):
-        capabilities = _run([str(command), "--help"], log, _HELP_SECONDS, prof, path)
+    with _open_log(run_directory) as (path, log):
+        capabilities = _run_command([str(command), "--help"], log, _HELP_SECONDS, prof, path)
         if DATABASE in exports and _TYPE_OPTION not in capabilities:
             raise InputError(command, "cannot export databases", "Export text, or use a newer CANN")
         raw_bytes = _raw_bytes(prof)
@@ -107,7 +107,7 @@ def export(run_directory: Path, prof: Path, exports: Sequence[str], *, communica
         commands = export_commands(prof, exports, communication=communication, also_database=_ALSO_DATABASE in capabilities)
         for arguments in commands:
             try:
-                _run([str(command), *arguments], log, limit, prof, path)
+                _run_command([str(command), *arguments], log, limit, prof, path)
             except InputError as error:
                 # without the analysis of collectives everything else can still be read
                 if not arguments[0].startswith("--analyze"):
@@ -139,7 +139,7 @@ def find_msprof() -> tuple[Path, list[str]]:
     return command, []
 
 
-def _run(command: Sequence[str], log: IO[bytes], seconds: float, prof: Path, path: Path) -> str:
+def _run_command(command: Sequence[str], log: IO[bytes], seconds: float, prof: Path, path: Path) -> str:
     """Run one command; what it printed (its beginning).
 
     Raises:
@@ -153,7 +153,7 @@ def _run(command: Sequence[str], log: IO[bytes], seconds: float, prof: Path, pat
     except OSError as error:
         raise InputError(command[0], f"cannot be run ({error.strerror or error})", "Check the CANN installation") from error
     printed = bytearray()
-    reader = threading.Thread(target=_keep, args=(process.stdout, log, printed), daemon=True)
+    reader = threading.Thread(target=_copy_to_log, args=(process.stdout, log, printed), daemon=True)
     reader.start()
     try:
         status = process.wait(timeout=seconds)
@@ -172,7 +172,7 @@ def _run(command: Sequence[str], log: IO[bytes], seconds: float, prof: Path, pat
     return printed.decode("utf-8", "replace")
 
 
-def _keep(stream: IO[bytes] | None, log: IO[bytes], printed: bytearray) -> None:
+def _copy_to_log(stream: IO[bytes] | None, log: IO[bytes], printed: bytearray) -> None:
     """Copy a stream to the log until the log is full; the rest is read and dropped, so that the writer never waits."""
     assert stream is not None
     left = _LOG_BYTES
@@ -187,7 +187,7 @@ def _keep(stream: IO[bytes] | None, log: IO[bytes], printed: bytearray) -> None:
 
 
 @contextlib.contextmanager
-def _log(run_directory: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+def _open_log(run_directory: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """A new log file in the run directory: (path, handle)."""
     folder = run_directory / rundir.LOG_DIRECTORY
     if folder.is_symlink():

@@ -123,13 +123,13 @@ def find_prof(run_directory: Path) -> list[ProfDirectory]:
     """The ``PROF_*`` directories of a run directory, by name; the run directory itself where it is one."""
     if capture.PROF_NAME.match(run_directory.resolve().name) and not (run_directory / capture.FRAMEWORK_DIRECTORY).is_dir():
         return [open_prof(run_directory)]
-    return [open_prof(path) for path in _children(run_directory) if capture.PROF_NAME.match(path.name) and path.is_dir()]
+    return [open_prof(path) for path in _list_children(run_directory) if capture.PROF_NAME.match(path.name) and path.is_dir()]
 
 
 def open_prof(path: Path) -> ProfDirectory:
     """List one ``PROF_*`` directory."""
     devices = []
-    for child in _children(path):
+    for child in _list_children(path):
         number = re.fullmatch(r"device_(\d{1,9})", child.name)
         if number and child.is_dir():
             devices.append(int(number[1]))
@@ -163,7 +163,7 @@ def _newest_slices(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     """
     pattern = re.compile(rf"{kind}(?:_slice_(\d+))?_(\d+)(.*)\.{suffix}")
     slices: dict[int, list[tuple[int, str, Path]]] = {}
-    for path in _children(folder):
+    for path in _list_children(folder):
         match = pattern.fullmatch(path.name)
         if match and _is_file(path):
             slices.setdefault(int(match[2]), []).append((int(match[1] or 0), path.name, path))
@@ -187,7 +187,7 @@ def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: 
     start_info, end_info = as_object(info.get("start_info")), as_object(info.get("end_info"))
     offset = _unix_offset_at_start(prof)
     if offset is None:
-        offset = _difference(end_info.get("collectionTimeEnd"), end_info.get("MonotonicTimeEnd"))
+        offset = _clock_offset(end_info.get("collectionTimeEnd"), end_info.get("MonotonicTimeEnd"))
     if offset is None and first_time is not None:
         health.add(
             "no_time_base",
@@ -197,7 +197,7 @@ def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: 
             "and cannot be joined with the device's",
             HOST_AGAINST_DEVICE,
         )
-    counter = _counter(prof, start_info, offset)
+    counter = _counter_clock(prof, start_info, offset)
     if info:
         return counter if start_info.get("syscnt_enable") in (True, "true", "True", "1") else Clock(offset)
     if first_time is None or not counter.start_count:
@@ -205,22 +205,22 @@ def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: 
     return counter.fitting(np.array([first_time], dtype=np.int64))
 
 
-def _counter(prof: ProfDirectory | None, start_info: Mapping[str, Any], offset: int | None) -> Clock:
+def _counter_clock(prof: ProfDirectory | None, start_info: Mapping[str, Any], offset: int | None) -> Clock:
     """The clock of times that are counts."""
     host = _host_info(prof)
     cpus = host.get("CPU")
     recorded = as_object(cpus[0]).get("Frequency") if isinstance(cpus, list) and cpus else None
-    frequency = _frequency(recorded) or _frequency(start_info.get("freq")) or _DEFAULT_FREQUENCY_MHZ
+    frequency = _to_frequency(recorded) or _to_frequency(start_info.get("freq")) or _DEFAULT_FREQUENCY_MHZ
     log = _host_start(prof)
-    count, ns = _integer(log.get("cntvct")), _integer(log.get("clock_monotonic_raw"))
+    count, ns = _to_integer(log.get("cntvct")), _to_integer(log.get("clock_monotonic_raw"))
     if count is None or ns is None:
-        count, ns = _integer(start_info.get("start_cnt")), _integer(start_info.get("start_monotonic"))
+        count, ns = _to_integer(start_info.get("start_cnt")), _to_integer(start_info.get("start_monotonic"))
     return Clock(offset, frequency, count or 0, ns or 0)
 
 
-def _difference(unix_ns: object, monotonic_ns: object) -> int | None:
+def _clock_offset(unix_ns: object, monotonic_ns: object) -> int | None:
     """Unix time minus monotonic clock; None where one is missing, or where they are equal, which no machine's are."""
-    unix, monotonic = _integer(unix_ns), _integer(monotonic_ns)
+    unix, monotonic = _to_integer(unix_ns), _to_integer(monotonic_ns)
     if unix is None or monotonic is None or unix == monotonic or not 0 <= unix < _LATEST_NS:
         return None
     return unix - monotonic
@@ -232,8 +232,8 @@ def _unix_offset_at_start(prof: ProfDirectory | None) -> int | None:
         return None
     for path in (prof.path / capture.HOST_DIRECTORY / "start_info", *_device_start_files(prof.path, prof.devices)):
         value = _side_file(path)
-        begin_us = _integer(value.get("collectionTimeBegin"))
-        offset = _difference(None if begin_us is None else begin_us * 1000, value.get("clockMonotonicRaw"))
+        begin_us = _to_integer(value.get("collectionTimeBegin"))
+        offset = _clock_offset(None if begin_us is None else begin_us * 1000, value.get("clockMonotonicRaw"))
         if offset is not None:
             return offset
     return None
@@ -312,7 +312,7 @@ def device_info(profs: Sequence[ProfDirectory]) -> list[dict[str, int]]:
             info = _side_file(folder / f"info.json.{number}") or _side_file(folder / "info.json")
             listed = info.get("DeviceInfo")
             for entry in listed if isinstance(listed, list) else ():
-                values = {key: _integer(entry.get(key)) for key in _CORES} if isinstance(entry, dict) else {}
+                values = {key: _to_integer(entry.get(key)) for key in _CORES} if isinstance(entry, dict) else {}
                 devices.setdefault(number, {key: value for key, value in values.items() if value is not None})
     return [devices[number] for number in sorted(devices)]
 
@@ -321,7 +321,7 @@ def _side_file(path: Path) -> dict[str, Any]:
     return read_json(path) if _is_file(path) else {}
 
 
-def _integer(value: object) -> int | None:
+def _to_integer(value: object) -> int | None:
     """A whole number of ns, µs or counts, from JSON or text; None for anything else, or beyond 62 bits."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,20}(\.0*)?\s*", value):
         number = int(value.partition(".")[0])
@@ -332,7 +332,7 @@ def _integer(value: object) -> int | None:
     return number if abs(number) < _LATEST_NS else None
 
 
-def _frequency(value: object) -> Fraction | None:
+def _to_frequency(value: object) -> Fraction | None:
     """A frequency in MHz, from JSON or text; None where there is none that a CPU can have."""
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
@@ -341,7 +341,7 @@ def _frequency(value: object) -> Fraction | None:
     return frequency if _FREQUENCIES_MHZ[0] <= frequency <= _FREQUENCIES_MHZ[1] else None
 
 
-def _children(folder: Path) -> list[Path]:
+def _list_children(folder: Path) -> list[Path]:
     """What a folder holds, by name; links are left out, because they could lead anywhere."""
     try:
         return sorted(path for path in folder.iterdir() if not path.is_symlink())

@@ -33,44 +33,44 @@ class TextTable:
     def __init__(self, frame: pl.DataFrame) -> None:
         self.frame = frame
         self.damaged: dict[str, int] = {}
-        self._columns = {_plain(column): column for column in reversed(frame.columns)}
+        self._columns = {_normalize_header(column): column for column in reversed(frame.columns)}
 
     def find(self, *names: str) -> str | None:
         """The file's name of the first of the columns that it has; case, blanks and underscores do not matter."""
-        return next((self._columns[_plain(name)] for name in names if _plain(name) in self._columns), None)
+        return next((self._columns[_normalize_header(name)] for name in names if _normalize_header(name) in self._columns), None)
 
     def text(self, *names: str) -> pl.Series:
         """Names and kinds; null where the file says ``N/A`` or nothing, or lacks the column."""
-        names_: pl.Series = self._cells(names).cast(NAME)
+        names_: pl.Series = self._text_cells(names).cast(NAME)
         return names_
 
     def name(self, *names: str) -> pl.Series:
         """Names that a program chose: blanks around them belong to them, the quote of a guarded cell does not."""
         column = self.find(*names)
-        cells = self._nothing(pl.String()) if column is None else self.frame[column]
+        cells = self._null_column(pl.String()) if column is None else self.frame[column]
         known_cells: pl.Series = cells.set(cells.is_in(UNKNOWN), None).str.replace(_GUARDED, "$1").cast(NAME)
         return known_cells
 
     def integer(self, *names: str) -> pl.Series:
         """Whole numbers, also written as ``2.0``; null where there is none."""
-        cells = self._cells(names)
+        cells = self._text_cells(names)
         numbers: pl.Series = cells.cast(pl.Int64, strict=False)
         if numbers.null_count() > cells.null_count():
             as_float = cells.cast(pl.Float64, strict=False)
             integers = as_float.set(~((as_float.abs() < 2.0**53) & (as_float == as_float.floor())), None)
             numbers = pl.select(pl.coalesce(numbers, integers.cast(pl.Int64, strict=False))).to_series()
-        return self._counted(names, cells, numbers)
+        return self._count_damaged(names, cells, numbers)
 
     def number(self, *names: str) -> pl.Series:
         """Decimal numbers; null where there is none."""
-        cells = self._cells(names)
+        cells = self._text_cells(names)
         numbers: pl.Series = cells.cast(pl.Float64, strict=False)
-        return self._counted(names, cells, numbers.set(~numbers.is_finite(), None))
+        return self._count_damaged(names, cells, numbers.set(~numbers.is_finite(), None))
 
     def ns(self, *names: str) -> pl.Series:
         """Durations in ns of a column in us."""
-        cells = self._cells(names)
-        return self._counted(names, cells, text_ns(cells))
+        cells = self._text_cells(names)
+        return self._count_damaged(names, cells, text_ns(cells))
 
     def time_ns(self, base_ns: int, *names: str) -> pl.Series:
         """Unix ns of a column in us, which may count from ``base_ns``."""
@@ -83,8 +83,8 @@ class TextTable:
                 if self.find(name + unit) is not None:
                     size = self.number(name + unit) * factor
                     whole_bytes: pl.Series = size.set(~(size.abs() < 2.0**62), None).round().cast(pl.Int64)
-                    return self._counted((name + unit,), self._cells((name + unit,)), whole_bytes)
-        return self._nothing(pl.Int64())
+                    return self._count_damaged((name + unit,), self._text_cells((name + unit,)), whole_bytes)
+        return self._null_column(pl.Int64())
 
     def report(
         self, source: str, health: HealthLog, unsafe: Mapping[str, str], other: str, *, needed: Sequence[str] = ()
@@ -107,21 +107,21 @@ class TextTable:
         for conclusion, columns in by_conclusion.items():
             report_no_numbers(source, {column: self.damaged[column] for column in columns}, health, conclusion)
 
-    def _counted(self, names: Sequence[str], cells: pl.Series, numbers: pl.Series) -> pl.Series:
+    def _count_damaged(self, names: Sequence[str], cells: pl.Series, numbers: pl.Series) -> pl.Series:
         column = self.find(*names)
         if column is not None:
             self.damaged[column] = numbers.null_count() - cells.null_count()
         return numbers
 
-    def _cells(self, names: Sequence[str]) -> pl.Series:
+    def _text_cells(self, names: Sequence[str]) -> pl.Series:
         column = self.find(*names)
         if column is None:
-            return self._nothing(pl.String())
+            return self._null_column(pl.String())
         cells = self.frame[column].str.strip_chars()
         known_cells: pl.Series = cells.set(cells.is_in(UNKNOWN), None)
         return known_cells
 
-    def _nothing(self, dtype: pl.DataType) -> pl.Series:
+    def _null_column(self, dtype: pl.DataType) -> pl.Series:
         nulls: pl.Series = pl.Series([None], dtype=dtype).new_from_index(0, self.frame.height)
         return nulls
 
@@ -140,7 +140,7 @@ def report_no_numbers(source: str, damaged: Mapping[str, int], health: HealthLog
         health.add("damaged_values", WARNING, sum(damaged.values()), message, unsafe)
 
 
-def _plain(header: str) -> str:
+def _normalize_header(header: str) -> str:
     return header.lower().replace("_", "").replace(" ", "")
 
 
@@ -158,7 +158,7 @@ def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str, *, open_en
     frames = []
     for path in paths:
         try:
-            frame = _read(path)
+            frame = _read_csv(path)
         except OSError as error:
             health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", unsafe)
             continue
@@ -177,7 +177,7 @@ def read_table(paths: Sequence[Path], health: HealthLog, unsafe: str, *, open_en
     return TextTable(pl.concat(frames, how="diagonal") if frames else pl.DataFrame())
 
 
-def required(table: TextTable, path: str, health: HealthLog, unsafe: str, *alternatives: tuple[str, ...]) -> bool:
+def has_required_columns(table: TextTable, path: str, health: HealthLog, unsafe: str, *alternatives: tuple[str, ...]) -> bool:
     """Whether the table has rows and one of each of the alternatives; reports what is missing."""
     if not table.frame.height:
         return False
@@ -198,7 +198,7 @@ def complete_rows(frame: pl.DataFrame, needed: Sequence[str], path: str, health:
     return complete
 
 
-def _read(path: Path) -> pl.DataFrame:
+def _read_csv(path: Path) -> pl.DataFrame:
     try:
         # not by its name, which may be none that polars takes: that of a folder may be in another encoding
         with path.open("rb") as file:
@@ -216,7 +216,7 @@ def _read_slowly(path: Path) -> pl.DataFrame:
     limit = csv.field_size_limit(_CELL_LIMIT)
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as handle:
-            rows = _rows(csv.reader(line.replace("\0", " ") for line in handle))
+            rows = _readable_rows(csv.reader(line.replace("\0", " ") for line in handle))
             header = [name or "" for name in next(rows, [])]
             width = len(header)
             body = [row[:width] + [None] * (width - len(row)) for row in rows if row]
@@ -225,7 +225,7 @@ def _read_slowly(path: Path) -> pl.DataFrame:
     return pl.DataFrame(body, schema=dict.fromkeys(header, pl.String), orient="row")
 
 
-def _rows(reader: Iterator[list[str]]) -> Iterator[list[str | None]]:
+def _readable_rows(reader: Iterator[list[str]]) -> Iterator[list[str | None]]:
     while True:
         try:
             yield list(next(reader))

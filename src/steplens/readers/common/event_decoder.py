@@ -17,7 +17,7 @@ DAMAGED: Any = object()
 _NO_CONTROLS = dict.fromkeys(range(32), " ")
 
 
-def cleaned(text: bytes) -> str:
+def clean_json_text(text: bytes) -> str:
     """A JSON text without invalid UTF-8 and raw control characters, which occur in symbol names of other runtimes."""
     return text.decode("utf-8", "replace").translate(_NO_CONTROLS)
 
@@ -72,15 +72,15 @@ class EventDecoder(Generic[Event]):
         try:
             return self._many.decode(piece)
         except ValueError:
-            decoded = list(one_by_one(piece, self._tolerant))
+            decoded = list(one_by_one(piece, self._decode_tolerantly))
         undamaged = [event for event in decoded if event is not DAMAGED]
         self.damaged += len(decoded) - len(undamaged)
         return undamaged
 
-    def _tolerant(self, text: bytes) -> Event:
+    def _decode_tolerantly(self, text: bytes) -> Event:
         try:
             return self._one.decode(text)
         except TooDeepError:
             raise
         except ValueError:
-            return self._one.decode(cleaned(text))
+            return self._one.decode(clean_json_text(text))

@@ -122,7 +122,7 @@ class JsonEventFile:
                     handle.seek(self._from)
                     first = b""
                 size = os.fstat(handle.fileno()).st_size
-                for piece in self._pieces(source, first, line_layout=line_layout, partial=self._to is not None):
+                for piece in self._read_pieces(source, first, line_layout=line_layout, partial=self._to is not None):
                     tell(self.path, handle.tell() if expanding is None else expanding.taken, size)
                     yield piece
                 if expanding is not None and expanding.stopped:
@@ -152,11 +152,11 @@ class JsonEventFile:
                 raise InputError(self.path, 'holds no "traceEvents", so it is not a trace', "Give a Kineto or Chrome trace")
             text += more
         members = text[: matched.start()].rstrip(_BETWEEN)
-        self.header = _members(members + b"}")
+        self.header = _decode_members(members + b"}")
         self.header_damaged = not self.header and members != b"{"
         return text[matched.end() :]
 
-    def _pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
+    def _read_pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
         # a piece is a view of the buffer: the bracket before it is put there first, the comma behind it becomes the other one
         buffer = bytearray(b"[" + first)
         chunk = bytearray(self._piece_bytes)
@@ -181,10 +181,10 @@ class JsonEventFile:
                 continue
             if len(buffer) < scan_at:
                 continue
-            remainder, tail = yield from self._split(bytes(buffer[1:]), last=False)
+            remainder, tail = yield from self._split_events(bytes(buffer[1:]), last=False)
             if tail is not None:
                 # the array ends inside this piece; the rest of the file is the footer
-                self._finish(tail + _rest(handle))
+                self._finish(tail + _read_remainder(handle))
                 return
             if len(remainder) > EVENT_LIMIT_BYTES:
                 if not self.damaged:
@@ -196,16 +196,16 @@ class JsonEventFile:
         data = bytes(buffer[1:])
         if partial:
             if data.strip(_BETWEEN):
-                yield _array(data)
+                yield _to_json_array(data)
             return
-        remainder, tail = yield from self._split(data, last=True)
+        remainder, tail = yield from self._split_events(data, last=True)
         if tail is not None:
             self._finish(tail)
             return
         self.truncated = True
         self.lost_bytes += len(remainder)
 
-    def _split(self, data: bytes, *, last: bool) -> Generator[Piece, None, tuple[bytes, bytes | None]]:
+    def _split_events(self, data: bytes, *, last: bool) -> Generator[Piece, None, tuple[bytes, bytes | None]]:
         """Yield the complete events of a stretch that begins between two events.
 
         A damaged quote or brace makes everything behind it look like text, or the list of events end early. Then reading
@@ -222,10 +222,10 @@ class JsonEventFile:
             data = data.lstrip(_BETWEEN)
             if not data and not last:
                 return b"", None
-            ends, closed, damaged = _followed(data)
+            ends, closed, damaged = _followed_event_ends(data)
             cut = closed if closed is not None else ends[-1] if ends else 0
             if data[:cut].strip(_BETWEEN):
-                yield _array(data[:cut])
+                yield _to_json_array(data[:cut])
             if closed is not None:
                 return b"", data[closed + 1 :]
             data = data[cut:]
@@ -249,7 +249,7 @@ class JsonEventFile:
             self.truncated = True
             self.lost_bytes += len(tail)
             return
-        self.footer = _members(b"{" + tail)
+        self.footer = _decode_members(b"{" + tail)
         if not self.footer:
             self.footer_cut = True
             self.footer = _first_members(tail)
@@ -332,7 +332,7 @@ def event_ends(data: bytes) -> tuple[list[int], int | None]:
 def events_of(data: bytes) -> Iterator[bytes | None]:
     """The texts of the events in a stretch that begins between two events; None for what cannot be told apart."""
     for _ in range(_DAMAGE_LIMIT):
-        ends, _, _ = _followed(data)
+        ends, _, _ = _followed_event_ends(data)
         start = 0
         for end in ends:
             yield data[start:end].lstrip(_BETWEEN)
@@ -347,10 +347,10 @@ def events_of(data: bytes) -> Iterator[bytes | None]:
         data = data[begin:]
 
 
-def _followed(data: bytes) -> tuple[list[int], int | None, bool]:
+def _followed_event_ends(data: bytes) -> tuple[list[int], int | None, bool]:
     """Like ``event_ends``, as far as every event but the last is followed by another; and whether that went wrong."""
     ends, closed = event_ends(data)
-    wrong = _unfollowed(data, np.array(ends[:-1], dtype=np.int64))
+    wrong = _first_unfollowed_end(data, np.array(ends[:-1], dtype=np.int64))
     if wrong is not None:
         return ends[:wrong], None, True
     if closed is not None:
@@ -361,7 +361,7 @@ def _followed(data: bytes) -> tuple[list[int], int | None, bool]:
     return ends, closed, False
 
 
-def _unfollowed(data: bytes, ends: npt.NDArray[np.int64]) -> int | None:
+def _first_unfollowed_end(data: bytes, ends: npt.NDArray[np.int64]) -> int | None:
     """The first of the ends (all of them inside ``data``) behind which no comma and no further value stand."""
     array = np.frombuffer(data, dtype=np.uint8)
     doubtful = np.flatnonzero((array[ends] != _COMMA) | (array[ends + 1] != _BRACE)) if len(ends) else ends
@@ -408,11 +408,11 @@ def _read_into(handle: Source, chunk: bytearray) -> int:
     return len(data)
 
 
-def _array(events: bytes) -> bytes:
+def _to_json_array(events: bytes) -> bytes:
     return b"[" + events.strip(_BETWEEN) + b"]"
 
 
-def _members(text: bytes) -> dict[str, Any]:
+def _decode_members(text: bytes) -> dict[str, Any]:
     """Members of a JSON object; an empty dictionary where it is damaged, since events matter more than the header."""
     try:
         value = json_decoder.decode(text)
@@ -427,12 +427,12 @@ def _first_members(text: bytes) -> dict[str, Any]:
         text, comma, _ = text.rpartition(b",")
         if not comma:
             break
-        if members := _members(b"{" + text + b"}"):
+        if members := _decode_members(b"{" + text + b"}"):
             return members
     return {}
 
 
-def _rest(handle: Source) -> bytes:
+def _read_remainder(handle: Source) -> bytes:
     parts = []
     total = 0
     while (part := handle.read(PIECE_BYTES)) and total < HEADER_LIMIT_BYTES:

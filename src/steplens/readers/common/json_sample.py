@@ -60,21 +60,21 @@ def write_sample(path: Path, target: Path) -> Sample | None:
         if begin is None:
             return None
         kineto = KINETO_BOUNDARY in start
-        first = _whole(start[begin:], kineto=kineto)
+        first = _complete_events(start[begin:], kineto=kineto)
         if first is None:
             return None
         made.write(start[:begin])
-        parts = [first, *(text for _, text in sorted(_stretches(file, size, kineto=kineto)))]
+        parts = [first, *(text for _, text in sorted(_read_stretches(file, size, kineto=kineto)))]
         made.writelines(part + b",\n  " for part in parts)
         file.seek(size - _END_BYTES)
         end = file.read()
-        cut = _after(end, kineto=kineto)
+        cut = _first_event_start(end, kineto=kineto)
         parts.append(end[cut:] if cut is not None else b"")
         made.write(parts[-1])
     return Sample(sum(map(len, parts)), size)
 
 
-def _stretches(file: IO[bytes], size: int, *, kineto: bool) -> Iterator[tuple[int, bytes]]:
+def _read_stretches(file: IO[bytes], size: int, *, kineto: bool) -> Iterator[tuple[int, bytes]]:
     """Where stretches begin, and their events; any number of the first ones lies evenly in the file."""
     room = size - 2 * _END_BYTES
     until = time.monotonic() + _MOST_S
@@ -84,15 +84,15 @@ def _stretches(file: IO[bytes], size: int, *, kineto: bool) -> Iterator[tuple[in
         at = _END_BYTES + (room * int(f"{number:0{bits}b}"[::-1], 2) >> bits)
         file.seek(at)
         text = file.read(min(_STRETCH_BYTES, size - _END_BYTES - at))
-        begin = _after(text, kineto=kineto)
-        events = None if begin is None else _whole(text[begin:], kineto=kineto)
+        begin = _first_event_start(text, kineto=kineto)
+        events = None if begin is None else _complete_events(text[begin:], kineto=kineto)
         if events:
             yield at, events
         if time.monotonic() > until:
             return
 
 
-def _after(text: bytes, *, kineto: bool) -> int | None:
+def _first_event_start(text: bytes, *, kineto: bool) -> int | None:
     """Where the first event begins that a stretch has from its beginning."""
     if not kineto:
         return next_event(text)
@@ -100,7 +100,7 @@ def _after(text: bytes, *, kineto: bool) -> int | None:
     return None if boundary < 0 else boundary + len(KINETO_BOUNDARY) - 1
 
 
-def _whole(text: bytes, *, kineto: bool) -> bytes | None:
+def _complete_events(text: bytes, *, kineto: bool) -> bytes | None:
     """The events that a text has whole, which begins with one; None where it has none."""
     if kineto:
         end = text.rfind(KINETO_BOUNDARY) + 1

@@ -32,12 +32,12 @@ def text_ns(values: pl.Series) -> pl.Series:
     if values.str.slice(-4, 1).eq(".").all():
         digits = values.str.replace(".", "", literal=True).cast(pl.Int64, strict=False)
         if digits.null_count() == values.null_count():
-            return _bounded(digits)
+            return _null_beyond_limit(digits)
     values = values.str.strip_chars()
     number = values.cast(pl.Float64, strict=False)
     result = float_ns(number)
     large = (number.abs() >= _FLOAT_LIMIT_US).fill_null(False)
-    return result.zip_with(~large, _digits(values)) if large.any() else result
+    return result.zip_with(~large, _parse_digits(values)) if large.any() else result
 
 
 def float_ns(values: pl.Series) -> pl.Series:
@@ -79,16 +79,16 @@ def after_base(ns: pl.Expr, base_ns: int) -> pl.Expr:
     return pl.when(ns.abs() < _RELATIVE_BELOW_NS).then(ns + base_ns).otherwise(ns) if base_ns else ns
 
 
-def _bounded(ns: pl.Series) -> pl.Series:
+def _null_beyond_limit(ns: pl.Series) -> pl.Series:
     result: pl.Series = ns.set(~(ns.abs() < _LIMIT_NS), None)
     return result
 
 
-def _digits(values: pl.Series) -> pl.Series:
+def _parse_digits(values: pl.Series) -> pl.Series:
     """Any decimal text, digit by digit; slower."""
     groups = values.str.extract_groups(_DECIMAL).struct.unnest()
     sign, whole_digits, fraction = (groups[name] for name in groups.columns)
     # four digits behind the point: three are ns, the next one rounds
     tail = fraction.fill_null("").str.pad_end(4, "0").str.slice(0, 4).cast(pl.Int64, strict=False)
     ns = whole_digits.cast(pl.Int64, strict=False) * 1000 + (tail + 5) // 10
-    return _bounded(pl.select(pl.when(sign == "-").then(-ns).otherwise(ns)).to_series())
+    return _null_beyond_limit(pl.select(pl.when(sign == "-").then(-ns).otherwise(ns)).to_series())

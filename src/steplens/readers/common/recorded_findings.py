@@ -16,8 +16,8 @@ def add_findings(state: Mapping[str, Any], health: HealthLog) -> None:
     for finding in state.get("health", []) if isinstance(state.get("health"), list) else []:
         if isinstance(finding, dict):
             text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
-            health.add(text["check"], text["severity"], _count(finding.get("count")), text["message"], text["unsafe"])
+            health.add(text["check"], text["severity"], _to_count(finding.get("count")), text["message"], text["unsafe"])
 
 
-def _count(value: Any) -> int:
+def _to_count(value: Any) -> int:
     return value if type(value) is int and 0 < value < _MOST else 1

@@ -115,7 +115,7 @@ class SqliteFile:
         if table not in self.tables:
             return False
         with contextlib.suppress(sqlite3.Error):
-            return next(self._rows(f"SELECT 1 FROM {_quoted(table)} NOT INDEXED LIMIT 1"), None) is not None
+            return next(self._rows(f"SELECT 1 FROM {_quote_identifier(table)} NOT INDEXED LIMIT 1"), None) is not None
         return False
 
     def read(self, table: str, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
@@ -139,7 +139,7 @@ class SqliteFile:
                 return self._read(table, present, guard=True, text_factory=str)
         except _UndecodableError:
             self.health.add("undecodable_texts", WARNING, 1, f"{table} holds texts that are not UTF-8; they are replaced in part")
-            return self._read(table, present, guard=True, text_factory=_decoded)
+            return self._read(table, present, guard=True, text_factory=_decode_text)
 
     def complete(self, table: str, columns: Iterable[str], **types: pl.DataType) -> pl.DataFrame:
         """Like ``read``, with null for a column or table that the file lacks.
@@ -160,11 +160,11 @@ class SqliteFile:
 
     def _read(self, table: str, wanted: Mapping[str, pl.DataType], *, guard: bool, text_factory: Any) -> pl.DataFrame:
         builders = [_ColumnBuilder(name, dtype) for name, dtype in wanted.items()]
-        selected = ", ".join(self._expression(name, dtype, guard=guard) for name, dtype in wanted.items())
+        selected = ", ".join(self._column_expression(name, dtype, guard=guard) for name, dtype in wanted.items())
         # numbers need no more than this; a record with text may be as large as the file
         self._limit_record(max(self._size, _NUMBERS_RECORD_LIMIT) if guard else _NUMBERS_RECORD_LIMIT)
         self._connection.text_factory = text_factory
-        query = f"SELECT {selected} FROM {_quoted(table)} NOT INDEXED"
+        query = f"SELECT {selected} FROM {_quote_identifier(table)} NOT INDEXED"
         problem = ""
         rows = 0
         text_bytes = 0
@@ -201,9 +201,9 @@ class SqliteFile:
             self.health.add("long_texts", WARNING, cut, message, EVERYTHING)
         return frame
 
-    def _expression(self, name: str, dtype: pl.DataType, *, guard: bool) -> str:
+    def _column_expression(self, name: str, dtype: pl.DataType, *, guard: bool) -> str:
         """A column in SQL, so that no cell reaches Python longer than it may be."""
-        quoted = _quoted(name)
+        quoted = _quote_identifier(name)
         is_text = dtype == pl.String()
         if not is_text and not guard and hasattr(self._connection, "setlimit"):
             return quoted
@@ -272,19 +272,19 @@ class SqliteFile:
 
     def _list_tables(self) -> dict[str, tuple[Column, ...]]:
         try:
-            return self._schema()
+            return self._read_schema()
         except sqlite3.Error as first:
             # SQLite refuses a file that is shorter than its header says; with this it shows what there is of it
             with contextlib.suppress(sqlite3.Error), _readable_errors():
                 self._connection.execute("PRAGMA writable_schema=ON")
-                tables = self._schema()
+                tables = self._read_schema()
                 if tables:
                     if self._copies is None:
                         self._report_damage(str(first))
                     return tables
             raise InputError(self.path, f"is damaged ({first})", "Copy it again or export it again") from first
 
-    def _schema(self) -> dict[str, tuple[Column, ...]]:
+    def _read_schema(self) -> dict[str, tuple[Column, ...]]:
         self._limit_record(max(self._size, _SQL_LIMIT))
         query = f"SELECT type, name, substr(sql, 1, {_SQL_LIMIT}) FROM sqlite_master LIMIT {_OBJECT_LIMIT}"
         objects = [tuple(str(value or "") for value in row) for row in self._rows(query)]
@@ -307,7 +307,7 @@ class SqliteFile:
 
     def _plain_columns(self, table: str) -> tuple[Column, ...]:
         """The columns of a table that are stored, not computed."""
-        rows = self._rows(f"PRAGMA table_xinfo({_quoted(table)})")
+        rows = self._rows(f"PRAGMA table_xinfo({_quote_identifier(table)})")
         return tuple(Column(str(row[1]), str(row[2] or "").upper()) for row in rows if row[6] == 0)
 
     def _check_companions(self) -> None:
@@ -327,7 +327,7 @@ class SqliteFile:
         with _readable_errors():
             cursor = self._connection.execute(query)
         try:
-            while batch := _fetched(cursor):
+            while batch := _fetch_batch(cursor):
                 yield batch
         finally:
             cursor.close()
@@ -366,16 +366,16 @@ def _readable_errors() -> Iterator[None]:
         raise sqlite3.DatabaseError(bytes(error.object).decode("utf-8", "replace")[:_MESSAGE_LIMIT]) from error
 
 
-def _fetched(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+def _fetch_batch(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
     with _readable_errors():
         return cursor.fetchmany(_BATCH_ROWS)
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -416,7 +416,9 @@ class _ColumnBuilder:
         try:
             return pl.Series(values, dtype=pl.String)
         except (TypeError, ValueError):
-            texts = [_decoded(value) if isinstance(value, bytes) else value if value is None else str(value) for value in values]
+            texts = [
+                _decode_text(value) if isinstance(value, bytes) else value if value is None else str(value) for value in values
+            ]
             return pl.Series(texts, dtype=pl.String)
 
     def _numbers(self, values: tuple[Any, ...]) -> pl.Series:
@@ -431,13 +433,13 @@ class _ColumnBuilder:
                 return numbers
         except (TypeError, ValueError):
             self._from_text = False
-        convert = _integer if self.dtype == pl.Int64() else _real
+        convert = _to_integer if self.dtype == pl.Int64() else _to_float
         converted = [convert(value) for value in values]
         self.refused += converted.count(None) - values.count(None)
         return pl.Series(converted, dtype=self.dtype)
 
 
-def _integer(value: Any) -> int | None:
+def _to_integer(value: Any) -> int | None:
     if isinstance(value, str) and _INTEGER.match(value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -445,7 +447,7 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
 
 
-def _real(value: Any) -> float | None:
+def _to_float(value: Any) -> float | None:
     if isinstance(value, (int, float)):
         return float(value)
     with contextlib.suppress(TypeError, ValueError):

@@ -12,8 +12,8 @@ from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto.kineto_events import EventColumns
-from steplens.readers.kineto.kineto_meta import meta, report_losses
-from steplens.readers.kineto.kineto_tables import flows, host_tables, shapes_text, types_text
+from steplens.readers.kineto.kineto_meta import meta_table, report_losses
+from steplens.readers.kineto.kineto_tables import flow_arrows, host_tables, shapes_text, types_text
 from steplens.readers.kineto.two_processes import read_columns
 from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
@@ -81,15 +81,15 @@ def read(
         raise InputError(path, problem, "Write ts and dur in microseconds, as the format of Chrome traces has them")
     # other tools may write the members of the top object in another order
     members = {**file.header, **file.footer}
-    _report(columns, file, log)
+    _report_damage(columns, file, log)
     report_losses(members, log)
     base_ns = members.get("baseTimeNanoseconds", 0)
     base_ns = base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 62 else 0
     raw = host_tables(columns, base_ns)
     raw.update(device_tables(columns, raw, members, base_ns, log))
     kernels = raw.get("kernels")
-    raw["flows"] = flows(columns, base_ns, pl.Series(dtype=pl.Int64) if kernels is None else kernels["correlation"], log)
-    raw["meta"] = meta({**members, **accelerator_meta(raw, members)}, base_ns, path)
+    raw["flows"] = flow_arrows(columns, base_ns, pl.Series(dtype=pl.Int64) if kernels is None else kernels["correlation"], log)
+    raw["meta"] = meta_table({**members, **accelerator_meta(raw, members)}, base_ns, path)
     for name, frame in (extra or {}).items():
         if name == "meta":
             raw[name] = merged_meta(raw[name], frame)
@@ -101,7 +101,7 @@ def read(
     return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
 
 
-def _report(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
+def _report_damage(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
     if file.stopped:
         log.extend([file.stopped])
     elif file.truncated:

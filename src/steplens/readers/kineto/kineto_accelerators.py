@@ -46,7 +46,7 @@ class Placed:
     rest: pl.DataFrame
 
 
-def place(events: pl.DataFrame, hosts: Collection[int], labels: Mapping[int, str]) -> Placed:
+def place_events(events: pl.DataFrame, hosts: Collection[int], labels: Mapping[int, str]) -> Placed:
     """Sort the events of unknown categories.
 
     An event is a device's when its category says so, or when it is no event of a process of the host and names a device, a
@@ -67,8 +67,8 @@ def place(events: pl.DataFrame, hosts: Collection[int], labels: Mapping[int, str
     is_placed = pl.col("device").is_not_null() | pl.col("stream").is_not_null()
     answers = pl.col("correlation").fill_null(0) > 0
     both = pl.col("device").is_not_null() & pl.col("stream").is_not_null()
-    is_device = category.str.contains(_polars(_DEVICE_CATEGORY)) | (~on_host & (is_placed | answers | labelled)) | both
-    is_range = category.str.contains(_polars(_RANGE_CATEGORY))
+    is_device = category.str.contains(_polars_pattern(_DEVICE_CATEGORY)) | (~on_host & (is_placed | answers | labelled)) | both
+    is_range = category.str.contains(_polars_pattern(_RANGE_CATEGORY))
     number = pl.col("pid").replace_strict(devices, default=None, return_dtype=pl.Int64)
     placed = events.with_columns(
         _place=pl.when(is_range).then(pl.lit("range")).when(is_device).then(pl.lit("task")).otherwise(pl.lit("rest")),
@@ -79,7 +79,7 @@ def place(events: pl.DataFrame, hosts: Collection[int], labels: Mapping[int, str
     return Placed(tasks, ranges.select(of_a_range), unplaced)
 
 
-def _polars(pattern: re.Pattern[str]) -> str:
+def _polars_pattern(pattern: re.Pattern[str]) -> str:
     return f"(?i){pattern.pattern}"
 
 

@@ -68,7 +68,7 @@ def operation_of(name: str | None) -> str | None:
     return "recv" if matched[0] == "receive" else matched[0]
 
 
-def communication(
+def communication_table(
     tasks: pl.DataFrame, calls: pl.DataFrame, ops: pl.DataFrame | None, described: pl.DataFrame, members: dict[str, Any]
 ) -> pl.DataFrame:
     """The communication kernels as rows of ``communication``, with what is needed to link them to their calls.
@@ -104,7 +104,7 @@ def communication(
         elements=columns["elements"],
         bytes=columns["elements"] * element_bytes,
         dtype=columns["dtype"].cast(NAME),
-        algorithm=_per_name(tasks["name"], _algorithm).cast(NAME),
+        algorithm=_per_name(tasks["name"], _collective_algorithm).cast(NAME),
         start_ns="start_ns",
         end_ns="end_ns",
         device="device",
@@ -127,7 +127,7 @@ def _group_sizes(members: dict[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def _empty(count: int) -> pl.DataFrame:
+def _empty_metadata(count: int) -> pl.DataFrame:
     types = {name: pl.String if name in ("operation", "dtype", "group") else pl.Int64 for name in _METADATA}
     return pl.DataFrame({name: pl.Series([None], dtype=dtype).new_from_index(0, count) for name, dtype in types.items()})
 
@@ -140,7 +140,7 @@ def _of_kernels(tasks: pl.DataFrame) -> pl.DataFrame:
         operation=pl.Series([operation_of(row.collective) for row in rows], dtype=pl.String),
         elements=pl.Series([row.elements_in for row in rows], dtype=pl.Int64, strict=False),
         dtype=pl.Series([row.dtype for row in rows], dtype=pl.String),
-        group=pl.Series([_group(row) for row in rows], dtype=pl.String),
+        group=pl.Series([_group_name(row) for row in rows], dtype=pl.String),
         group_size=pl.Series([row.group_size for row in rows], dtype=pl.Int64, strict=False),
         source=pl.Series([row.source for row in rows], dtype=pl.Int64, strict=False),
         destination=pl.Series([row.destination for row in rows], dtype=pl.Int64, strict=False),
@@ -157,7 +157,7 @@ def _collective_args(text: str) -> CollectiveArgs:
         return CollectiveArgs()
 
 
-def _group(args: CollectiveArgs) -> str | None:
+def _group_name(args: CollectiveArgs) -> str | None:
     if args.group is not None:
         return str(args.group)
     return None if args.group_number is None else str(args.group_number)
@@ -166,13 +166,13 @@ def _group(args: CollectiveArgs) -> str | None:
 def _of_calls(tasks: pl.DataFrame, point: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
     """What the call says from which a kernel was launched: by its external id, else the innermost one around the launch."""
     if not described.height:
-        return _empty(tasks.height)
+        return _empty_metadata(tasks.height)
     described = described.with_row_index("_described")
     by_id = described.drop_nulls("external_id").unique("external_id", keep="first").select("external_id", "_described")
     linked = (
         tasks.select("external_id").join(by_id, on="external_id", how="left", maintain_order="left")["_described"].cast(pl.Int64)
     )
-    row = pl.select(pl.coalesce(linked, _around(point, described))).to_series()
+    row = pl.select(pl.coalesce(linked, _enclosing_rows(point, described))).to_series()
     call_rows = described[row.fill_null(0)]
     group = pl.coalesce("group", pl.col("group_number").cast(pl.String))
     described_calls = call_rows.select(
@@ -190,25 +190,25 @@ def _of_calls(tasks: pl.DataFrame, point: pl.DataFrame, described: pl.DataFrame)
 def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
     """What the annotation around the launch of each kernel says (``nccl:all_reduce``), and the shapes of its inputs."""
     if ops is None:
-        return _empty(point.height)
+        return _empty_metadata(point.height)
     ranges = ops.filter(pl.col("name").cat.starts_with(_ANNOTATION))
     if not ranges.height:
-        return _empty(point.height)
-    row = _around(point, ranges)
+        return _empty_metadata(point.height)
+    row = _enclosing_rows(point, ranges)
     range_rows = ranges[row.fill_null(0)]
     no_text = pl.Series([None], dtype=pl.String).new_from_index(0, range_rows.height)
     types, shapes = (
         range_rows[name].cast(pl.String) if name in range_rows.columns else no_text for name in ("input_types", "input_shapes")
     )
-    described_ranges = _empty(point.height).with_columns(
+    described_ranges = _empty_metadata(point.height).with_columns(
         operation=_per_name(range_rows["name"], operation_of),
-        elements=shapes.map_elements(_elements, return_dtype=pl.Int64),
+        elements=shapes.map_elements(_count_elements, return_dtype=pl.Int64),
         dtype=types.str.extract(r"([^;\[\]]+)"),
     )
     return described_ranges.with_columns(pl.when(row.is_not_null()).then(pl.all()))
 
 
-def _elements(shapes: str) -> int | None:
+def _count_elements(shapes: str) -> int | None:
     """Number of elements of all tensors in a text of shapes ("2,3;4")."""
     tensors = [part for part in re.split(r"[;\[\]]+", shapes) if part]
     if not tensors:
@@ -223,10 +223,10 @@ def _elements(shapes: str) -> int | None:
 
 
 def _of_names(tasks: pl.DataFrame) -> pl.DataFrame:
-    return _empty(tasks.height).with_columns(operation=_per_name(tasks["name"], operation_of))
+    return _empty_metadata(tasks.height).with_columns(operation=_per_name(tasks["name"], operation_of))
 
 
-def _algorithm(name: str) -> str | None:
+def _collective_algorithm(name: str) -> str | None:
     matched = _ALGORITHM.search(name.upper())
     return f"{matched[1]}_{matched[2]}" if matched else None
 
@@ -250,7 +250,7 @@ def _launch_points(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({"time": calls["start_ns"].gather(row), "pid": calls["pid"].gather(row), "tid": calls["tid"].gather(row)})
 
 
-def _around(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
+def _enclosing_rows(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
     """Row of the innermost of a few ranges around each point on its thread, null where there is none."""
     order = ranges.with_row_index("_row").sort(["pid", "tid", "start_ns", "end_ns"], descending=[False, False, False, True])
     start, end, pid, tid = (order[name].to_numpy() for name in ("start_ns", "end_ns", "pid", "tid"))

@@ -17,13 +17,13 @@ from steplens.readers.kineto.kineto_accelerators import (
     is_communication,
     is_copy,
     is_idle,
-    place,
+    place_events,
 )
-from steplens.readers.kineto.kineto_collectives import communication
+from steplens.readers.kineto.kineto_collectives import communication_table
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_lanes import short_numbers
 from steplens.readers.kineto.kineto_structs import LaunchArgs
-from steplens.readers.kineto.kineto_tables import absolute
+from steplens.readers.kineto.kineto_tables import to_absolute_times
 from steplens.trace.building.checks import launches_device_work
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
 from steplens.trace.building.devices import ACCELERATOR
@@ -73,34 +73,36 @@ def device_tables(
         log: takes findings.
     """
     raw: dict[str, pl.DataFrame] = {}
-    calls = absolute(columns.take("calls"), base_ns)
-    ranges = absolute(columns.take("device_ranges"), base_ns)
-    tasks = absolute(columns.take("tasks"), base_ns)
-    collectives = absolute(columns.take("collectives"), base_ns)
-    placed = place(absolute(columns.take("unplaced"), base_ns), _processes(host, calls), columns.process_labels)
-    tasks, ranges = _together(tasks, placed.tasks), _together(ranges, placed.ranges)
+    calls = to_absolute_times(columns.take("calls"), base_ns)
+    ranges = to_absolute_times(columns.take("device_ranges"), base_ns)
+    tasks = to_absolute_times(columns.take("tasks"), base_ns)
+    collectives = to_absolute_times(columns.take("collectives"), base_ns)
+    placed = place_events(
+        to_absolute_times(columns.take("unplaced"), base_ns), _host_processes(host, calls), columns.process_labels
+    )
+    tasks, ranges = _concat_nonempty(tasks, placed.tasks), _concat_nonempty(ranges, placed.ranges)
     _report_unplaced(placed.rest, log)
-    tasks, ranges = _numbered(tasks, ranges, columns.lane_texts, log)
+    tasks, ranges = _number_devices(tasks, ranges, columns.lane_texts, log)
     if _cpu_is_device(members):
         # they repeat what the operator calls say, which their own rule makes the CPU's tasks
         tasks, collectives = tasks.clear(), collectives.clear()
     if calls.height:
-        calls = calls.with_columns(external_id=_meaningful("external_id"))
+        calls = calls.with_columns(external_id=_valid_external_ids("external_id"))
     if tasks.height:
-        core = _core(tasks, calls, members, columns.process_labels)
-        tasks = _tasks(tasks.with_columns(external_id=_meaningful("external_id")), calls, core)
-        if _colliding(calls):
+        core = _device_core(tasks, calls, members, columns.process_labels)
+        tasks = _kernel_rows(tasks.with_columns(external_id=_valid_external_ids("external_id")), calls, core)
+        if _has_colliding_correlations(calls):
             message = "calls of several processes have the same numbers; tasks were linked to the last call before them"
             log.add("several_processes", INFO, calls["pid"].n_unique(), message, (OPERATOR_DEVICE_TIMES, KERNEL_TIMES))
             tasks = _launched_before(tasks, calls)
             calls = calls.with_columns(external_id=pl.lit(None, dtype=pl.Int64))
         raw["kernel_metrics"] = _kernel_metrics(tasks)
-        collective_rows = communication(tasks, calls, host.get("ops"), collectives, members)
+        collective_rows = communication_table(tasks, calls, host.get("ops"), collectives, members)
         if collective_rows.height:
             raw["communication"] = collective_rows
         raw["kernels"] = tasks.drop("launch", "bandwidth", strict=False)
-    raw["api"] = _api(calls, ranges)
-    raw["marks"] = _marks(ranges)
+    raw["api"] = _api_calls(calls, ranges)
+    raw["marks"] = _device_marks(ranges)
     return raw
 
 
@@ -127,7 +129,7 @@ def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log
     return True
 
 
-def _meaningful(column: str) -> pl.Expr:
+def _valid_external_ids(column: str) -> pl.Expr:
     """External ids, null where an event has its own correlation instead, as old versions of Kineto wrote it."""
     return pl.when(pl.col(column) != pl.col("correlation")).then(pl.col(column))
 
@@ -141,19 +143,19 @@ def _cpu_is_device(members: dict[str, Any]) -> bool:
     return bool(device_names) and all(name == CORE_CPU for name in device_names)
 
 
-def _processes(host: Mapping[str, pl.DataFrame], calls: pl.DataFrame) -> set[int]:
+def _host_processes(host: Mapping[str, pl.DataFrame], calls: pl.DataFrame) -> set[int]:
     """The processes of the host."""
     frames = [*(host[name] for name in ("ops", "python") if name in host), calls]
     return {pid for frame in frames if frame.height for pid in frame["pid"].drop_nulls().unique()}
 
 
-def _together(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
+def _concat_nonempty(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     if not first.height or not second.height:
         return second if second.height else first
     return pl.concat([first, second], how="diagonal_relaxed")
 
 
-def _numbered(
+def _number_devices(
     tasks: pl.DataFrame, ranges: pl.DataFrame, texts: Mapping[int, str], log: HealthLog
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tasks and ranges with small numbers for the devices and streams that have none.
@@ -167,16 +169,18 @@ def _numbered(
     if tasks.height:
         tasks = tasks.with_columns(device=pl.coalesce("device", "pid"), stream=pl.coalesce("stream", "tid"))
     # the column of a device has 32 bits
-    devices = {number for number in _distinct(tasks, "device") | _distinct(ranges, "pid") if abs(number) >= 1 << 31}
+    devices = {number for number in _distinct_values(tasks, "device") | _distinct_values(ranges, "pid") if abs(number) >= 1 << 31}
     if not texts and not devices:
         return tasks, ranges
     text_of_number = {number: texts.get(number, str(number)) for number in devices}
-    short = short_numbers(text_of_number.values(), _distinct(tasks, "device"))
+    short = short_numbers(text_of_number.values(), _distinct_values(tasks, "device"))
     device = {number: short[text] for number, text in text_of_number.items()}
-    streams = {number: texts[number] for number in _distinct(tasks, "stream") | _distinct(ranges, "tid") if number in texts}
-    short = short_numbers(streams.values(), _distinct(tasks, "stream"))
+    streams = {
+        number: texts[number] for number in _distinct_values(tasks, "stream") | _distinct_values(ranges, "tid") if number in texts
+    }
+    short = short_numbers(streams.values(), _distinct_values(tasks, "stream"))
     stream = {number: short[text] for number, text in streams.items()}
-    worked = sorted((device[number], text_of_number[number]) for number in devices & _distinct(tasks, "device"))
+    worked = sorted((device[number], text_of_number[number]) for number in devices & _distinct_values(tasks, "device"))
     if worked:
         numbers_text = ", ".join(f"{number} is {text[:_CHARACTERS]!r}" for number, text in worked[:_NAMED])
         more = " ..." if len(worked) > _NAMED else ""
@@ -193,7 +197,7 @@ def _numbered(
     return tasks, ranges
 
 
-def _distinct(frame: pl.DataFrame, column: str) -> set[int]:
+def _distinct_values(frame: pl.DataFrame, column: str) -> set[int]:
     return set(frame[column].drop_nulls().unique()) if frame.height else set()
 
 
@@ -219,7 +223,7 @@ def accelerator_meta(raw: Mapping[str, pl.DataFrame], members: Mapping[str, Any]
     return {} if core in (CORE_CUDA, CORE_ROCM, CORE_CPU) else {ACCELERATOR: core}
 
 
-def _described(members: Mapping[str, Any]) -> list[str]:
+def _device_names(members: Mapping[str, Any]) -> list[str]:
     """Names of the devices that the file describes."""
     devices = members.get("deviceProperties")
     return [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
@@ -227,11 +231,11 @@ def _described(members: Mapping[str, Any]) -> list[str]:
 
 def _is_npu_capture(members: Mapping[str, Any]) -> bool:
     """Whether steplens wrote the file of a capture of an NPU."""
-    described = _described(members)
+    described = _device_names(members)
     return bool(described) and all(_NPU_DEVICE.search(name) for name in described)
 
 
-def _core(tasks: pl.DataFrame, calls: pl.DataFrame, members: dict[str, Any], labels: Mapping[int, str]) -> str | None:
+def _device_core(tasks: pl.DataFrame, calls: pl.DataFrame, members: dict[str, Any], labels: Mapping[int, str]) -> str | None:
     """What the devices are; None of a file that steplens wrote of a capture of an NPU, whose tasks tell their own cores."""
     names = calls["name"].unique().cast(pl.String) if calls.height else pl.Series(dtype=pl.String)
     if names.str.starts_with("hip").any():
@@ -241,10 +245,12 @@ def _core(tasks: pl.DataFrame, calls: pl.DataFrame, members: dict[str, Any], lab
     categories, layers = (frame["category"].unique().cast(pl.String).drop_nulls().to_list() if frame.height else []
                           for frame in (tasks, calls))  # fmt: skip
     name = accelerator_name(categories, layers, list(labels.values()))
-    return CORE_ROCM if name == CORE_CUDA and any(_ROCM_DEVICE.search(described) for described in _described(members)) else name
+    return (
+        CORE_ROCM if name == CORE_CUDA and any(_ROCM_DEVICE.search(described) for described in _device_names(members)) else name
+    )
 
 
-def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> pl.DataFrame:
+def _kernel_rows(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> pl.DataFrame:
     """Device tasks as rows of ``kernels``, numbered by (device, stream, start); with ``launch``, the text of ``LaunchArgs``."""
     if "launch" not in tasks.columns:
         tasks = tasks.with_columns(launch=pl.lit(None, dtype=NAME))
@@ -260,7 +266,7 @@ def _tasks(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> pl.Dat
     distinct = tasks.select("name", "category").unique()
     kinds, types = zip(*(_kind_and_type(name, category) for name, category in distinct.cast(pl.String).iter_rows()), strict=True)
     distinct = distinct.with_columns(kind=pl.Series(kinds, dtype=NAME), type=pl.Series(types, dtype=NAME))
-    launches = _launches(tasks["launch"])
+    launches = _parse_launches(tasks["launch"])
     tasks = tasks.join(distinct, on=["name", "category"], how="left", maintain_order="left", nulls_equal=True)
     tasks = tasks.join(
         launches.select("launch", "blocks", "blocks_of_threads", "size", "own_core", "own_type"),
@@ -320,7 +326,7 @@ def _kind_and_type(name: str | None, category: str | None) -> tuple[str, str | N
     return (KIND_COMMUNICATION, None) if _COMMUNICATION_KERNEL.match(name or "") else (KIND_COMPUTE, None)
 
 
-def _launches(texts: pl.Series) -> pl.DataFrame:
+def _parse_launches(texts: pl.Series) -> pl.DataFrame:
     """What each distinct launch text says: launch, blocks, size and one column per metric.
 
     ``blocks_of_threads`` is the number of blocks where the grid is counted in threads.
@@ -328,8 +334,10 @@ def _launches(texts: pl.Series) -> pl.DataFrame:
     distinct = texts.unique().drop_nulls()
     rows = [_launch_args(text) for text in distinct.cast(pl.String).to_list()]
     columns: dict[str, pl.Series] = {"launch": distinct}
-    columns["blocks"] = pl.Series([_product(row.grid) for row in rows], dtype=pl.Int64)
-    columns["blocks_of_threads"] = pl.Series([_product(_divided(row.grid, row.block)) for row in rows], dtype=pl.Int64)
+    columns["blocks"] = pl.Series([_multiply_dimensions(row.grid) for row in rows], dtype=pl.Int64)
+    columns["blocks_of_threads"] = pl.Series(
+        [_multiply_dimensions(_divide_grid(row.grid, row.block)) for row in rows], dtype=pl.Int64
+    )
     sizes = [int(row.size) if isinstance(row.size, str) and row.size.isdecimal() else row.size for row in rows]
     columns["size"] = pl.Series([size if isinstance(size, int) else None for size in sizes], dtype=pl.Int64, strict=False)
     for name in ("core", "type"):
@@ -352,7 +360,7 @@ def _launch_args(text: str) -> LaunchArgs:
         return LaunchArgs()
 
 
-def _product(dimensions: list[int] | None) -> int | None:
+def _multiply_dimensions(dimensions: list[int] | None) -> int | None:
     if not dimensions:
         return None
     result = 1
@@ -361,7 +369,7 @@ def _product(dimensions: list[int] | None) -> int | None:
     return result if abs(result) < 1 << 63 else None
 
 
-def _divided(threads: list[int] | None, block: list[int] | None) -> list[int] | None:
+def _divide_grid(threads: list[int] | None, block: list[int] | None) -> list[int] | None:
     """Blocks in each dimension of a grid that is counted in threads."""
     if not threads or not block or 0 in block:
         return None
@@ -370,7 +378,7 @@ def _divided(threads: list[int] | None, block: list[int] | None) -> list[int] | 
 
 def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     """The measured values of each task, in the order of tasks and of ``METRICS``."""
-    launches = _launches(tasks["launch"]).with_row_index("_row")
+    launches = _parse_launches(tasks["launch"]).with_row_index("_row")
     names = [*METRICS, BANDWIDTH]
     values = np.full((tasks.height, len(names)), np.nan)
     if launches.height:
@@ -392,7 +400,7 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _colliding(calls: pl.DataFrame) -> bool:
+def _has_colliding_correlations(calls: pl.DataFrame) -> bool:
     """Whether several processes use the same correlations."""
     if not calls.height or calls["pid"].n_unique() == 1:
         return False
@@ -413,7 +421,7 @@ def _launched_before(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _api(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+def _api_calls(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Runtime and driver calls; a recorded wait for the device lies on the thread whose call waits."""
     if not calls.height:
         return calls
@@ -430,7 +438,7 @@ def _api(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     return calls
 
 
-def _marks(ranges: pl.DataFrame) -> pl.DataFrame:
+def _device_marks(ranges: pl.DataFrame) -> pl.DataFrame:
     """User annotations as the device saw them: from the first to the last task that was launched inside."""
     if not ranges.height:
         return ranges

@@ -25,9 +25,9 @@ from steplens.formats.kineto import (
 from steplens.readers.common.event_decoder import DAMAGED
 from steplens.readers.common.json_events import JsonEventFile, Piece
 from steplens.readers.kineto import kineto_frames as frames
-from steplens.readers.kineto.kineto_halves import calls_of, halves_frame, paired
+from steplens.readers.kineto.kineto_halves import calls_of, halves_frame, pair_halves
 from steplens.readers.kineto.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
-from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, tolerant
+from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, decode_tolerantly
 from steplens.readers.kineto.kineto_times import needs_text, with_ns
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
@@ -118,7 +118,7 @@ class EventColumns:
         """Bring calls in two events together, make the times of all events numbers of ns, and count what has none."""
         halves = self.take(_HALVES)
         if halves.height:
-            pairs = paired(halves)
+            pairs = pair_halves(halves)
             self.unended, self.unbegun = pairs.unended, pairs.unbegun
             for events in calls_of(halves, pairs):
                 self._sort_in(events, TEXT_TIMES)
@@ -200,7 +200,7 @@ class EventColumns:
         except ValueError:
             pass
         events = []
-        for event in tolerant(piece):
+        for event in decode_tolerantly(piece):
             if event is DAMAGED:
                 self.damaged += 1
             elif event is None:

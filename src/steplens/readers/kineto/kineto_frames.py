@@ -48,9 +48,9 @@ _PYTHON_ARGS = ArgsDecoder(PythonArgs)
 def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Operator calls and user annotations; and those of them that describe a communication operation, None where none does."""
     args = _OPERATOR_ARGS([event.args for event in events])
-    columns = _common(events, layout)
+    columns = _common_columns(events, layout)
     columns.append(pl.Series("annotation", [event.cat == ANNOTATION for event in events], dtype=pl.Boolean))
-    columns.append(_integers("external_id", [item.external_id for item in args]))
+    columns.append(_integer_column("external_id", [item.external_id for item in args]))
     # what no event of the piece has would cost as much as what all have
     count = len(args)
     for name, numbers in (
@@ -58,7 +58,7 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
         ("forward_tid", [item.forward_tid for item in args]),
     ):
         if numbers.count(None) != count:
-            columns.append(_integers(name, numbers))
+            columns.append(_integer_column(name, numbers))
     for name, raws in (
         ("input_shapes", [item.input_shapes for item in args]),
         ("input_types", [item.input_types for item in args]),
@@ -76,7 +76,7 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
         columns.append(pl.Series("stack", stacks, dtype=pl.String).cast(NAME))
     flops = [item.flops for item in args]
     if flops.count(None) != count:
-        columns.append(_integers("flops", [None if value is None else int(value) for value in flops]))
+        columns.append(_integer_column("flops", [None if value is None else int(value) for value in flops]))
     frame = pl.DataFrame(columns)
     collectives = [item.collective for item in args]
     if collectives.count(None) == count:
@@ -105,19 +105,19 @@ def copy_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     """Device tasks that copy or set memory."""
     args = _TASK_ARGS([event.args for event in events])
     columns = _task_columns(events, args, layout)
-    columns.append(_integers("bytes", [item.bytes for item in args]))
-    columns.append(_series("bandwidth", [item.bandwidth for item in args], pl.Float64))
+    columns.append(_integer_column("bytes", [item.bytes for item in args]))
+    columns.append(_lenient_series("bandwidth", [item.bandwidth for item in args], pl.Float64))
     return pl.DataFrame(columns)
 
 
 def _task_columns(events: list[Any], args: list[TaskArgs], layout: Layout) -> list[pl.Series]:
-    columns = _common(events, layout)
+    columns = _common_columns(events, layout)
     columns.append(pl.Series("category", [event.cat for event in events], dtype=pl.String).cast(NAME))
-    columns.append(_integers("external_id", [item.external_id for item in args]))
+    columns.append(_integer_column("external_id", [item.external_id for item in args]))
     columns.append(lane_column("device", [item.device for item in args]))
-    columns.append(_integers("context", [item.context for item in args]))
+    columns.append(_integer_column("context", [item.context for item in args]))
     columns.append(lane_column("stream", [item.stream for item in args]))
-    columns.append(_integers("correlation", [item.correlation for item in args]))
+    columns.append(_integer_column("correlation", [item.correlation for item in args]))
     return columns
 
 
@@ -133,10 +133,10 @@ def task_lanes(events: list[Any]) -> list[Any]:
 def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
     """Calls of a runtime or driver. Those of HIP have ``launch`` besides: what CUDA records of the task they launch."""
     raws = [event.args for event in events]
-    columns = [*_common(events, layout), constant("category", category, len(events))]
+    columns = [*_common_columns(events, layout), constant_column("category", category, len(events))]
     args = _CALL_ARGS(raws)
-    columns.append(_integers("external_id", [item.external_id for item in args]))
-    columns.append(_integers("correlation", [item.correlation for item in args]))
+    columns.append(_integer_column("external_id", [item.external_id for item in args]))
+    columns.append(_integer_column("correlation", [item.correlation for item in args]))
     if any(event.name.startswith("hip") for event in events[:64]):
         columns.append(_json_texts("launch", [each.lstrip()[1:] for each in _BETWEEN.join(raws).split(_BETWEEN)]))
     return pl.DataFrame(columns)
@@ -145,19 +145,19 @@ def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
 def device_range_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
     """Ranges on a device: a user annotation as the device saw it, a wait of the host for the device."""
     args = _DEVICE_RANGE_ARGS([event.args for event in events])
-    columns = [*_common(events, layout), constant("category", category, len(events))]
-    columns.append(_integers("external_id", [item.external_id for item in args]))
-    columns.append(_integers("correlation", [item.correlation for item in args]))
+    columns = [*_common_columns(events, layout), constant_column("category", category, len(events))]
+    columns.append(_integer_column("external_id", [item.external_id for item in args]))
+    columns.append(_integer_column("correlation", [item.correlation for item in args]))
     return pl.DataFrame(columns)
 
 
 def python_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     """Python frames and module calls."""
     args = _PYTHON_ARGS([event.args for event in events])
-    columns = _common(events, layout)
-    columns.append(_integers("id", [item.id for item in args]))
-    columns.append(_integers("parent", [item.parent for item in args]))
-    columns.append(_integers("module_id", [item.module_id for item in args]))
+    columns = _common_columns(events, layout)
+    columns.append(_integer_column("id", [item.id for item in args]))
+    columns.append(_integer_column("parent", [item.parent for item in args]))
+    columns.append(_integer_column("module_id", [item.module_id for item in args]))
     return pl.DataFrame(columns)
 
 
@@ -165,8 +165,8 @@ def flow_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame
     """Halves of arrows of one category."""
     return pl.DataFrame(
         [
-            constant("category", category, len(events)),
-            _integers("id", [event.id for event in events]),
+            constant_column("category", category, len(events)),
+            _integer_column("id", [event.id for event in events]),
             lane_column("pid", [event.pid for event in events]),
             lane_column("tid", [event.tid for event in events]),
             time_column(events, text=layout.text_times),
@@ -183,11 +183,11 @@ def memory_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     ]
     all_args = [event.args for event in events]
     for name in ("address", "bytes", "allocated", "reserved", "device", "device_type"):
-        columns.append(_integers(name, list(map(attrgetter(name), all_args))))
+        columns.append(_integer_column(name, list(map(attrgetter(name), all_args))))
     return pl.DataFrame(columns)
 
 
-def constant(name: str, text: str, count: int) -> pl.Series:
+def constant_column(name: str, text: str, count: int) -> pl.Series:
     """A column with the same text everywhere."""
     column: pl.Series = pl.Series(name, [text], dtype=NAME).new_from_index(0, count)
     return column
@@ -201,7 +201,7 @@ def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
     times = [name for name in ("ts", "dur", "start_ns", "end_ns") if name in frame.columns]
     columns = frame.select("name", "pid", "tid", *times, "external_id", "correlation").get_columns()
     for name in ("elements_in", "elements_out", "group_number", "group_size", "source", "destination"):
-        columns.append(_integers(name, list(map(attrgetter(name), args))))
+        columns.append(_integer_column(name, list(map(attrgetter(name), args))))
     for name in ("collective", "dtype", "group_description"):
         columns.append(pl.Series(name, list(map(attrgetter(name), args)), dtype=pl.String))
     groups = [None if item.group is None else str(item.group) for item in args]
@@ -209,7 +209,7 @@ def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _common(events: list[Any], layout: Layout) -> list[pl.Series]:
+def _common_columns(events: list[Any], layout: Layout) -> list[pl.Series]:
     """The columns that every event with a duration has."""
     return [
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
@@ -233,22 +233,22 @@ def _json_texts(name: str, texts: Sequence[Raw] | Sequence[bytes]) -> pl.Series:
     return names
 
 
-def _integers(name: str, values: list[Any]) -> pl.Series:
+def _integer_column(name: str, values: list[Any]) -> pl.Series:
     """A column of integers that some traces write as text; text that is no number becomes null, as do more than 64 bits."""
     try:
         return pl.Series(name, values, dtype=pl.Int64)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return _series(name, [_integer(value) if value.__class__ is str else value for value in values], pl.Int64)
+        return _lenient_series(name, [_to_integer(value) if value.__class__ is str else value for value in values], pl.Int64)
 
 
-def _integer(value: str) -> int | None:
+def _to_integer(value: str) -> int | None:
     try:
         return int(value)
     except ValueError:
         return None
 
 
-def _series(name: str, values: list[Any], dtype: Any) -> pl.Series:
+def _lenient_series(name: str, values: list[Any], dtype: Any) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=dtype)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):

@@ -58,7 +58,7 @@ class Pairs:
     unbegun: int
 
 
-def paired(halves: pl.DataFrame) -> Pairs:
+def pair_halves(halves: pl.DataFrame) -> Pairs:
     """Bring the halves of each thread together by their nesting, in the order of time and, where that is equal, of the file.
 
     An end closes the innermost open call or, where it has a name, the innermost open call of that name: calls inside that one
@@ -105,7 +105,7 @@ def calls_of(halves: pl.DataFrame, pairs: Pairs) -> Iterator[list[TextDuration]]
     for first in range(0, len(pairs.begins), _BATCH):
         begins, ends = (halves[rows[first : first + _BATCH]] for rows in (pairs.begins, pairs.ends))
         yield [
-            TextDuration(name, category, pid, tid, Raw(ns_text(start)), Raw(ns_text(end - start)), _merged(args, more))
+            TextDuration(name, category, pid, tid, Raw(ns_text(start)), Raw(ns_text(end - start)), _merge_objects(args, more))
             for name, category, pid, tid, start, args, end, more in zip(
                 *(begins[column] for column in ("name", "category", "pid", "tid", "time_ns", "args")),
                 *(ends[column] for column in ("time_ns", "args")),
@@ -114,7 +114,7 @@ def calls_of(halves: pl.DataFrame, pairs: Pairs) -> Iterator[list[TextDuration]]
         ]
 
 
-def _merged(first: bytes, second: bytes) -> Raw:
+def _merge_objects(first: bytes, second: bytes) -> Raw:
     """The members of two JSON objects as one; of a member that both have, the second's is the last one and counts."""
     texts = [text for text in (first.strip(), second.strip()) if text[:1] == b"{" and text[1:-1].strip()]
     if not texts:

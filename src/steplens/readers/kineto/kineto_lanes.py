@@ -28,10 +28,10 @@ def lane_number(lane: Any) -> int | None:
         try:
             lane = int(lane)
         except ValueError:
-            return _hashed(lane)
+            return _hash_to_number(lane)
     if not isinstance(lane, int):
         return None
-    return lane if -_NUMBERS <= lane < _NUMBERS else _hashed(str(lane))
+    return lane if -_NUMBERS <= lane < _NUMBERS else _hash_to_number(str(lane))
 
 
 def lane_column(name: str, lanes: list[Any]) -> pl.Series:
@@ -94,6 +94,6 @@ def short_numbers(texts: Iterable[str], taken: Collection[int]) -> dict[str, int
     return numbers
 
 
-def _hashed(text: str) -> int:
+def _hash_to_number(text: str) -> int:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return _FIRST + int.from_bytes(digest, "big") % _FIRST

@@ -35,7 +35,7 @@ def with_mapped_memory(frame: pl.DataFrame) -> pl.DataFrame:
     size, total = cpu["bytes"].to_numpy(), cpu["allocated"].to_numpy()
     if not np.any((total == 0) & (size > 0)) or not np.any(total):
         return frame
-    mapped, before = _mapped(cpu["address"].fill_null(-1).to_numpy(), size, total)
+    mapped, before = _find_mapped_events(cpu["address"].fill_null(-1).to_numpy(), size, total)
     held = before + np.cumsum(np.where(mapped, size, 0))
     place = np.maximum.accumulate(np.where(mapped, -1, np.arange(len(total))))
     first = int(np.argmax(~mapped))
@@ -46,7 +46,7 @@ def with_mapped_memory(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_row_index("row").update(totals, on="row").drop("row")
 
 
-def _mapped(address: Int64Array, size: Int64Array, total: Int64Array) -> tuple[npt.NDArray[np.bool_], int]:
+def _find_mapped_events(address: Int64Array, size: Int64Array, total: Int64Array) -> tuple[npt.NDArray[np.bool_], int]:
     """Which events are of mapped memory, and how much was mapped before the first; in order of time."""
     is_mapped = np.zeros(len(total), dtype=bool)
     first = int(np.argmax(total != 0))

@@ -21,7 +21,7 @@ _RECORD_COUNT = re.compile(r"(Out-of-range|Invalid ext correlations|CPU GPU out-
 _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = (\d+)")
 
 
-def meta(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFrame:
+def meta_table(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFrame:
     """``meta`` rows: every member of the top object but the events, the base time, and the rank where it is known.
 
     Args:

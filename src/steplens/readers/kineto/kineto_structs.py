@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from steplens.formats.kineto import COLLECTIVE_MEMBERS, EXTERNAL_ID, MEMORY_MEMBERS, OPERATOR_MEMBERS, PYTHON_MEMBERS
 from steplens.readers.common import json_decoder
-from steplens.readers.common.event_decoder import cleaned, one_by_one
+from steplens.readers.common.event_decoder import clean_json_text, one_by_one
 from steplens.readers.common.json_events import Piece
 
 NO_TEXT = Raw(b"")
@@ -312,14 +312,16 @@ class Layout:
     one: json_decoder.Decoder[Any]
 
 
-def _layout(text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type) -> Layout:
+def _make_layout(
+    text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type
+) -> Layout:
     event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, begin, end, *_OTHERS])
     decoders = (json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event))
     return Layout(text_times, duration, instant, flow_start, flow_end, begin, end, *decoders)
 
 
-FLOAT_TIMES = _layout(False, Duration, Instant, FlowStart, FlowEnd, Begin, End)
-TEXT_TIMES = _layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd, TextBegin, TextEnd)
+FLOAT_TIMES = _make_layout(False, Duration, Instant, FlowStart, FlowEnd, Begin, End)
+TEXT_TIMES = _make_layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd, TextBegin, TextEnd)
 
 #: phases of events whose ``args`` differ with their category
 _CALLS = ("X", "B", "E")
@@ -348,13 +350,13 @@ class ArgsDecoder(Generic[_Args]):
         try:
             decoded = self._many.decode(b"[" + (b",".join(raws) if joined is None else joined) + b"]")
         except ValueError:
-            return [self._mended(bytes(raw)) for raw in raws]
+            return [self._mend_arguments(bytes(raw)) for raw in raws]
         empty = self._empty
         return [empty if args is None else args for args in decoded] if None in decoded else decoded
 
-    def _mended(self, raw: bytes) -> _Args:
+    def _mend_arguments(self, raw: bytes) -> _Args:
         try:
-            members = json_decoder.decode(cleaned(raw))
+            members = json_decoder.decode(clean_json_text(raw))
         except ValueError:
             return self._empty
         mended: dict[str, Any] = {}
@@ -370,29 +372,29 @@ class ArgsDecoder(Generic[_Args]):
         return self.kind(**mended)
 
 
-def tolerant(piece: Piece) -> Iterator[Any | None]:
+def decode_tolerantly(piece: Piece) -> Iterator[Any | None]:
     """The events of a piece one by one, mending what other tools write differently.
 
     Yields:
         events of ``FLOAT_TIMES``; None for one that is no event of a profile; ``DAMAGED`` for one that is not valid JSON.
     """
-    return one_by_one(piece, _one)
+    return one_by_one(piece, _decode_event)
 
 
-def _one(text: bytes) -> Any | None:
+def _decode_event(text: bytes) -> Any | None:
     try:
         return FLOAT_TIMES.one.decode(text)
     except ValueError:
-        return _mended(json_decoder.decode(cleaned(text)))
+        return _mend_event(json_decoder.decode(clean_json_text(text)))
 
 
-def _mended(value: Any) -> Any | None:
+def _mend_event(value: Any) -> Any | None:
     """The event in a decoded JSON value whose members have unexpected types; None where it is nothing for a profile."""
     if not isinstance(value, dict) or value.get("ph") not in _USED:
         return None
     value = {**value, "ph": "i" if value["ph"] == "I" else value["ph"]}
     for key in ("ts", "dur"):
-        if key in value and (time := _time(value.pop(key))) is not None:
+        if key in value and (time := _to_time(value.pop(key))) is not None:
             value[key] = time
     for key in ("pid", "tid", "id"):
         if isinstance(value.get(key), float) and value[key].is_integer():
@@ -407,14 +409,14 @@ def _mended(value: Any) -> Any | None:
     args = value.get("args")
     if value["ph"] not in _CALLS:
         kind = MemoryArgs if value["ph"] == "i" else MetadataArgs
-        value["args"] = _fitting(args, kind) if isinstance(args, dict) else None
+        value["args"] = _fitting_members(args, kind) if isinstance(args, dict) else None
     try:
         return FLOAT_TIMES.one.decode(msgspec.json.encode(value))
     except (ValueError, msgspec.EncodeError):
         return None
 
 
-def _time(value: Any) -> float | None:
+def _to_time(value: Any) -> float | None:
     """A time as other tools may write it, None where it is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
@@ -425,7 +427,7 @@ def _time(value: Any) -> float | None:
     return time if math.isfinite(time) else None
 
 
-def _fitting(args: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _fitting_members(args: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The members of ``args`` that ``kind`` has, of the types it needs."""
     fitting = {}
     for field in msgspec.structs.fields(kind):

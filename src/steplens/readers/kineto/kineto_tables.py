@@ -25,15 +25,15 @@ _OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
 def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
     """``ops``, ``python``, ``memory`` and ``threads``; the columns they are made of are forgotten in ``columns``."""
     raw: dict[str, pl.DataFrame] = {}
-    operators = absolute(columns.take("operators"), base_ns)
+    operators = to_absolute_times(columns.take("operators"), base_ns)
     if operators.height:
-        raw["ops"] = _operators(operators)
-    python = absolute(columns.take("python"), base_ns)
+        raw["ops"] = _operator_calls(operators)
+    python = to_absolute_times(columns.take("python"), base_ns)
     if python.height:
         raw["python"] = python
-    memory = absolute(columns.take("memory"), base_ns)
+    memory = to_absolute_times(columns.take("memory"), base_ns)
     if memory.height:
-        raw["memory"] = _memory(memory)
+        raw["memory"] = _memory_events(memory)
     raw["threads"] = pl.DataFrame(
         [(pid, tid, name) for (pid, tid), name in sorted({**columns.lane_names, **columns.thread_names}.items())],
         schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String},
@@ -42,7 +42,7 @@ def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
     return raw
 
 
-def absolute(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
+def to_absolute_times(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
     """Times since the Unix epoch.
 
     Args:
@@ -55,13 +55,18 @@ def absolute(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
     return frame.with_columns(pl.col(times) + base_ns) if base_ns else frame
 
 
-def _operators(frame: pl.DataFrame) -> pl.DataFrame:
+def _operator_calls(frame: pl.DataFrame) -> pl.DataFrame:
     backward = pl.col("name").cat.starts_with(_BACKWARD_PREFIX)
     if "forward_tid" in frame.columns:
         backward |= pl.col("forward_tid").fill_null(0) > 0
     scope = pl.when("annotation").then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
     frame = frame.with_columns(scope=scope.cast(pl.UInt8)).drop("annotation")
-    for column, convert in (("input_shapes", shapes_text), ("input_types", types_text), ("arguments", _text), ("stack", _text)):
+    for column, convert in (
+        ("input_shapes", shapes_text),
+        ("input_types", types_text),
+        ("arguments", _nonempty_text),
+        ("stack", _nonempty_text),
+    ):
         if column in frame.columns:
             frame = frame.with_columns(_convert_unique(frame[column], convert))
     return frame
@@ -77,23 +82,23 @@ def _convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> 
 
 def shapes_text(raw: str) -> str | None:
     """Kineto's ``Input Dims`` (``[[2, 3], []]``) as ``2,3;``: dimensions by comma, inputs by semicolon; null if empty."""
-    value = _decode(raw)
+    value = _decode_list(raw)
     if not value:
         return None
-    return ";".join(_dimensions(item) for item in value)
+    return ";".join(_dimensions_text(item) for item in value)
 
 
-def _dimensions(item: Any) -> str:
+def _dimensions_text(item: Any) -> str:
     if not isinstance(item, list):
         return ""
     if item and isinstance(item[0], list):
-        return "[" + ";".join(_dimensions(inner) for inner in item) + "]"
+        return "[" + ";".join(_dimensions_text(inner) for inner in item) + "]"
     return ",".join(str(number) for number in item)
 
 
 def types_text(raw: str) -> str | None:
     """Kineto's ``Input type`` (``["float", ""]``) as ``float;``; null if empty."""
-    value = _decode(raw)
+    value = _decode_list(raw)
     if not value:
         return None
     return ";".join(_type_name(item) for item in value)
@@ -105,7 +110,7 @@ def _type_name(item: Any) -> str:
     return str(item)
 
 
-def _decode(raw: str) -> list[Any]:
+def _decode_list(raw: str) -> list[Any]:
     if not raw:
         return []
     try:
@@ -115,11 +120,11 @@ def _decode(raw: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _text(raw: str) -> str | None:
+def _nonempty_text(raw: str) -> str | None:
     return raw or None
 
 
-def _memory(frame: pl.DataFrame) -> pl.DataFrame:
+def _memory_events(frame: pl.DataFrame) -> pl.DataFrame:
     device_type = pl.col("device_type").replace_strict(DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
     labelled = frame.with_columns(
         device_type.alias("device_type"),
@@ -130,7 +135,7 @@ def _memory(frame: pl.DataFrame) -> pl.DataFrame:
     return with_mapped_memory(labelled)
 
 
-def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthLog) -> pl.DataFrame:
+def flow_arrows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthLog) -> pl.DataFrame:
     """Arrows that have both ends; of several with the same id the first.
 
     Args:
@@ -142,7 +147,7 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
     starts, ends = columns.take("flow_starts"), columns.take("flow_ends")
     pairs, lone_starts, lone_ends = [], [], []
     for category in sorted({text for half in (starts, ends) if half.height for text in half["category"].unique()}):
-        first, last = (_half(half, category) for half in (starts, ends))
+        first, last = (_arrow_ends(half, category) for half in (starts, ends))
         row = first_rows(last["flow_id"], first["flow_id"])
         matched = row.is_not_null().to_numpy()
         place = row.drop_nulls().to_numpy()
@@ -169,7 +174,7 @@ def flows(columns: EventColumns, base_ns: int, launched: pl.Series, log: HealthL
     ).sort("from_ns", "flow_id")
 
 
-def _half(frame: pl.DataFrame, category: str) -> pl.DataFrame:
+def _arrow_ends(frame: pl.DataFrame, category: str) -> pl.DataFrame:
     """The starts or the ends of the arrows of one category; of several with the same id the earliest."""
     if not frame.height:
         number = pl.Int64()

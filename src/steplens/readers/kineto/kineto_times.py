@@ -52,7 +52,7 @@ def time_columns(events: list[Any], *, text: bool) -> list[pl.Series]:
             pl.Series("dur", [event.dur for event in events], dtype=pl.Float64),
         ]
     start = text_ns([event.ts for event in events])
-    return [start.alias("start_ns"), _ends(start, text_ns([event.dur for event in events]))]
+    return [start.alias("start_ns"), _end_times(start, text_ns([event.dur for event in events]))]
 
 
 def time_column(events: list[Any], *, text: bool) -> pl.Series:
@@ -82,7 +82,7 @@ def with_ns(frame: pl.DataFrame) -> Timed:
     if not frame.width:
         return Timed(frame)
     if "ts" in frame.columns:
-        frame = _converted(frame)
+        frame = _convert_times(frame)
     start, end = (frame["start_ns"], frame["end_ns"]) if "start_ns" in frame.columns else (frame["time_ns"],) * 2
     if not start.null_count() and not end.null_count() and start.max() != _BEYOND:
         return Timed(frame)
@@ -91,10 +91,10 @@ def with_ns(frame: pl.DataFrame) -> Timed:
     return Timed(frame.filter(is_possible), int((~is_possible).sum()), int(beyond.sum()))
 
 
-def _converted(frame: pl.DataFrame) -> pl.DataFrame:
+def _convert_times(frame: pl.DataFrame) -> pl.DataFrame:
     start = _float_ns(frame["ts"].to_numpy())
     columns = (
-        [start.alias("start_ns"), _ends(start, _float_ns(frame["dur"].to_numpy()))]
+        [start.alias("start_ns"), _end_times(start, _float_ns(frame["dur"].to_numpy()))]
         if "dur" in frame.columns
         else [start.alias("time_ns")]
     )
@@ -106,7 +106,7 @@ def _converted(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([*{**kept_columns, **{column.name: column for column in columns}}.values()])
 
 
-def _ends(start: pl.Series, duration: pl.Series) -> pl.Series:
+def _end_times(start: pl.Series, duration: pl.Series) -> pl.Series:
     """Ends of events, null where the start or the duration is, or where they are no time of a profile."""
     if duration.max() == _BEYOND:
         duration = duration.set(duration == _BEYOND, None)

@@ -63,11 +63,11 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
             columns, file = EventColumns(), JsonEventFile(path)
             columns.read(file)
             return columns, file
-        columns.add_first(_load(Path(folder)))
+        columns.add_first(_load_columns(Path(folder)))
     return columns, file
 
 
-def _load(folder: Path) -> EventColumns:
+def _load_columns(folder: Path) -> EventColumns:
     columns = EventColumns()
     counts = json_text.own((folder / _COUNTS).read_bytes())
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
@@ -83,7 +83,7 @@ def _load(folder: Path) -> EventColumns:
     return columns
 
 
-def _main(path: str, end: str, folder: str) -> None:
+def _write_columns(path: str, end: str, folder: str) -> None:
     columns = EventColumns()
     columns.read(JsonEventFile(Path(path), end=int(end)))
     for kind in columns.kinds:
@@ -105,4 +105,4 @@ def _main(path: str, end: str, folder: str) -> None:
 
 if __name__ == "__main__":
     parent.end_with_parent()
-    _main(*sys.argv[1:])
+    _write_columns(*sys.argv[1:])

@@ -9,7 +9,7 @@ from steplens.errors import InputError
 from steplens.trace.health import HealthLog
 
 
-def children(folder: Path, limit: int | None = None) -> list[Path]:
+def list_children(folder: Path, limit: int | None = None) -> list[Path]:
     """The entries of a folder by name, or so many first ones of them; none where it cannot be listed."""
     try:
         return sorted(folder.iterdir())[:limit]

@@ -44,7 +44,7 @@ def read_kernels(slices: Sequence[Path], health: HealthLog) -> pl.DataFrame:
     lost = 0
     for record in text_records(slices, health, KERNEL_CALLS):
         if record.startswith("Thread"):
-            thread = _thread(record) if node is not None else None
+            thread = _parse_thread(record) if node is not None else None
             if node is not None and thread is not None:
                 rows.append((len(rows) + 1, node[0], thread[0], thread[1], node[1], node[2], thread[2], thread[3]))
             else:
@@ -52,7 +52,7 @@ def read_kernels(slices: Sequence[Path], health: HealthLog) -> pl.DataFrame:
             node = None
         else:
             lost += node is not None
-            node = _node(record)
+            node = _parse_node(record)
             lost += node is None
     lost += node is not None
     if lost:
@@ -62,7 +62,7 @@ def read_kernels(slices: Sequence[Path], health: HealthLog) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_KERNELS, orient="row")
 
 
-def _node(record: str) -> tuple[str, int, int] | None:
+def _parse_node(record: str) -> tuple[str, int, int] | None:
     """Type, run start and run end. Labels are misspelt in the logs of some versions, so fields count by place."""
     fields = record.split(",")
     if len(fields) not in (_KERNEL_FIELDS, _OTHER_FIELDS) or "Node:" not in fields[0]:
@@ -70,30 +70,30 @@ def _node(record: str) -> tuple[str, int, int] | None:
     name = fields[0].partition("Node:")[2].strip()
     if len(fields) == _OTHER_FIELDS:
         name = name.rsplit("/", 1)[-1].split("-", 1)[0]
-    start, end = (_value(field.rpartition(":")[2], LATEST_US) for field in (fields[1], fields[-1]))
+    start, end = (_parse_number(field.rpartition(":")[2], LATEST_US) for field in (fields[1], fields[-1]))
     return (name, start, end) if name and start is not None and end is not None else None
 
 
-def _thread(record: str) -> tuple[int, int, int | None, int | None] | None:
+def _parse_thread(record: str) -> tuple[int, int, int | None, int | None] | None:
     """Total and dispatch time, tick before and tick after the run."""
     fields = record.split(",")
     if len(fields) != _THREAD_FIELDS:
         return None
     values = [field.rpartition("=")[2] for field in fields]
-    dispatch, total = _value(values[5], LATEST_US), _value(values[6], LATEST_US)
+    dispatch, total = _parse_number(values[5], LATEST_US), _parse_number(values[6], LATEST_US)
     if dispatch is None or total is None:
         return None
-    before, after = _value(values[3], LATEST_TICK), _value(values[4], LATEST_TICK)
+    before, after = _parse_number(values[3], LATEST_TICK), _parse_number(values[4], LATEST_TICK)
     return (total, dispatch, before, after) if before is not None and after is not None else (total, dispatch, None, None)
 
 
-def _value(text: str, limit: int) -> int | None:
+def _parse_number(text: str, limit: int) -> int | None:
     number = _NUMBER.search(text)
     value = int(number[1]) if number else limit
     return value if value < limit else None
 
 
-def kernels(rows: pl.DataFrame, device: int) -> pl.DataFrame:
+def kernel_rows(rows: pl.DataFrame, device: int) -> pl.DataFrame:
     """Rows of ``read_kernels`` as rows of ``kernels``; the run by ticks, else by the AI CPU's own clock."""
     run_times = pl.col("run_start") * 1000, pl.col("run_end") * 1000
     start = pl.coalesce(pl.col("start_tick") * TICK_NS, run_times[0])
@@ -109,20 +109,20 @@ def kernels(rows: pl.DataFrame, device: int) -> pl.DataFrame:
     )
 
 
-def table(rows: pl.DataFrame) -> pl.DataFrame:
+def intermediate_table(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of ``read_kernels`` under the columns of ``aicpu_intermediate_<rank>.csv``, times in ms."""
     run = (pl.col("end_tick") - pl.col("start_tick")) * TICK_NS / 1e6
 
-    def ms(us: pl.Expr) -> pl.Expr:
+    def us_to_ms(us: pl.Expr) -> pl.Expr:
         # a division by a constant is not exact to the last digit
         return (us / 1000).round(6)
 
     return rows.select(
         "serial_num",
         "kernel_type",
-        total_time=ms(pl.col("total_us")),
-        dispatch_time=ms(pl.col("dispatch_us")),
-        execution_time=pl.coalesce(run.round(6), ms(pl.col("total_us") - pl.col("dispatch_us"))),
+        total_time=us_to_ms(pl.col("total_us")),
+        dispatch_time=us_to_ms(pl.col("dispatch_us")),
+        execution_time=pl.coalesce(run.round(6), us_to_ms(pl.col("total_us") - pl.col("dispatch_us"))),
         run_start="run_start",
         run_end="run_end",
     )

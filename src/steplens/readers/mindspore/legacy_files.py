@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from steplens.readers.mindspore.folders import children
+from steplens.readers.mindspore.folders import list_children
 from steplens.trace.health import ERROR, WARNING, HealthLog
 
 #: kind -> name up to the device number; what ends in .done, .join or .zip is no data
@@ -77,9 +77,9 @@ class LegacyFiles:
 def find_logs(path: Path) -> LegacyFiles:
     """The raw logs in a job's folder, its ``data`` folder and its ``container/<device>/data`` folders."""
     slices_of: dict[tuple[str, int], list[tuple[int, Path]]] = {}
-    containers = children(path / LOG_FOLDERS[1], _ENTRY_LIMIT)
+    containers = list_children(path / LOG_FOLDERS[1], _ENTRY_LIMIT)
     for folder in (path, path / LOG_FOLDERS[0], *(child / LOG_FOLDERS[0] for child in containers)):
-        for file in children(folder, _ENTRY_LIMIT):
+        for file in list_children(folder, _ENTRY_LIMIT):
             for kind, pattern in _NAMES.items():
                 name = pattern.match(file.name)
                 if name and file.is_file():
@@ -88,7 +88,7 @@ def find_logs(path: Path) -> LegacyFiles:
     return LegacyFiles(path, ordered)
 
 
-def joined(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str]) -> bytes:
+def join_slices(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str]) -> bytes:
     """The bytes of a log. Slices that are missing or unreadable are findings, and so is what exceeds the limit."""
     numbers = [int(number[1]) for path in slices if (number := re.search(r"\.slice_(\d+)$", path.name))]
     missing = len(set(range(max(numbers) + 1)) - set(numbers)) if numbers and max(numbers) < _ENTRY_LIMIT else 0
@@ -121,13 +121,13 @@ def read_up_to(handle: IO[bytes], limit: int) -> bytes:
 
 def text_lines(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str]) -> list[str]:
     """The lines of a log of text that are not blank."""
-    text = joined(slices, health, unsafe).decode("utf-8", errors="replace")
+    text = join_slices(slices, health, unsafe).decode("utf-8", errors="replace")
     return [line for line in text.split("\n") if line.strip()]
 
 
 def text_records(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str]) -> list[str]:
     """The records of a log of text that NUL bytes (or line ends) separate."""
-    text = joined(slices, health, unsafe).decode("utf-8", errors="replace")
+    text = join_slices(slices, health, unsafe).decode("utf-8", errors="replace")
     return [record for record in map(str.strip, re.split(r"[\0\n]", text)) if record]
 
 

@@ -19,7 +19,7 @@ from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.folders import choose_number, nothing_to_read
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
-from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, numbers, samples
+from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, number_column, sample_rows
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -112,7 +112,7 @@ def tables(path: Path, rank: int, health: HealthLog, *, clock_offset_ns: int | N
         analyser) and ``meta`` (``pipeline_sampling_interval_ms``, ``cpu_processor_num``) that have rows.
     """
     files = {family: file for (family, number), file in find_files(path).items() if number == rank}
-    operations = samples([])
+    operations = sample_rows([])
     meta: dict[str, Any] = {}
     result: dict[str, pl.DataFrame] = {}
     parts: list[pl.DataFrame] = []
@@ -127,7 +127,7 @@ def tables(path: Path, rank: int, health: HealthLog, *, clock_offset_ns: int | N
     if "raw" in files and not operations.height:
         operations, sizes = read_pipeline_raw(files["raw"], health)
     if operations.height:
-        parts.append(_timed(sizes, time_ns))
+        parts.append(_join_sample_times(sizes, time_ns))
         interval = operations["sampling_ms"][0]
         if interval is not None:
             meta["pipeline_sampling_interval_ms"] = interval
@@ -175,25 +175,25 @@ def read_pipeline(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataF
         rows[number] = {
             "id": number,
             "type": str(operation.get("op_type", "")),
-            "workers": _small(operation.get("num_workers")),
-            "queue_capacity": _small(queue.get("length")),
+            "workers": _to_small_integer(operation.get("num_workers")),
+            "queue_capacity": _to_small_integer(queue.get("length")),
         }
         children.append((number, operation.get("children")))
         if queue:
-            parts.append(samples([("op", number, "queue_size", "batches", numbers(queue.get("size")))]))
+            parts.append(sample_rows([("op", number, "queue_size", "batches", number_column(queue.get("size")))]))
     interval = pipeline_object.get("sampling_interval")
     if damaged or not rows:
         message = f"operations in {path.name} are damaged or there are none"
         health.add("damaged_records", WARNING, max(damaged, 1), message, STEP_PHASES)
-    frame = _operations(rows, children, interval)
-    return frame, pl.concat([samples([]), *parts])
+    frame = _operation_rows(rows, children, interval)
+    return frame, pl.concat([sample_rows([]), *parts])
 
 
-def _small(value: Any) -> int | None:
+def _to_small_integer(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < _ID_LIMIT else None
 
 
-def _operations(rows: Mapping[int, dict[str, Any]], children: list[tuple[int, Any]], interval: Any) -> pl.DataFrame:
+def _operation_rows(rows: Mapping[int, dict[str, Any]], children: list[tuple[int, Any]], interval: Any) -> pl.DataFrame:
     for parent, children_of in children:
         for child in children_of if isinstance(children_of, list) else []:
             if type(child) is int and child in rows and child != parent:
@@ -205,11 +205,11 @@ def _operations(rows: Mapping[int, dict[str, Any]], children: list[tuple[int, An
 
 def read_pipeline_raw(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Operations and queue samples of ``minddata_pipeline_raw_<rank>.csv``, which leaves out operations without a queue."""
-    from steplens.readers.common.ascend_csv_file import read_table, required
+    from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 
     table = read_table([path], health, STEP_PHASES)
-    if not required(table, path.name, health, STEP_PHASES, ("op_id",), ("op_type",)):
-        return pl.DataFrame(schema=_OPS), samples([])
+    if not has_required_columns(table, path.name, health, STEP_PHASES, ("op_id",), ("op_type",)):
+        return pl.DataFrame(schema=_OPS), sample_rows([])
     rows: dict[int, dict[str, Any]] = {}
     parts = []
     columns = [table.integer(name).to_list() for name in ("op_id", "num_workers", "output_queue_length", "parent_id")]
@@ -218,8 +218,13 @@ def read_pipeline_raw(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.D
     for place, (number, workers, length, parent) in enumerate(zip(*columns, strict=True)):
         if number is None or not 0 <= number < _ID_LIMIT or number in rows or len(rows) >= _OPERATION_LIMIT:
             continue
-        rows[number] = {"id": number, "type": types[place], "workers": _small(workers), "queue_capacity": _small(length)}
-        if _small(parent) is not None:
+        rows[number] = {
+            "id": number,
+            "type": types[place],
+            "workers": _to_small_integer(workers),
+            "queue_capacity": _to_small_integer(length),
+        }
+        if _to_small_integer(parent) is not None:
             rows[number]["parent"] = parent
         if sizes[place] is not None:
             try:
@@ -227,12 +232,12 @@ def read_pipeline_raw(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.D
             except ValueError:
                 listed = None
                 health.add("damaged_records", WARNING, 1, f"queue sizes in {path.name} are damaged", STEP_PHASES)
-            parts.append(samples([("op", number, "queue_size", "batches", numbers(listed))]))
+            parts.append(sample_rows([("op", number, "queue_size", "batches", number_column(listed))]))
     interval = intervals.drop_nulls()
-    return _operations(rows, [], interval[0] if len(interval) else None), pl.concat([samples([]), *parts])
+    return _operation_rows(rows, [], interval[0] if len(interval) else None), pl.concat([sample_rows([]), *parts])
 
 
-def _timed(sizes: pl.DataFrame, time_ns: pl.Series) -> pl.DataFrame:
+def _join_sample_times(sizes: pl.DataFrame, time_ns: pl.Series) -> pl.DataFrame:
     """Queue samples with the times of the CPU's samples, which one thread takes together; only where their counts agree."""
     counts = sizes.group_by("op").len()["len"].unique().to_list()
     if counts != [len(time_ns)]:
@@ -247,7 +252,7 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
     it on, 2 of the whole batch), type 1 the number of elements in the queue (extra: its capacity). The oldest files have no
     time.
     """
-    fields = _lines(path, health).str.extract_groups(_BATCH_ROW).struct.unnest()
+    fields = _read_lines(path, health).str.extract_groups(_BATCH_ROW).struct.unnest()
     names = dict(zip(fields.columns, ("type", "extra", "batch", "value", "time"), strict=True))
     lines = fields.rename(names)
     batch_lines = lines.drop_nulls("batch")
@@ -260,7 +265,7 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
     )
     is_time, is_queue = pl.col("type") == 0, pl.col("type") == 1
 
-    def duration(extra: int) -> pl.Expr:
+    def batch_duration(extra: int) -> pl.Expr:
         return (pl.col("value").filter(is_time & (pl.col("extra") == extra)).first() * 1e6).cast(pl.Int64, strict=False)
 
     repeated = batch_lines.group_by("type", pl.when(is_time).then("extra").otherwise(0), "batch").len().filter(pl.col("len") > 1)
@@ -269,9 +274,9 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
         health.add("repeated_batches", WARNING, repeated.height, message, STEP_PHASES)
     grouped = batch_lines.group_by("batch").agg(
         time_ns=pl.col("time").max(),
-        get_ns=duration(_PIPELINE),
-        push_ns=duration(_PUSH),
-        total_ns=duration(_TOTAL),
+        get_ns=batch_duration(_PIPELINE),
+        push_ns=batch_duration(_PUSH),
+        total_ns=batch_duration(_TOTAL),
         queue_size=pl.col("value").filter(is_queue).first().cast(pl.Int64, strict=False),
         queue_capacity=pl.col("extra").filter(is_queue).first(),
     )
@@ -280,14 +285,14 @@ def read_batches(path: Path, kind: str, health: HealthLog, clock_offset_ns: int 
 
 def _read_receive(files: Mapping[str, Path], health: HealthLog) -> pl.DataFrame:
     path = files.get("receive") or files["receive_ns"]
-    matches = [_RECEIVE_ROW.match(line) for line in _lines(path, health).to_list()]
+    matches = [_RECEIVE_ROW.match(line) for line in _read_lines(path, health).to_list()]
     rows = receive_rows(matches, health)
     if "receive" in files:
         return rows
     return rows.with_columns(pl.col("time_ns", "wait_ns") // 1000)
 
 
-def _lines(path: Path, health: HealthLog) -> pl.Series:
+def _read_lines(path: Path, health: HealthLog) -> pl.Series:
     """The lines of a text file that are not blank."""
     try:
         with path.open("rb") as handle:

@@ -37,7 +37,7 @@ def json_object(path: Path, health: HealthLog) -> dict[str, Any]:
     return value
 
 
-def numbers(values: Any) -> pl.Series:
+def number_column(values: Any) -> pl.Series:
     """A list of numbers as a column, null for what is none; empty where it is no list."""
     if not isinstance(values, list):
         return pl.Series(dtype=pl.Float64)
@@ -45,7 +45,7 @@ def numbers(values: Any) -> pl.Series:
     return pl.Series(floats, dtype=pl.Float64)
 
 
-def samples(rows: Sequence[Sampled], time_ns: pl.Series | None = None) -> pl.DataFrame:
+def sample_rows(rows: Sequence[Sampled], time_ns: pl.Series | None = None) -> pl.DataFrame:
     """Rows of ``pipeline_samples``; sample k of each has the k-th of the times, null where there is none."""
     frames = [pl.DataFrame(schema=SCHEMA["pipeline_samples"])]
     for scope, operation, name, unit, values in rows:
@@ -75,34 +75,34 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
         for value in (cpu_object["time_stamp"] if isinstance(cpu_object.get("time_stamp"), list) else [])
     ]
     time_ns = pl.Series("time_ns", stamps, dtype=pl.Int64)
-    rows = _host(cpu_object, len(stamps), health)
-    for name, values in _section(cpu_object, "process_info").items():
+    rows = _host_samples(cpu_object, len(stamps), health)
+    for name, values in _section_columns(cpu_object, "process_info").items():
         rows.append(("process", None, name, "%", values))
-    for name, values in _section(cpu_object, "process_memory_info").items():
+    for name, values in _section_columns(cpu_object, "process_memory_info").items():
         rows.append(("process", None, name.removesuffix("_mbytes"), "MB", values))
-    for name, values in _section(cpu_object, "system_memory_info").items():
+    for name, values in _section_columns(cpu_object, "system_memory_info").items():
         rows.append(("host", None, name.removesuffix("_mbytes"), "MB", values))
     operations = cpu_object.get("op_info")
     for operation in operations if isinstance(operations, list) else []:
         number = operation.get("op_id") if isinstance(operation, dict) else None
         if type(number) is int and 0 <= number < 1 << 31:
-            rows += [("op", number, name, "%", values) for name, values in _section(operation, "metrics").items()]
+            rows += [("op", number, name, "%", values) for name, values in _section_columns(operation, "metrics").items()]
     unequal = sum(1 for row in rows if row[0] != "host" and len(row[4]) != len(stamps))
     if unequal:
         message = f"rows of samples in {path.name} are not as long as its times"
         health.add("unequal_samples", WARNING, unequal, message, COUNTERS)
     processors = cpu_object.get("cpu_processor_num")
-    sampled = samples(rows, time_ns).drop_nulls("value")
+    sampled = sample_rows(rows, time_ns).drop_nulls("value")
     return sampled, time_ns, processors if type(processors) is int and 0 < processors < 1 << 31 else None
 
 
-def _section(whole: dict[str, Any], key: str) -> dict[str, pl.Series]:
+def _section_columns(whole: dict[str, Any], key: str) -> dict[str, pl.Series]:
     section = whole.get(key)
-    return {name: numbers(values) for name, values in section.items()} if isinstance(section, dict) else {}
+    return {name: number_column(values) for name, values in section.items()} if isinstance(section, dict) else {}
 
 
-def _host(whole: dict[str, Any], count: int, health: HealthLog) -> list[Sampled]:
-    section = _section(whole, "device_info")
+def _host_samples(whole: dict[str, Any], count: int, health: HealthLog) -> list[Sampled]:
+    section = _section_columns(whole, "device_info")
     longest = max((len(values) for values in section.values()), default=0)
     doubled = count > 1 and longest > 1.5 * count
     if doubled:

@@ -90,17 +90,17 @@ class MindSporeSource:
             parts.add(self.prof.name)
             if self.prof == self.path:
                 parts |= {entry.name for entry in self.path.iterdir()}
-        return frozenset(parts | {file.name for file in [*self._results(), *self._result_directories()]})
+        return frozenset(parts | {file.name for file in [*self._result_files(), *self._result_directories()]})
 
     @property
     def ignored(self) -> tuple[str, ...]:
         """Results in its folder that were made from it, and are not read."""
         read = set(self.sources())
-        names = [file.name for file in self._results() if file not in read]
+        names = [file.name for file in self._result_files() if file not in read]
         counted = (f"{len(names)} result files of MindSpore's profiler",) if names else ()
         return (*counted, *(folder.name for folder in self._result_directories()))
 
-    def _results(self) -> list[Path]:
+    def _result_files(self) -> list[Path]:
         """Files of its rank that a flat directory of results has."""
         return open_folder(self.path).of_rank(self.number)
 
@@ -122,7 +122,7 @@ class MindSporeSource:
     def sources(self) -> list[Path]:
         """The files whose change makes a cached trace stale: where windows hold nothing, the results beside them are read."""
         if self.kind == WINDOWS:
-            return [*self.recorded(), *self._results(), *self._output_files()]
+            return [*self.recorded(), *self._result_files(), *self._output_files()]
         if self.kind == LEGACY:
             return self.recorded()
         flat = mindspore_flat.sources(self.path, self.number) if self.kind == FLAT or self.completed else []
@@ -139,7 +139,7 @@ class MindSporeSource:
             try:
                 return mindspore_windows.read_trace(self.path, self.number)
             except InputError as error:
-                finished = self._finished()
+                finished = self._read_finished_results()
                 if finished is None:
                     raise
                 return _with_unread_windows(finished, error)
@@ -149,7 +149,7 @@ class MindSporeSource:
             return _with_python(mindspore_flat.read_trace(self.path, self.number), self._result_directories())
         trace = mindspore_prof.read_trace(self.prof)
         if self.completed:
-            trace = _together(trace, mindspore_flat.read_trace(self.path, self.number, host=False))
+            trace = _combine_traces(trace, mindspore_flat.read_trace(self.path, self.number, host=False))
         return trace if (file := self.host_file) is None else _with_host(trace, file)
 
     @property
@@ -157,7 +157,7 @@ class MindSporeSource:
         """Whether results lie beside recorded windows, and are read where these give nothing."""
         return self.kind == WINDOWS and (self.number in open_folder(self.path).result_ranks or self._output() is not None)
 
-    def _finished(self) -> Trace | None:
+    def _read_finished_results(self) -> Trace | None:
         """The finished results beside recorded windows; None where there are none."""
         if self.number in open_folder(self.path).result_ranks:
             return _with_python(mindspore_flat.read_trace(self.path, self.number), self._result_directories())
@@ -189,7 +189,7 @@ class MindSporeSource:
         return folder.file(HOST_INFO, self.number) if self.number in folder.host_ranks else None
 
 
-def find(path: Path) -> list[MindSporeSource]:
+def find_sources(path: Path) -> list[MindSporeSource]:
     """Every source of MindSpore in a folder itself, by rank; none where it holds something else."""
     if path.name == rundir.OUTPUT_DIRECTORY or not _is_promising(path):
         return []
@@ -201,12 +201,12 @@ def find(path: Path) -> list[MindSporeSource]:
     for device in find_logs(path).devices:
         source_of_rank.setdefault(device, MindSporeSource(path, LEGACY, device))
     earlier = []
-    for folder in mindspore_prof.find(path):
+    for folder in mindspore_prof.find_prof_directories(path):
         rank = mindspore_prof.rank_of(folder)
         if rank in source_of_rank:
             # of several captures of one rank the last one goes with the results beside them; the others are opened alone
             earlier.append(
-                _alone(source_of_rank[rank])
+                _device_source(source_of_rank[rank])
                 if source_of_rank[rank].prof is not None
                 else MindSporeSource(folder, PROF, rank, folder)
             )
@@ -254,7 +254,7 @@ def _made_of_logs(folder: Path) -> set[int]:
     return {rank for rank, file in infos if read_json(file).get("source") == MADE_FROM_LOGS}
 
 
-def _alone(source: MindSporeSource) -> MindSporeSource:
+def _device_source(source: MindSporeSource) -> MindSporeSource:
     """A ``PROF_*`` directory without what lies beside it."""
     assert source.prof is not None
     return MindSporeSource(source.prof, PROF, source.number, source.prof)
@@ -268,7 +268,7 @@ def _is_promising(path: Path) -> bool:
         return False
 
 
-def _together(device: Trace, flat: Trace) -> Trace:
+def _combine_traces(device: Trace, flat: Trace) -> Trace:
     """The tables of a ``PROF_*`` directory and, of a flat directory, those of the data pipeline, of memory and of operators."""
     tables = _tables_of(device)
     for name in _COMPLETING:
@@ -286,9 +286,10 @@ def _with_host(trace: Trace, file: Path) -> Trace:
     """A trace with what the host did, where both are on one clock."""
     health = HealthLog()
     tables = _tables_of(trace)
-    records = mindspore_host.read(file, health)
+    records = mindspore_host.read_host_records(file, health)
     added = {
-        name: conform(name, frame) for name, frame in mindspore_host.beside(records.tables(), tables, file.name, health).items()
+        name: conform(name, frame)
+        for name, frame in mindspore_host.tables_on_same_clock(records.tables(), tables, file.name, health).items()
     }
     if health.findings:
         added["health"] = health.frame()
@@ -304,7 +305,7 @@ class MindSporeReader(Reader[MindSporeSource]):
 
     def find_in_folder(self, folder: Path, claimed: Collection[str]) -> list[Capture[MindSporeSource]]:
         """See ``find``."""
-        return [self.capture_of(source) for source in find(folder)]
+        return [self.capture_of(source) for source in find_sources(folder)]
 
     def capture_of(self, source: MindSporeSource) -> Capture[MindSporeSource]:
         """The data of one rank or device as something that can be opened."""

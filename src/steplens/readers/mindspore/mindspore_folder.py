@@ -11,7 +11,7 @@ from pathlib import Path
 
 from steplens.formats.mindspore import FILES, pattern
 from steplens.readers.mindspore import minddata, mindspore_host
-from steplens.readers.mindspore.folders import children
+from steplens.readers.mindspore.folders import list_children
 
 _NAMES = {family: pattern(name) for family, name in FILES.items()}
 
@@ -66,7 +66,7 @@ class MindSporeFolder:
 
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
-    entries = [*children(path, _ENTRY_LIMIT), *children(path / HOST_INFO, _ENTRY_LIMIT)]
+    entries = [*list_children(path, _ENTRY_LIMIT), *list_children(path / HOST_INFO, _ENTRY_LIMIT)]
     files: dict[tuple[str, int], Path] = {}
     whole_files: dict[str, Path] = {}
     parallel: dict[int, tuple[str, int, int]] = {}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.readers.common.ascend_csv_file import read_table, required
+from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 from steplens.trace.health import COUNTERS, HOST_AGAINST_DEVICE, INFO, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import MARKER, PUSH_POP
 
@@ -51,7 +51,7 @@ _RECORD = {
 }
 
 
-def _nothing() -> pl.DataFrame:
+def _empty_records() -> pl.DataFrame:
     return pl.DataFrame(schema=_RECORD)
 
 
@@ -73,9 +73,9 @@ class HostRecords:
     """
 
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)
-    ranges: pl.DataFrame = field(default_factory=_nothing)
-    instants: pl.DataFrame = field(default_factory=_nothing)
-    unfinished: pl.DataFrame = field(default_factory=_nothing)
+    ranges: pl.DataFrame = field(default_factory=_empty_records)
+    instants: pl.DataFrame = field(default_factory=_empty_records)
+    unfinished: pl.DataFrame = field(default_factory=_empty_records)
     memory: pl.DataFrame = field(default_factory=pl.DataFrame)
     samples: pl.DataFrame = field(default_factory=pl.DataFrame)
 
@@ -86,7 +86,7 @@ class HostRecords:
     def tables(self) -> dict[str, pl.DataFrame]:
         """Ranges and instants as ``marks``, one domain per module; sizes of the process as ``counters``."""
         host_tables: dict[str, pl.DataFrame] = {}
-        marks = [_marks(self.ranges, PUSH_POP), _marks(self.instants, MARKER)]
+        marks = [_mark_rows(self.ranges, PUSH_POP), _mark_rows(self.instants, MARKER)]
         if any(frame.height for frame in marks):
             host_tables["marks"] = pl.concat(marks).sort("start_ns", maintain_order=True)
         if self.samples.height:
@@ -111,7 +111,7 @@ def is_host_file(path: Path) -> bool:
     return titles >= set(COLUMNS)
 
 
-def read(path: Path, health: HealthLog) -> HostRecords:
+def read_host_records(path: Path, health: HealthLog) -> HostRecords:
     """The records of a file, paired.
 
     Of begins of one module, event and stage on one thread, the latest that is open belongs to the next end.
@@ -121,7 +121,7 @@ def read(path: Path, health: HealthLog) -> HostRecords:
         health: gets what is damaged, begins without end and ends without begin.
     """
     table = read_table([path], health, _UNSAFE)
-    if not required(table, path.name, health, _UNSAFE, *((name,) for name in COLUMNS)):
+    if not has_required_columns(table, path.name, health, _UNSAFE, *((name,) for name in COLUMNS)):
         return HostRecords()
     text = table.frame.select(pl.col(table.find(name) or name).fill_null("").alias(name) for name in COLUMNS)
     numbers = text.select(
@@ -141,7 +141,7 @@ def read(path: Path, health: HealthLog) -> HostRecords:
         health.add("damaged_rows", WARNING, lost, message, _UNSAFE)
     sized = good.filter(pl.col("memory_kb") > 0)
     timed = good.filter(pl.col("time_us") > 0)
-    ranges, unfinished = _pairs(timed.filter(pl.col("point") != _INSTANT), path.name, health)
+    ranges, unfinished = _pair_ranges(timed.filter(pl.col("point") != _INSTANT), path.name, health)
     instants = timed.filter(pl.col("point") == _INSTANT).with_columns(start_us="time_us", end_us="time_us")
     samples = sized.filter(pl.col("time_us") > 0)
     if without := sized.height - samples.height:
@@ -152,7 +152,7 @@ def read(path: Path, health: HealthLog) -> HostRecords:
     )
 
 
-def _pairs(points: pl.DataFrame, name: str, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _pair_ranges(points: pl.DataFrame, name: str, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Ranges in order of their ends, and begins without an end."""
     depth = (1 - 2 * pl.col("point")).cum_sum().over(_KEY)
     points = points.with_columns(depth=depth)
@@ -186,7 +186,7 @@ def _pairs(points: pl.DataFrame, name: str, health: HealthLog) -> tuple[pl.DataF
     return ranges.sort("end_row").with_columns(custom_info=info).select(list(_RECORD)), unfinished.select(list(_RECORD))
 
 
-def _marks(records: pl.DataFrame, kind: str) -> pl.DataFrame:
+def _mark_rows(records: pl.DataFrame, kind: str) -> pl.DataFrame:
     return records.select(
         domain="module",
         message=pl.format("{}::{}", "event", "stage"),
@@ -198,7 +198,7 @@ def _marks(records: pl.DataFrame, kind: str) -> pl.DataFrame:
     )
 
 
-def beside(
+def tables_on_same_clock(
     host: Mapping[str, pl.DataFrame], others: Mapping[str, pl.DataFrame], name: str, health: HealthLog
 ) -> dict[str, pl.DataFrame]:
     """The tables of the host, where their times can be laid beside those of the others; else nothing and a finding.
@@ -209,8 +209,8 @@ def beside(
         name: of the file.
         health: gets that the clocks differ.
     """
-    own_middles = [_middle(frame["time_ns" if table == "counters" else "start_ns"]) for table, frame in host.items()]
-    other_middles = [_middle(others[table][column]) for table, column in _TIMED.items() if table in others]
+    own_middles = [_median_time(frame["time_ns" if table == "counters" else "start_ns"]) for table, frame in host.items()]
+    other_middles = [_median_time(others[table][column]) for table, column in _TIMED.items() if table in others]
     if all(time is None or time >= _UNIX_FROM_NS for time in [*own_middles, *other_middles]) or not any(
         time is not None for time in other_middles
     ):
@@ -223,6 +223,6 @@ def beside(
     return {}
 
 
-def _middle(times: pl.Series) -> float | None:
+def _median_time(times: pl.Series) -> float | None:
     middle = times.cast(pl.Float64).median()
     return middle if isinstance(middle, float) else None

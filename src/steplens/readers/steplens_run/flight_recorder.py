@@ -104,7 +104,9 @@ def with_sizes(trace: Trace, raw: Path) -> Trace:
         return trace
     names = pl.col("name").cast(pl.String)
     calls = trace.required("ops").filter(names.str.contains(_CALL)).select(names, "start_ns", "end_ns").collect()
-    entries = _asked_for(_entries(raw / rundir.COLLECTIVES, _sizes_of_groups(trace)), list(calls.sort("start_ns").iter_rows()))
+    entries = _asked_for(
+        _read_entries(raw / rundir.COLLECTIVES, _sizes_of_groups(trace)), list(calls.sort("start_ns").iter_rows())
+    )
     is_collective = pl.col("kind").cast(pl.String) == COLLECTIVE
     rows = communication.with_row_index("_row").filter(names.str.contains(_EVENT) & is_collective)
     rows = rows.drop_nulls(["stream", "end_ns"]).sort("start_ns", "_row")
@@ -112,15 +114,16 @@ def with_sizes(trace: Trace, raw: Path) -> Trace:
         _Event(row, operation_of(name) or "", thread, start, end)
         for row, name, thread, start, end in rows.select("_row", names, "stream", "start_ns", "end_ns").iter_rows()
     ]
-    entry_of_row = dict(_certain(events, entries)) if entries else {}
+    entry_of_row = dict(_match_entries(events, entries)) if entries else {}
     if not entry_of_row:
         return trace
     return Trace(
-        trace.source, {**{name: trace.required(name) for name in trace}, "communication": _filled(communication, entry_of_row)}
+        trace.source,
+        {**{name: trace.required(name) for name in trace}, "communication": _fill_sizes(communication, entry_of_row)},
     )
 
 
-def _filled(communication: pl.DataFrame, found: Mapping[int, _Entry]) -> pl.DataFrame:
+def _fill_sizes(communication: pl.DataFrame, found: Mapping[int, _Entry]) -> pl.DataFrame:
     complete = [(row, entry.group, entry.ranks, entry.elements, entry.dtype) for row, entry in found.items()]
     schema = {"_row": pl.UInt32, "_group": pl.String, "_ranks": pl.Int32, "_elements": pl.Int64, "_dtype": pl.String}
     sizes = pl.DataFrame(complete, schema=schema, orient="row")
@@ -145,7 +148,7 @@ def _sizes_of_groups(trace: Trace) -> dict[str, int]:
     }
 
 
-def _entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
+def _read_entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
     """What the recorder holds, in order of time; nothing of a file that is damaged: an order with gaps is none."""
     try:
         recorded = _DECODER.decode(path.read_bytes()).entries if path.stat().st_size <= _LIMIT else []
@@ -162,7 +165,7 @@ def _entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
                 operation_of(entry.profiling_name) or "",
                 DEFAULT_GROUP if described == _DEFAULT else number,
                 entry.time_created_ns,
-                _elements(entry.input_sizes) if len(types) == 1 else None,
+                _count_elements(entry.input_sizes) if len(types) == 1 else None,
                 entry.input_dtypes[0] if len(types) == 1 else None,
                 ranks.get(number),
             )
@@ -170,7 +173,7 @@ def _entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
     return sorted(entries, key=lambda entry: entry.created_ns)
 
 
-def _elements(sizes: Sequence[Sequence[int]]) -> int | None:
+def _count_elements(sizes: Sequence[Sequence[int]]) -> int | None:
     """How many elements tensors of these sizes have together; None without tensors, and where there can be none so large."""
     total = 0
     for size in sizes:
@@ -197,7 +200,7 @@ def _asked_for(entries: Sequence[_Entry], calls: Sequence[tuple[str, int, int]])
     return entries_asked if len({id(entry) for entry in entries_asked}) == len(entries_asked) else []
 
 
-def _certain(events: Sequence[_Event], entries: Sequence[_Entry]) -> Iterator[tuple[int, _Entry]]:
+def _match_entries(events: Sequence[_Event], entries: Sequence[_Entry]) -> Iterator[tuple[int, _Entry]]:
     """The row of each event whose entry is known, and that entry."""
     groups: dict[str, list[_Entry]] = defaultdict(list)
     for entry in entries:
@@ -209,7 +212,7 @@ def _certain(events: Sequence[_Event], entries: Sequence[_Entry]) -> Iterator[tu
     for owners in itertools.product(groups, repeat=len(threads)):
         owner = dict(zip(threads, owners, strict=True))
         lanes = {name: [event for event in events if owner[event.thread] == name] for name in groups}
-        if all(_fits(lanes[name], groups[name]) for name in groups):
+        if all(_can_match(lanes[name], groups[name]) for name in groups):
             fitting.append(lanes)
     if len(fitting) != 1:
         return
@@ -217,7 +220,7 @@ def _certain(events: Sequence[_Event], entries: Sequence[_Entry]) -> Iterator[tu
         yield from _of_group(lane, groups[name])
 
 
-def _fits(events: Sequence[_Event], entries: Sequence[_Entry]) -> bool:
+def _can_match(events: Sequence[_Event], entries: Sequence[_Entry]) -> bool:
     return len(events) == len(entries) and all(
         event.operation == entry.operation and entry.created_ns <= event.start_ns
         for event, entry in zip(events, entries, strict=True)

@@ -55,8 +55,8 @@ def tables(raw: Path, host: dict[str, Any], pid: int | None, health: HealthLog) 
     """
     host_tables: dict[str, pl.DataFrame] = {}
     for name, frame in (
-        *_marks(raw, pid, health).items(),
-        *_samples(raw, host.get("collection"), health).items(),
+        *_read_marks(raw, pid, health).items(),
+        *_read_samples(raw, host.get("collection"), health).items(),
         ("api", _system_calls(raw / rundir.SYSTEM_CALLS, pid, health)),
         *loaders.tables(raw, health).items(),
     ):
@@ -65,15 +65,15 @@ def tables(raw: Path, host: dict[str, Any], pid: int | None, health: HealthLog) 
     return host_tables
 
 
-def _marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _read_marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``marks``, and ``meta`` with the size of checkpoints where it is known."""
     path = raw / rundir.MARKS
-    data = _bytes(path, _MARKS_LIMIT, health, USER_MARKS)
+    data = _read_file(path, _MARKS_LIMIT, health, USER_MARKS)
     if data is None:
         return {}
     rows = np.frombuffer(data, dtype="<i8", count=len(data) // 8 // len(_COLUMNS) * len(_COLUMNS)).reshape(-1, len(_COLUMNS))
     described = read_json(raw / rundir.MARK_TEXTS, health)
-    texts = [_pair(item) for item in as_list(described.get("texts"))]
+    texts = [_text_pair(item) for item in as_list(described.get("texts"))]
     domains = pl.Series([domain for domain, _ in texts], dtype=NAME)
     messages = pl.Series([message for _, message in texts], dtype=NAME)
     text, _, start, end, tid, stream = rows.T
@@ -102,13 +102,13 @@ def _marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.DataFr
     return {"marks": marks, "meta": meta_rows(meta)}
 
 
-def _pair(item: Any) -> tuple[str, str]:
+def _text_pair(item: Any) -> tuple[str, str]:
     if isinstance(item, list) and len(item) == 2 and all(isinstance(part, str) for part in item):
         return item[0], item[1]
     return "", ""
 
 
-def _samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _read_samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``counters``, and ``meta`` with what sampling has cost."""
     path = raw / rundir.HOST_SAMPLES
     if not path.is_file():
@@ -116,7 +116,7 @@ def _samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.Data
     content = read_json(path, health)
     frames, damaged = [], 0
     for series in as_list(content.get("series")):
-        frame = _series(series)
+        frame = _counter_rows(series)
         if frame is None:
             damaged += 1
         else:
@@ -142,7 +142,7 @@ def _samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl.Data
     return sample_tables
 
 
-def _series(series: Any) -> pl.DataFrame | None:
+def _counter_rows(series: Any) -> pl.DataFrame | None:
     """One counter; None when it is damaged."""
     if not isinstance(series, dict):
         return None
@@ -161,7 +161,7 @@ def _series(series: Any) -> pl.DataFrame | None:
 
 def _system_calls(path: Path, pid: int | None, health: HealthLog) -> pl.DataFrame | None:
     """Calls that ended while they were recorded, from the file of strace."""
-    data = _bytes(path, _CALLS_LIMIT, health, RUNTIME_CALLS)
+    data = _read_file(path, _CALLS_LIMIT, health, RUNTIME_CALLS)
     if data is None:
         return None
     lines = pl.DataFrame({"line": data.decode(errors="replace").splitlines()}, schema={"line": pl.String})
@@ -172,14 +172,14 @@ def _system_calls(path: Path, pid: int | None, health: HealthLog) -> pl.DataFram
         message = f"lines of {path.name} make no sense and were left out"
         health.add("damaged_side_file", WARNING, strange, message, RUNTIME_CALLS)
 
-    def ns(seconds: str, fraction: str) -> pl.Expr:
+    def to_nanoseconds(seconds: str, fraction: str) -> pl.Expr:
         return pl.col(seconds).cast(pl.Int64) * 1_000_000_000 + pl.col(fraction).cast(pl.Int64)
 
     # A line that ends a call has the time of its end, and how long it took.
     ended = pl.col("name").is_null()
     return (
         parts.filter(possible)
-        .with_columns(time=ns("s", "ns"), length=ns("ds", "dns"))
+        .with_columns(time=to_nanoseconds("s", "ns"), length=to_nanoseconds("ds", "dns"))
         .select(
             name=pl.coalesce("name", "resumed").cast(NAME),
             layer=pl.lit(OS_LAYER, dtype=NAME),
@@ -192,7 +192,7 @@ def _system_calls(path: Path, pid: int | None, health: HealthLog) -> pl.DataFram
     )
 
 
-def _bytes(path: Path, limit: int, health: HealthLog, unsafe: str) -> bytes | None:
+def _read_file(path: Path, limit: int, health: HealthLog, unsafe: str) -> bytes | None:
     """A whole file; None when there is none, and a finding when it cannot be used."""
     try:
         if path.stat().st_size > limit:

@@ -54,11 +54,11 @@ def tables(raw: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     if not sources(raw):
         return {}
     described = read_json(raw / rundir.LOADERS, health)
-    stages, batches = _rows(raw / rundir.LOADER_ROWS, described, health)
-    loaders = _loaders(described, health)
+    stages, batches = _read_rows(raw / rundir.LOADER_ROWS, described, health)
+    loaders = _loader_rows(described, health)
     loader_numbers = loaders["loader"].to_numpy()
-    made = _made(stages, loader_numbers, health)
-    got = _got(batches, loader_numbers, health)
+    made = _made_batches(stages, loader_numbers, health)
+    got = _received_batches(batches, loader_numbers, health)
     if not made.height and not got.height:
         return {}
     tasks = got.join(made, on=_KEY, how="full", coalesce=True).sort(*_KEY)
@@ -67,19 +67,19 @@ def tables(raw: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     loaders = loaders.with_columns(transform=pl.col("transform") | pl.col("loader").is_in(transformed))
     loader_tables = {
         "pipeline_loaders": loaders,
-        "pipeline_epochs": _epochs(described, loader_numbers, health),
+        "pipeline_epochs": _epoch_rows(described, loader_numbers, health),
         "pipeline_tasks": tasks,
-        "pipeline_ops": _tree(loaders),
+        "pipeline_ops": _loader_operations(loaders),
         "pipeline_samples": _queue_samples(got),
-        "pipeline_batches": _batches(got, loaders),
+        "pipeline_batches": _batch_rows(got, loaders),
     }
     return {name: frame for name, frame in loader_tables.items() if frame.height}
 
 
-def _rows(path: Path, described: Mapping[str, Any], health: HealthLog) -> tuple[Rows, Rows]:
+def _read_rows(path: Path, described: Mapping[str, Any], health: HealthLog) -> tuple[Rows, Rows]:
     """The rows of both kinds; none where the file and its description do not fit together."""
     empty = np.empty((0, len(STAGE_COLUMNS)), np.int64), np.empty((0, len(BATCH_COLUMNS)), np.int64)
-    counts = [_number(described.get(name)) for name in ("stages", "batches")]
+    counts = [_to_number(described.get(name)) for name in ("stages", "batches")]
     try:
         size = path.stat().st_size
         if size > _ROWS_LIMIT:
@@ -104,7 +104,7 @@ def _rows(path: Path, described: Mapping[str, Any], health: HealthLog) -> tuple[
         return empty
 
 
-def _made(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
+def _made_batches(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
     """Batches as workers, or the loop itself, made them; ``cpu_ns`` per batch."""
     frame = pl.DataFrame(rows, schema=dict.fromkeys(STAGE_COLUMNS, pl.Int64), orient="row")
     # a batch whose samples could not be read was never collated
@@ -113,7 +113,7 @@ def _made(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
     good &= pl.col("worker").is_between(-1, _MOST_WORKERS) & pl.col("failed").is_between(0, 1)
     good &= pl.col("transform_ns").is_between(0, pl.col("end_ns") - pl.col("start_ns"))
     good &= pl.all_horizontal(pl.col("cpu_ns", "pid").is_between(0, _FOREVER)) & pl.col("transforms").is_between(-1, _FOREVER)
-    frame = _only(frame, good, health)
+    frame = _valid_batches(frame, good, health)
     pickled = _are_times("pickle_start_ns", "pickle_end_ns")
     used = pl.col("cpu_ns").diff().over("loader", "worker", "pid", order_by="end_ns")
     return frame.with_columns(
@@ -129,13 +129,13 @@ def _made(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
     )
 
 
-def _got(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
+def _received_batches(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
     """Batches as the loop got them."""
     frame = pl.DataFrame(rows, schema=dict.fromkeys(BATCH_COLUMNS, pl.Int64), orient="row")
     length = pl.col("next_end_ns") - pl.col("next_start_ns")
     good = _is_key(known) & _are_times("next_start_ns", "next_end_ns") & pl.col("waited_ns").is_between(0, length)
     good &= pl.col("ready") <= _FOREVER
-    frame = _only(frame, good, health)
+    frame = _valid_batches(frame, good, health)
     received = _are_times("receive_start_ns", "receive_end_ns")
     return frame.with_columns(
         pl.when(pl.col("ready") >= 0).then("ready"),
@@ -154,7 +154,7 @@ def _are_times(start: str, end: str) -> pl.Expr:
     return (pl.col(start) > 0) & (pl.col(start) <= pl.col(end)) & (pl.col(end) < _FOREVER)
 
 
-def _only(frame: pl.DataFrame, good: pl.Expr, health: HealthLog) -> pl.DataFrame:
+def _valid_batches(frame: pl.DataFrame, good: pl.Expr, health: HealthLog) -> pl.DataFrame:
     """The rows that make sense, each batch once."""
     valid = frame.filter(good).unique(_KEY, keep="first", maintain_order=True)
     if lost := frame.height - valid.height:
@@ -184,7 +184,7 @@ def _report_missing(tasks: pl.DataFrame, loaders: pl.DataFrame, health: HealthLo
 # --- what there is
 
 
-def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
+def _loader_rows(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
     listed = as_list(described.get("loaders"))
     rows: dict[int, dict[str, Any]] = {}
     for item in listed:
@@ -195,10 +195,10 @@ def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
         rows[number] = {
             "loader": number,
             "workers": workers,
-            "queue_capacity": _number(item.get("capacity")),
-            **{name: _number(item.get(name)) for name in ("batch_size", "prefetch_factor")},
-            **{name: _text(item.get(name)) for name in ("dataset", "collate", "start_method")},
-            **{name: _boolean(item.get(name)) for name in ("iterable", "persistent_workers", "pin_memory", "in_order")},
+            "queue_capacity": _to_number(item.get("capacity")),
+            **{name: _to_number(item.get(name)) for name in ("batch_size", "prefetch_factor")},
+            **{name: _to_text(item.get(name)) for name in ("dataset", "collate", "start_method")},
+            **{name: _to_boolean(item.get(name)) for name in ("iterable", "persistent_workers", "pin_memory", "in_order")},
             "transform": item.get("transform") is True,
         }
     if lost := len(listed) - len(rows):
@@ -207,7 +207,7 @@ def _loaders(described: Mapping[str, Any], health: HealthLog) -> pl.DataFrame:
     return pl.DataFrame([rows[number] for number in sorted(rows)], schema=SCHEMA["pipeline_loaders"])
 
 
-def _epochs(described: Mapping[str, Any], known: Rows, health: HealthLog) -> pl.DataFrame:
+def _epoch_rows(described: Mapping[str, Any], known: Rows, health: HealthLog) -> pl.DataFrame:
     listed, numbers = as_list(described.get("epochs")), set(known.tolist())
     rows = [row for row in listed if isinstance(row, list) and len(row) == 5 and all(_is_number(cell, _FOREVER) for cell in row)]
     rows = [row for row in rows if row[0] in numbers]
@@ -221,7 +221,7 @@ def _epochs(described: Mapping[str, Any], known: Rows, health: HealthLog) -> pl.
     )
 
 
-def _tree(loaders: pl.DataFrame) -> pl.DataFrame:
+def _loader_operations(loaders: pl.DataFrame) -> pl.DataFrame:
     """Each loader as operations, from the iterator back to reading samples; see ``pipeline_ops``."""
     rows: list[dict[str, Any]] = []
     for loader in loaders.iter_rows(named=True):
@@ -261,7 +261,7 @@ def _queue_samples(got: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _batches(got: pl.DataFrame, loaders: pl.DataFrame) -> pl.DataFrame:
+def _batch_rows(got: pl.DataFrame, loaders: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("next_end_ns") - pl.col("next_start_ns")
     loader_names = loaders.select(pl.col("loader").cast(pl.Int64), "dataset", "queue_capacity")
     return (
@@ -285,13 +285,13 @@ def _is_number(value: Any, limit: int) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < limit
 
 
-def _number(value: Any) -> int | None:
+def _to_number(value: Any) -> int | None:
     return value if _is_number(value, _FOREVER) else None
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value[:200] if isinstance(value, str) and value else None
 
 
-def _boolean(value: Any) -> bool | None:
+def _to_boolean(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None

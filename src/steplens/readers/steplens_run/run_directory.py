@@ -58,7 +58,7 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
     if not raw_trace.is_file():
         raise InputError(path, *lost_window(path, state))
-    meta = _meta(path, state, health)
+    meta = _meta_table(path, state, health)
     extra["meta"] = merged_meta(extra["meta"], meta) if "meta" in extra else meta
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
     if recorded := as_list(host.get("gc")):
@@ -88,7 +88,7 @@ def lost_window(path: Path, state: dict[str, Any]) -> tuple[str, str]:
         path: the run directory.
         state: what its state file holds.
     """
-    again = _again(path, state.get("pid"))
+    again = _lost_window_remedy(path, state.get("pid"))
     if state.get("state") == rundir.STATE_RECORDING:
         first = state.get("first_step")
         problem, remedy = open_window(f"the window that began at step {first}" if isinstance(first, int) else "its window", state)
@@ -127,7 +127,7 @@ def open_window(window: str, state: dict[str, Any]) -> tuple[str, str]:
     return f"{window} was still open when its process ended (pid {pid}), so its data is lost", "{again}"
 
 
-def _again(path: Path, pid: Any) -> str:
+def _lost_window_remedy(path: Path, pid: Any) -> str:
     """The remedy for a window that is lost, with what else there is of the same process."""
     complete = 0
     if isinstance(pid, int):
@@ -139,7 +139,7 @@ def _again(path: Path, pid: Any) -> str:
     return f"{there} complete; record this one again"
 
 
-def _meta(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
+def _meta_table(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:
     values = read_metadata(path, health)
     info = read_info(info_files(path), health, WARNING)
     values.update(info.select(_OF_INFO))

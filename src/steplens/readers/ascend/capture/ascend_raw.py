@@ -116,11 +116,11 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
             f"{prof_directories[0].path.name} was read, other device data was not ({other_names})",
         )
     if prof is not None and not prof.is_exported:
-        prof = _exported(path, prof, info, health, allow_msprof)
+        prof = _export_if_allowed(path, prof, info, health, allow_msprof)
     folder = path / FRAMEWORK_DIRECTORY
     begin = first_time(folder)
     if begin is None and (prof is None or not prof.is_exported):
-        raise InputError(path, "holds no readable raw data", _remedy(prof))
+        raise InputError(path, "holds no readable raw data", _export_remedy(prof))
     clock = find_clock(prof, info.values, begin, health)
     only_device = prof.devices[0] if prof is not None and len(prof.devices) == 1 else None
     device: _Tables = {}
@@ -143,8 +143,8 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     health.extend(host_health.findings)
     _report_missing(info, host, device, prof, health)
     metadata = read_metadata(path, health)
-    tables = with_groups(_joined(host, device), metadata.get("parallel_group_info"))
-    tables["meta"] = _meta(metadata, info, prof, host, device)
+    tables = with_groups(_join_host_and_device(host, device), metadata.get("parallel_group_info"))
+    tables["meta"] = _meta_table(metadata, info, prof, host, device)
     return tables
 
 
@@ -152,18 +152,18 @@ def _export_command(prof: ProfDirectory) -> str:
     return f"{MSPROF} --export=on --output={prof.path}"
 
 
-def _remedy(prof: ProfDirectory | None) -> str:
+def _export_remedy(prof: ProfDirectory | None) -> str:
     return f"Run `{_export_command(prof)}` where CANN is installed" if prof is not None else "Record the run again"
 
 
-def _exported(path: Path, prof: ProfDirectory, info: RunInfo, health: HealthLog, allow_msprof: bool) -> ProfDirectory:
+def _export_if_allowed(path: Path, prof: ProfDirectory, info: RunInfo, health: HealthLog, allow_msprof: bool) -> ProfDirectory:
     """Export the device data if that is allowed; the directory as it is then."""
     if not allow_msprof:
         return prof
     options = info.options
     exports = [item for item in options.export_types or () if item in (msprof_command.TEXT, msprof_command.DATABASE)]
     try:
-        done = msprof_command.export(
+        done = msprof_command.export_device_data(
             path,
             prof.path,
             exports or [msprof_command.TEXT],
@@ -281,14 +281,14 @@ def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_Kerne
             (MEMORY_RECORD, ascend_csv.read_memory_record),
         )
         memory = [read_kind(slices[kind], health) for kind, read_kind in readers if kind in slices]
-        tables["memory"] = _concatenated(memory)
+        tables["memory"] = _concat_nonempty(memory)
     if OPERATOR_MEMORY in slices and "allocations" not in tables:
         tables["allocations"] = ascend_csv.read_operator_memory(slices[OPERATOR_MEMORY], health)
     if MODULE_MEMORY in slices and not _has_group(tables.get("counters"), MODULE_MEMORY):
         samples = ascend_csv.read_npu_module_mem(slices[MODULE_MEMORY], health)
-        tables["counters"] = _concatenated([tables.get("counters", pl.DataFrame()), samples])
+        tables["counters"] = _concat_nonempty([tables.get("counters", pl.DataFrame()), samples])
     handed_on = [reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices]
-    tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), *handed_on])
+    tables["source_tables"] = _concat_nonempty([tables.get("source_tables", pl.DataFrame()), *handed_on])
 
 
 def _has_group(counters: pl.DataFrame | None, group: str) -> bool:
@@ -306,7 +306,7 @@ def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) 
         else:
             source = analysis_tables.pop("source_tables", pl.DataFrame())
             tables.update(analysis_tables)
-            tables["source_tables"] = _concatenated([tables.get("source_tables", pl.DataFrame()), source])
+            tables["source_tables"] = _concat_nonempty([tables.get("source_tables", pl.DataFrame()), source])
             return
     times, matrix = prof.analysis.get(COMMUNICATION), prof.analysis.get(COMMUNICATION_MATRIX)
     if times is not None:
@@ -315,7 +315,7 @@ def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) 
         tables["communication_matrix"] = ascend_communication.read_communication_matrix(matrix, health)
 
 
-def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
+def _concat_nonempty(frames: list[pl.DataFrame]) -> pl.DataFrame:
     present = [frame for frame in frames if frame.height]
     return pl.concat(present, how="diagonal_relaxed") if present else pl.DataFrame()
 
@@ -323,7 +323,7 @@ def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
 # --- the join -------------------------------------------------------------------------------------------------------------
 
 
-def _joined(host: _Tables, device: _Tables) -> _Tables:
+def _join_host_and_device(host: _Tables, device: _Tables) -> _Tables:
     """Both halves as one; launches by the task queue are moved to where the operator enqueued them."""
     queue = host.get("task_queue")
     tables = {**device, **host}
@@ -335,11 +335,11 @@ def _joined(host: _Tables, device: _Tables) -> _Tables:
         tables["memory"] = through_queue(events, queue)
     for name in ("memory", "source_tables", "marks"):
         if name in host and name in device:
-            tables[name] = _concatenated([tables[name], device[name]])
+            tables[name] = _concat_nonempty([tables[name], device[name]])
     return tables
 
 
-def _meta(
+def _meta_table(
     metadata: Mapping[str, Any],
     info: RunInfo,
     prof: ProfDirectory | None,

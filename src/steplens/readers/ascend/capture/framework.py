@@ -30,7 +30,7 @@ from steplens.readers.ascend.capture.framework_files import (
     read_flat,
     read_tagged,
 )
-from steplens.readers.ascend.capture.python_replay import replay
+from steplens.readers.ascend.capture.python_replay import replay_calls
 from steplens.readers.ascend.prof_directory import Clock
 from steplens.trace.health import (
     CALL_STACKS,
@@ -66,40 +66,40 @@ def read_framework(
         physical_device: the device behind every logical index, where the run used a single one.
     """
     tables = {
-        "ops": operators(folder, clock, health),
+        "ops": read_operator_calls(folder, clock, health),
         "task_queue": task_queue(folder, clock, health),
         "python": python_calls(folder, clock, health),
-        "memory": memory(folder, clock, health, physical_device),
-        "gc": collections(folder, clock, health),
-        "source_tables": parameters(folder, health),
+        "memory": read_allocator_events(folder, clock, health, physical_device),
+        "gc": read_garbage_collections(folder, clock, health),
+        "source_tables": read_parameter_tables(folder, health),
     }
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def operators(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
+def read_operator_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     """``ops`` from torch.op_range: one row per call, on the thread that started it."""
     records = read_tagged(folder, OP_RANGE, health)
     fixed = records.fixed
-    times, plausible = _times(clock, [fixed["start"], fixed["end"]], OP_RANGE.prefix, health)
+    times, plausible = _to_unix_times(clock, [fixed["start"], fixed["end"]], OP_RANGE.prefix, health)
     texts = {name: _without_empty(column) for name, column in records.texts.items() if name != "name"}
     sequence = pl.Series(fixed["sequence"])
     frame = pl.DataFrame(
         {
-            "name": _named(records.texts["name"]),
+            "name": _replace_missing_names(records.texts["name"]),
             "start_ns": times[0],
             "end_ns": times[1],
-            "pid": _signed(fixed["pid"]),
-            "tid": _signed(fixed["start_tid"]),
+            "pid": _to_signed(fixed["pid"]),
+            "tid": _to_signed(fixed["start_tid"]),
             "scope": fixed["scope"],
             "sequence": sequence.set(sequence < 0, None),
-            "forward_tid": _signed(fixed["forward_tid"]),
+            "forward_tid": _to_signed(fixed["forward_tid"]),
             "input_shapes": texts["shapes"].series("input_shapes", NAME),
             "input_types": texts["types"].series("input_types", NAME),
             "stack": texts["stack"].series("stack", NAME),
             "module": texts["module"].series("module", NAME),
         }
     )
-    return _kept(frame, plausible)
+    return _filter_rows(frame, plausible)
 
 
 def task_queue(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
@@ -110,12 +110,12 @@ def task_queue(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     """
     records = read_tagged(folder, OP_MARK, health)
     fixed = records.fixed
-    (time,), keep = _times(clock, [fixed["time"]], OP_MARK.prefix, health)
+    (time,), keep = _to_unix_times(clock, [fixed["time"]], OP_MARK.prefix, health)
     keep &= fixed["category"] <= _DEQUEUE_END
     category = fixed["category"].astype(np.int64)
     name = records.texts["name"]
     half, is_end = category // 2, category % 2 == 1
-    group, groups = _groups(half * keep, fixed["pid"], fixed["tid"], name.codes)
+    group, groups = _number_row_groups(half * keep, fixed["pid"], fixed["tid"], name.codes)
     rows = np.flatnonzero(keep)
     if (np.diff(time[rows]) < 0).any():
         rows = rows[np.argsort(time[rows], kind="stable")]
@@ -136,19 +136,19 @@ def task_queue(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     for number, side in enumerate(("enqueue", "dequeue")):
         mine = half[starts] == number
         begin, end = starts[mine], ends[mine]
-        columns = {"tid": _signed(fixed["tid"][begin]), "start_ns": time[begin], "end_ns": time[end]}
+        columns = {"tid": _to_signed(fixed["tid"][begin]), "start_ns": time[begin], "end_ns": time[end]}
         frame = pl.DataFrame({f"{side}_{column}": values for column, values in columns.items()})
         sides.append(
             frame.with_columns(
-                pid=_signed(fixed["pid"][begin]),
-                correlation=_signed(fixed["correlation"][begin]),
+                pid=_to_signed(fixed["pid"][begin]),
+                correlation=_to_signed(fixed["correlation"][begin]),
                 name=Texts(name.codes[begin], name.distinct).series("name", NAME),
             ).sort(f"{side}_start_ns", maintain_order=True)
         )
     return _joined_sides(sides[0].drop("name"), sides[1], health)
 
 
-def _groups(*columns: npt.NDArray[Any]) -> tuple[Int64Array, int]:
+def _number_row_groups(*columns: npt.NDArray[Any]) -> tuple[Int64Array, int]:
     """A number per row that is equal where all columns are, and a bound above these numbers."""
     group, bound = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
@@ -193,7 +193,7 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     events = read_flat(folder, PYTHON_CALLS, health)
     if not len(events):
         return pl.DataFrame()
-    (time,), plausible = _times(clock, [events["time"]], PYTHON_CALLS.prefix, health)
+    (time,), plausible = _to_unix_times(clock, [events["time"]], PYTHON_CALLS.prefix, health)
     if not plausible.all():
         events, time = events[plausible], time[plausible]
     code, names = _call_names(folder, events["key"], health)
@@ -201,7 +201,7 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     # records are the largest part of a capture with stacks: nothing of them is kept that is not needed
     del events
     exits = np.flatnonzero(np.array([name == _EXIT for name in names], dtype=bool))
-    calls = replay(time, pid, tid, code, is_call, skipped=np.isin(code, exits) if len(exits) else None)
+    calls = replay_calls(time, pid, tid, code, is_call, skipped=np.isin(code, exits) if len(exits) else None)
     del time, pid, tid, code, is_call
     for count, subject in (
         (calls.cut_short, "calls have no return of their own and end with their caller"),
@@ -218,8 +218,8 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
             "end_ns": calls.end,
             "pid": calls.pid,
             "tid": calls.tid,
-            "parent": _nullable(calls.parent),
-            "module_id": _nullable(module_id),
+            "parent": _null_if_negative(calls.parent),
+            "module_id": _null_if_negative(module_id),
         }
     )
 
@@ -275,14 +275,14 @@ def _module_names(thread: Int64Array, code: Int64Array, names: list[str]) -> tup
     return code, module_id, texts
 
 
-def memory(folder: Path, clock: Clock, health: HealthLog, physical_device: int | None) -> pl.DataFrame:
+def read_allocator_events(folder: Path, clock: Clock, health: HealthLog, physical_device: int | None) -> pl.DataFrame:
     """``memory`` from torch.memory_usage: the events of the framework's own allocators.
 
     Events of the CPU have signed sizes and no kind. Events of an external allocator are no part of the totals beside
     them and are left out.
     """
     fixed = read_tagged(folder, MEMORY_USAGE, health).fixed
-    (time,), plausible = _times(clock, [fixed["time"]], MEMORY_USAGE.prefix, health)
+    (time,), plausible = _to_unix_times(clock, [fixed["time"]], MEMORY_USAGE.prefix, health)
     external = fixed["allocator"] != 0
     if external.any():
         health.add("external_allocator", "info", int(external.sum()), "events of an external allocator were left out")
@@ -310,26 +310,26 @@ def memory(folder: Path, clock: Clock, health: HealthLog, physical_device: int |
             "device_type": device_type,
             "device": device,
             "stream": fixed["stream"],
-            "pid": _signed(fixed["pid"]),
-            "tid": _signed(fixed["tid"]),
+            "pid": _to_signed(fixed["pid"]),
+            "tid": _to_signed(fixed["tid"]),
             "component": component,
             **{column: fixed[column] for column in ("address", "bytes", "allocated", "reserved", "active")},
         }
     )
-    return _kept(frame, plausible & is_known & ~external)
+    return _filter_rows(frame, plausible & is_known & ~external)
 
 
-def collections(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
+def read_garbage_collections(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     """``gc`` from torch.gc_record; the process's first thread has the process's id, and collections are put there."""
     fixed = read_flat(folder, COLLECTIONS, health)
     # the collector takes its times itself, so they may be ns where everything else is a counter
     clock = clock.fitting(fixed["start"].astype(np.int64))
-    times, plausible = _times(clock, [fixed["start"], fixed["end"]], COLLECTIONS.prefix, health)
-    pid = _signed(fixed["pid"])
-    return _kept(pl.DataFrame({"start_ns": times[0], "end_ns": times[1], "pid": pid, "tid": pid}), plausible)
+    times, plausible = _to_unix_times(clock, [fixed["start"], fixed["end"]], COLLECTIONS.prefix, health)
+    pid = _to_signed(fixed["pid"])
+    return _filter_rows(pl.DataFrame({"start_ns": times[0], "end_ns": times[1], "pid": pid, "tid": pid}), plausible)
 
 
-def parameters(folder: Path, health: HealthLog) -> pl.DataFrame:
+def read_parameter_tables(folder: Path, health: HealthLog) -> pl.DataFrame:
     """``source_tables`` rows of torch.param_tensor_info: the parameters of modules and optimizers, as recorded."""
     records = read_tagged(folder, PARAMETERS, health)
     columns = {name: [*column.distinct, None] for name, column in records.texts.items()}
@@ -348,7 +348,7 @@ def parameters(folder: Path, health: HealthLog) -> pl.DataFrame:
     )
 
 
-def _times(
+def _to_unix_times(
     clock: Clock, columns: list[npt.NDArray[Any]], source: str, health: HealthLog
 ) -> tuple[list[Int64Array], npt.NDArray[np.bool_]]:
     """The columns as Unix ns, and which rows have times that a clock can show."""
@@ -366,16 +366,16 @@ def _times(
     return [clock.unix_ns(column) for column in raw], plausible
 
 
-def _kept(frame: pl.DataFrame, keep: npt.NDArray[np.bool_]) -> pl.DataFrame:
+def _filter_rows(frame: pl.DataFrame, keep: npt.NDArray[np.bool_]) -> pl.DataFrame:
     return frame if keep.all() else frame.filter(pl.Series(keep))
 
 
-def _signed(column: npt.NDArray[Any]) -> pl.Series:
+def _to_signed(column: npt.NDArray[Any]) -> pl.Series:
     """An unsigned column as Int64."""
     return pl.Series(column.astype(np.int64))
 
 
-def _named(column: Texts) -> pl.Series:
+def _replace_missing_names(column: Texts) -> pl.Series:
     """The names, where a record without one reads like one that cannot be decoded."""
     nameless = column.codes < 0
     if nameless.any():
@@ -392,7 +392,7 @@ def _without_empty(column: Texts) -> Texts:
     return Texts(np.where(column.codes == empty, -1, column.codes).astype(np.int32), column.distinct)
 
 
-def _nullable(values: Int64Array) -> pl.Series:
+def _null_if_negative(values: Int64Array) -> pl.Series:
     """Numbers as a column, -1 as null."""
     series = pl.Series(values)
     result: pl.Series = series.set(series < 0, None)

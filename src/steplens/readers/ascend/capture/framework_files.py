@@ -79,35 +79,35 @@ class FlatFormat:
     fixed: np.dtype[np.void]
 
 
-def _struct(**columns: str) -> np.dtype[np.void]:
+def _record_dtype(**columns: str) -> np.dtype[np.void]:
     return np.dtype(list(columns.items()))
 
 
 OP_RANGE = TaggedFormat(
     "torch.op_range",
     1,
-    _struct(
+    _record_dtype(
         start="<i8", end="<i8", sequence="<i8", pid="<u8", start_tid="<u8", end_tid="<u8", forward_tid="<u8", scope="u1",
         is_async="u1",
     ),
     {2: "name", 3: "types", 4: "shapes", 8: "stack", 9: "module"},
 )  # fmt: skip
 OP_MARK = TaggedFormat(
-    "torch.op_mark", 2, _struct(time="<i8", category="<u8", correlation="<u8", tid="<u8", pid="<u8"), {1: "name"}
+    "torch.op_mark", 2, _record_dtype(time="<i8", category="<u8", correlation="<u8", tid="<u8", pid="<u8"), {1: "name"}
 )
 MEMORY_USAGE = TaggedFormat(
     "torch.memory_usage",
     3,
-    _struct(
+    _record_dtype(
         address="<i8", time="<i8", bytes="<i8", allocated="<i8", reserved="<i8", active="<i8", stream="<i8", device_type="i1",
         device="i1", component="u1", event="u1", allocator="u1", tid="<u8", pid="<u8",
     ),
     {},
 )  # fmt: skip
-PYTHON_NAMES = TaggedFormat("torch.python_tracer_hash", 4, _struct(key="<u8"), {1: "name"})
-PARAMETERS = TaggedFormat("torch.param_tensor_info", 5, _struct(key="<u8"), {1: "module", 2: "optimizer"})
-PYTHON_CALLS = FlatFormat("torch.python_tracer_func", _struct(time="<u8", tid="<u8", pid="<u8", key="<u8", tag="u1"))
-COLLECTIONS = FlatFormat("torch.gc_record", _struct(pid="<u8", start="<u8", end="<u8"))
+PYTHON_NAMES = TaggedFormat("torch.python_tracer_hash", 4, _record_dtype(key="<u8"), {1: "name"})
+PARAMETERS = TaggedFormat("torch.param_tensor_info", 5, _record_dtype(key="<u8"), {1: "module", 2: "optimizer"})
+PYTHON_CALLS = FlatFormat("torch.python_tracer_func", _record_dtype(time="<u8", tid="<u8", pid="<u8", key="<u8", tag="u1"))
+COLLECTIONS = FlatFormat("torch.gc_record", _record_dtype(pid="<u8", start="<u8", end="<u8"))
 
 FORMATS = (OP_RANGE, OP_MARK, MEMORY_USAGE, PYTHON_NAMES, PARAMETERS, PYTHON_CALLS, COLLECTIONS)
 
@@ -206,7 +206,7 @@ class _Tails:
         lengths = np.fromiter(map(len, self.number_of), dtype=np.int64, count=len(self.number_of))
         end = np.cumsum(lengths)
         joined = b"".join(self.number_of)
-        fields = _fields(joined, end - lengths, end, np.bincount(record, minlength=len(end)), wanted, damage)
+        fields = _locate_text_fields(joined, end - lengths, end, np.bincount(record, minlength=len(end)), wanted, damage)
         columns = {}
         for name, (begin, behind) in fields.items():
             number_of = numbers_of[name]
@@ -216,7 +216,7 @@ class _Tails:
         return columns
 
 
-def _texts(number_of: _Numbers, blocks: list[npt.NDArray[np.int32]]) -> tuple[Texts, int]:
+def _decode_texts(number_of: _Numbers, blocks: list[npt.NDArray[np.int32]]) -> tuple[Texts, int]:
     """The column, and the number of rows whose text could not be decoded."""
     undecodable = []
     distinct = []
@@ -255,17 +255,17 @@ def read_tagged(folder: Path, layout: TaggedFormat, health: HealthLog) -> Record
     for path in find_files(folder, layout.prefix):
         damage, tails = _Damage(), _Tails()
         try:
-            for block, begin, length in _payloads(path, layout.type, damage):
+            for block, begin, length in _read_payloads(path, layout.type, damage):
                 _add_block(block, begin, length, layout, structs, tails, damage)
         except OSError as error:
             _report_unreadable(path, error, layout, health)
         for name, column in tails.texts(layout.texts, numbers_of, damage).items():
             codes[name].append(column)
-        _report(path, damage, CONCERNED[layout.prefix], health)
+        _report_damage(path, damage, CONCERNED[layout.prefix], health)
     texts = {}
     undecodable = 0
     for name, number_of in numbers_of.items():
-        texts[name], lost = _texts(number_of, codes[name])
+        texts[name], lost = _decode_texts(number_of, codes[name])
         undecodable += lost
     if undecodable:
         health.add(
@@ -290,7 +290,7 @@ def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
         except OSError as error:
             _report_unreadable(path, error, layout, health)
             continue
-        _report(path, _Damage(lost_bytes=surplus), CONCERNED[layout.prefix], health)
+        _report_damage(path, _Damage(lost_bytes=surplus), CONCERNED[layout.prefix], health)
     return np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed)
 
 
@@ -335,7 +335,7 @@ def _structs_at(block: bytes, dtype: np.dtype[np.void], begin: Int64Array) -> St
     return view[begin]
 
 
-def _fields(
+def _locate_text_fields(
     block: bytes, position: Int64Array, end: Int64Array, records: Int64Array, wanted: Mapping[int, str], damage: _Damage
 ) -> dict[str, tuple[Int64Array, Int64Array]]:
     """Where each wanted text of each tail ``block[position:end]`` lies: field name -> (begin, end), -1 where it has none.
@@ -367,7 +367,7 @@ def _fields(
     return places_of
 
 
-def _payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[bytes, Int64Array, Int64Array]]:
+def _read_payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[bytes, Int64Array, Int64Array]]:
     """The payloads of a tagged file, in blocks: (block, begin of each payload, its length)."""
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
@@ -376,7 +376,7 @@ def _payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[b
         wanted_bytes = _BLOCK_BYTES
         while data := file.read(wanted_bytes):
             block = remainder + data if remainder else data
-            starts = _walk(block)
+            starts = _record_offsets(block)
             position = starts.pop()
             if starts:
                 begin, length, foreign = _of_type(block, starts, position, wanted_type)
@@ -396,7 +396,7 @@ def _payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[b
         damage.lost_bytes += max(size - done, 0)
 
 
-def _walk(block: bytes) -> list[int]:
+def _record_offsets(block: bytes) -> list[int]:
     """Where each whole record of ``block`` begins; last, where the records end."""
     starts = [0]
     append = starts.append
@@ -434,7 +434,7 @@ def _report_unreadable(path: Path, error: OSError, layout: TaggedFormat | FlatFo
     health.add("unreadable_file", "error", 1, message, CONCERNED[layout.prefix])
 
 
-def _report(path: Path, damage: _Damage, unsafe: Sequence[str], health: HealthLog) -> None:
+def _report_damage(path: Path, damage: _Damage, unsafe: Sequence[str], health: HealthLog) -> None:
     if damage.lost_bytes:
         health.add(
             "truncated_file",

@@ -39,7 +39,7 @@ class Calls:
     unmatched: int
 
 
-def replay(
+def replay_calls(
     time: Int64Array, pid: Int64Array, tid: Int64Array, code: Int64Array, is_call: Flags, skipped: Flags | None = None
 ) -> Calls:
     """Match returns with calls on every thread.
@@ -57,7 +57,7 @@ def replay(
         is_call: False for a return.
         skipped: records that are neither and only tell that the thread was still recorded; None for none.
     """
-    order = _order(time, pid, tid)
+    order = _thread_time_order(time, pid, tid)
     if order is not None:
         time, pid, tid, code = (column[order] for column in (time, pid, tid, code))
         is_call = is_call[order]
@@ -78,7 +78,7 @@ def replay(
         if balanced is not None:
             returned, caller = balanced
         else:
-            returned, caller, cut, lost = _match(called, of)
+            returned, caller, cut, lost = _match_unbalanced(called, of)
             cut_short += cut
             unmatched += lost
         closed = returned >= 0
@@ -94,7 +94,7 @@ def replay(
     )
 
 
-def _order(time: Int64Array, pid: Int64Array, tid: Int64Array) -> Int64Array | None:
+def _thread_time_order(time: Int64Array, pid: Int64Array, tid: Int64Array) -> Int64Array | None:
     """The order by (pid, tid, time) that keeps simultaneous records as they are; None where it is the order already."""
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     later = (pid[1:] > pid[:-1]) | ((pid[1:] == pid[:-1]) & (tid[1:] > tid[:-1]))
@@ -131,7 +131,7 @@ def _match_balanced(is_call: Flags, code: Int64Array) -> tuple[Int64Array, Int64
     return returned, caller
 
 
-def _match(is_call: Flags, code: Int64Array) -> tuple[Int64Array, Int64Array, int, int]:
+def _match_unbalanced(is_call: Flags, code: Int64Array) -> tuple[Int64Array, Int64Array, int, int]:
     """The same for any records, and the numbers of calls cut short and of returns without a call."""
     returned = np.full(len(code), -1, dtype=np.int64)
     caller = np.full(len(code), -1, dtype=np.int64)

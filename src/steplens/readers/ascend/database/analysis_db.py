@@ -50,9 +50,9 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     with SqliteFile(path, health) as database:
         report_unread(database, ANALYSIS_TABLES, health)
         tables = {
-            "communication_times": _times(database),
-            "communication_bandwidth": _bandwidth(database),
-            "communication_matrix": _matrix(database),
+            "communication_times": _operation_times(database),
+            "communication_bandwidth": _transport_bandwidth(database),
+            "communication_matrix": _communication_matrix(database),
             "source_tables": _step_times(database),
         }
     for name, unsafe in _UNSAFE.items():
@@ -60,7 +60,7 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _read(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pl.DataFrame:
+def _read_operation_rows(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pl.DataFrame:
     columns = {**_KEYS, **dict.fromkeys(texts, pl.String()), **dict.fromkeys(numbers, pl.Float64())}
     frame = database.read(table, columns)
     if not frame.height:
@@ -78,8 +78,8 @@ def _read(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tup
     )
 
 
-def _times(database: SqliteFile) -> pl.DataFrame:
-    frame = _read(database, TIME_TABLE, tuple(f"{part}_time" for part in OPERATION_TIMES), ("start_timestamp",))
+def _operation_times(database: SqliteFile) -> pl.DataFrame:
+    frame = _read_operation_rows(database, TIME_TABLE, tuple(f"{part}_time" for part in OPERATION_TIMES), ("start_timestamp",))
     if not frame.height:
         return frame
     return frame.select(
@@ -105,8 +105,8 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
     return source_rows(TIME_TABLE, sums, absent=None)
 
 
-def _bandwidth(database: SqliteFile) -> pl.DataFrame:
-    frame = _read(database, BANDWIDTH_TABLE, tuple(BANDWIDTH_COLUMNS)[1:], ("transport_type",))
+def _transport_bandwidth(database: SqliteFile) -> pl.DataFrame:
+    frame = _read_operation_rows(database, BANDWIDTH_TABLE, tuple(BANDWIDTH_COLUMNS)[1:], ("transport_type",))
     if not frame.height:
         return frame
     # a transport without packets has one row of zeros
@@ -120,9 +120,9 @@ def _bandwidth(database: SqliteFile) -> pl.DataFrame:
     return frame.select("name", "group", "kind", "step", **columns)
 
 
-def _matrix(database: SqliteFile) -> pl.DataFrame:
+def _communication_matrix(database: SqliteFile) -> pl.DataFrame:
     texts = ("src_rank", "dst_rank", "transport_type", "op_name")
-    frame = _read(database, MATRIX_TABLE, tuple(MATRIX_COLUMNS)[1:], texts)
+    frame = _read_operation_rows(database, MATRIX_TABLE, tuple(MATRIX_COLUMNS)[1:], texts)
     if not frame.height:
         return frame
     name = pl.col("hccl_op_name")

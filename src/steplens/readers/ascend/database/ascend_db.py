@@ -41,7 +41,7 @@ _OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_versi
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
-    candidates = [*_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE]
+    candidates = [*_profiler_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE]
     return [*(file for file in candidates if file.is_file()), *side_files(run_directory)]
 
 
@@ -83,7 +83,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     Raises:
         InputError: there is no profiler database, or it cannot be read.
     """
-    databases = _databases(output_folder)
+    databases = _profiler_databases(output_folder)
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
@@ -95,11 +95,11 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
         try:
-            _add(tables, read_analysis(analysis, health))
+            _append_tables(tables, read_analysis(analysis, health))
         except InputError as error:
             message = f"{analysis.name} {error.problem}, so what it measured of communication is missing"
             health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
-    tables["meta"] = _meta(tables.get("meta"), databases[0], run_directory, health)
+    tables["meta"] = _meta_table(tables.get("meta"), databases[0], run_directory, health)
     if not analysis.is_file() and "communication" in tables and options_in_meta(tables["meta"]).level in ("Level1", "Level2"):
         message = f"{ANALYSIS_DATABASE} is missing: waits and sizes of communication operations are unknown"
         health.add("missing_file", WARNING, 1, message, [COMMUNICATION_TIMES, COMMUNICATION_VOLUME])
@@ -143,7 +143,7 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     for name in ("memory", "allocations"):
         if name in framework and name in device:
             device[name] = _without_repetition(device[name], framework[name])
-    _add(framework, device)
+    _append_tables(framework, device)
     for name in ("memory", "allocations"):
         if name in framework:
             framework[name] = framework[name].with_columns(device_type=pl.lit(_device_type(core), dtype=NAME))
@@ -210,14 +210,14 @@ def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.Dat
     return device.filter(~pl.col("component").cast(pl.String).is_in(repeated.implode()).fill_null(False))
 
 
-def _add(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFrame]) -> None:
+def _append_tables(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFrame]) -> None:
     """Put the rows of ``more`` behind those of ``tables``."""
     for name, frame in more.items():
         if frame.height:
             tables[name] = pl.concat([tables[name], frame], how="diagonal_relaxed") if name in tables else frame
 
 
-def _databases(folder: Path) -> list[Path]:
+def _profiler_databases(folder: Path) -> list[Path]:
     """The profiler databases of a folder, the first one is read: without rank, then by rank."""
     try:
         matches = [(match, path) for path in folder.iterdir() if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
@@ -236,7 +236,7 @@ def _nothing_to_read(folder: Path) -> tuple[str, str]:
     return "holds no profiler database", remedy
 
 
-def _meta(found: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
+def _meta_table(found: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
     """``meta``: what the run directory says, then what the database says, then what follows from names."""
     values = read_metadata(run_directory, health)
     info = read_info(ranked_info_files(run_directory), health, INFO)

@@ -19,8 +19,8 @@ from steplens.readers.ascend.database.cann_names import (
     report_differences,
     report_unread,
     thread_of,
-    timed,
     whole_table,
+    with_valid_times,
 )
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.readers.common.trace_rows import meta_rows, source_rows
@@ -74,33 +74,33 @@ def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: Health
         enums: its enum tables.
         health: gets what is damaged.
     """
-    api = _api(database, texts, enums, health)
+    api = _read_api_calls(database, texts, enums, health)
     tasks = cann_tasks.read_tasks(database, health)
-    meta = _meta(database)
-    communication = cann_tasks.collectives(database, texts, enums, tasks, meta.get("parallel_group_info"), health)
+    meta = _read_metadata(database)
+    communication = cann_tasks.read_collectives(database, texts, enums, tasks, meta.get("parallel_group_info"), health)
     details = database.complete(INNER_TASKS, _INNER)
     kernels = cann_tasks.kernels(database, texts, enums, tasks, details)
     kernels = cann_tasks.with_launches(kernels, api)
     communication = cann_tasks.with_launches(communication, api)
-    kernels = cann_tasks.numbered(kernels, communication)
+    kernels = cann_tasks.number_kernels(kernels, communication)
     numbers = kernels.select("id", "globalTaskId").drop_nulls() if kernels.height else pl.DataFrame()
     tables = {
         "kernels": kernels.drop("globalTaskId", strict=False),
         "communication": communication,
-        "kernel_metrics": cann_tasks.metrics(database, texts, numbers),
+        "kernel_metrics": cann_tasks.read_kernel_metrics(database, texts, numbers),
         "api": api.drop("launches", strict=False),
-        "marks": _marks(database, texts, enums, tasks, health),
-        "source_tables": _details(details, texts, enums, numbers, health),
+        "marks": _read_marks(database, texts, enums, tasks, health),
+        "source_tables": _communication_details(details, texts, enums, numbers, health),
         **cann_samples.read(database, texts, enums, health),
     }
-    tables["meta"] = meta_rows({**meta, **_devices(database, tables["kernels"])}, nulls=False)
+    tables["meta"] = meta_rows({**meta, **_device_metadata(database, tables["kernels"])}, nulls=False)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _api(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+def _read_api_calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
     """``api``, and ``launches``: how fit a call is to be the one that launched a task, 0 is best."""
     calls = whole_table(database, "CANN_API")
-    calls = timed(calls, "CANN_API", health, RUNTIME_CALLS)
+    calls = with_valid_times(calls, "CANN_API", health, RUNTIME_CALLS)
     layer = enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(OLDER_LAYERS)
     is_launch = pl.col("name").is_in(texts.ids_of(LAUNCH))
     frame = calls.with_columns(layer=layer).select(
@@ -118,7 +118,7 @@ def _api(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) ->
         .then(2)
         .otherwise(3),
     )
-    system = timed(whole_table(database, "OSRT_API"), "OSRT_API", health, RUNTIME_CALLS)
+    system = with_valid_times(whole_table(database, "OSRT_API"), "OSRT_API", health, RUNTIME_CALLS)
     if system.height:
         rows = system.with_columns(name=texts.of(system["name"])).select(
             name="name",
@@ -131,7 +131,7 @@ def _api(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) ->
     return frame
 
 
-def _marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _read_marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """``marks`` from MSTX_EVENTS; the stream is that of the device task that the mark waited for."""
     columns = ("startNs", "endNs", "eventType", "message", "globalTid", "domainId", "connectionId")
     rows = in_time(database.complete("MSTX_EVENTS", columns), ["startNs"], "MSTX_EVENTS", health, USER_MARKS)
@@ -158,7 +158,9 @@ def _marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame
     )
 
 
-def _details(inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _communication_details(
+    inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFrame, health: HealthLog
+) -> pl.DataFrame:
     """COMMUNICATION_TASK_INFO as rows of ``source_tables``: ids as texts, and ``kernel``, the task in ``kernels``.
 
     Where the level of the recording left the tasks without details there are no rows.
@@ -177,22 +179,22 @@ def _details(inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFr
     return source_rows(INNER_TASKS, rows, absent=None)
 
 
-def _meta(database: SqliteFile) -> dict[str, Any]:
+def _read_metadata(database: SqliteFile) -> dict[str, Any]:
     """What META_DATA holds: the schema's version and what the run recorded about itself."""
     values: dict[str, Any] = {}
     for name, value in whole_table(database, "META_DATA").drop_nulls().iter_rows():
         if name == "SCHEMA_VERSION":
             values["schema_version"] = value
         elif not name.startswith("SCHEMA_VERSION_"):
-            values[name] = _decoded(value)
+            values[name] = _decode_json(value)
     return values
 
 
-def _devices(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
+def _device_metadata(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
     """Rank, devices, host, process and duration of the recording."""
     values: dict[str, Any] = {"source_format": "ascend_db"}
     ranks = whole_table(database, "RANK_DEVICE_MAP")
-    ids = {*ranks["deviceId"].drop_nulls().to_list(), *_unique(kernels, "device")}
+    ids = {*ranks["deviceId"].drop_nulls().to_list(), *_unique_values(kernels, "device")}
     known_ranks = sorted(rank for rank in ranks["rankId"].drop_nulls().unique().to_list() if rank >= 0)
     if len(known_ranks) == 1:
         values["rank"] = known_ranks[0]
@@ -205,16 +207,16 @@ def _devices(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
     session = whole_table(database, "SESSION_TIME_INFO").drop_nulls()
     if session.height:
         values["session_start_ns"], values["session_end_ns"] = session.row(0)
-    processes = _unique(kernels, "pid")
+    processes = _unique_values(kernels, "pid")
     values["pid"] = processes[0] if len(processes) == 1 else None
     return values
 
 
-def _unique(frame: pl.DataFrame, column: str) -> list[int]:
+def _unique_values(frame: pl.DataFrame, column: str) -> list[int]:
     return frame[column].drop_nulls().unique().to_list() if column in frame.columns else []
 
 
-def _decoded(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     """The value of a JSON text; a text that is none is the value."""
     try:
         return json_text.loads(text)

@@ -50,19 +50,19 @@ class Texts:
 
     def of(self, column: pl.Series) -> pl.Series:
         """The texts of a column of ids, as a Categorical; null for null, for what is not available and for an unknown id."""
-        return self._gather(self._names, column)
+        return self._gather_texts(self._names, column)
 
     def shapes(self, column: pl.Series) -> pl.Series:
         """Like ``of``, without the quotes that CANN puts around lists of dimensions."""
         if self._shapes is None:
             self._shapes = self._texts.str.strip_chars('"').cast(NAME)
-        return self._gather(self._shapes, column)
+        return self._gather_texts(self._shapes, column)
 
     def lists(self, column: pl.Series) -> pl.Series:
         """Like ``of``, for the framework's lists: what parts their elements, ";" and a line break, becomes ";"."""
         if self._lists is None:
             self._lists = self._texts.str.replace_all(r";\r?\n", ";").cast(NAME)
-        return self._gather(self._lists, column)
+        return self._gather_texts(self._lists, column)
 
     def ids_of(self, *texts: str) -> list[int]:
         """Every id of these texts."""
@@ -76,11 +76,11 @@ class Texts:
         """A column of ids with null for ids whose text is not available."""
         return pl.when(~pl.col(column).is_in(self._unavailable.implode())).then(pl.col(column))
 
-    def _gather(self, texts: pl.Series, column: pl.Series) -> pl.Series:
+    def _gather_texts(self, texts: pl.Series, column: pl.Series) -> pl.Series:
         ids = column.fill_null(NO_NUMBER)
         if not len(self._ids):
             self.unknown += int((ids != NO_NUMBER).sum())
-            return nothing(column.name, len(column))
+            return null_names(column.name, len(column))
         places = np.minimum(np.searchsorted(self._ids, ids.to_numpy()), len(self._ids) - 1)
         unknown = self._ids[places] != ids.to_numpy()
         self.unknown += int((pl.Series(unknown) & (ids != NO_NUMBER)).sum())
@@ -116,7 +116,7 @@ def in_time(frame: pl.DataFrame, columns: list[str], table: str, health: HealthL
     return possible
 
 
-def timed(frame: pl.DataFrame, table: str, health: HealthLog, unsafe: str) -> pl.DataFrame:
+def with_valid_times(frame: pl.DataFrame, table: str, health: HealthLog, unsafe: str) -> pl.DataFrame:
     """The rows with a start and an end, the end not before the start; health counts the others."""
     possible = in_time(frame, ["startNs", "endNs"], table, health, unsafe)
     backward = int((possible["endNs"] < possible["startNs"]).sum())
@@ -126,7 +126,7 @@ def timed(frame: pl.DataFrame, table: str, health: HealthLog, unsafe: str) -> pl
     return possible.with_columns(endNs=pl.max_horizontal("startNs", "endNs"))
 
 
-def nothing(name: str, count: int) -> pl.Series:
+def null_names(name: str, count: int) -> pl.Series:
     """A column of names without any."""
     column: pl.Series = pl.Series(name, [None], dtype=NAME).new_from_index(0, count)
     return column
@@ -161,7 +161,7 @@ class Enums:
                 (self._incomplete if number in _ENUM_NAMES[table] else self._unknown).add(table)
             names[number] = recorded.get(number, _ENUM_NAMES[table].get(number, str(number)))
         if not names:
-            return nothing(column.name, len(column))
+            return null_names(column.name, len(column))
         translated: pl.Series = column.replace_strict(names, default=None, return_dtype=pl.String).cast(NAME)
         return translated
 

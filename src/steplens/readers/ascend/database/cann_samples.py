@@ -23,25 +23,27 @@ TABLES = (*SAMPLES, "NPU_OP_MEM")
 
 def read(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``counters``, ``memory`` and ``allocations`` of the device half of a database; tables may be without rows."""
-    counters = [_counters(database, table, samples, texts, enums, health) for table, samples in SAMPLES.items()]
-    events = _events(database, texts, health)
+    counters = [_read_counters(database, table, samples, texts, enums, health) for table, samples in SAMPLES.items()]
+    events = _allocator_events(database, texts, health)
     return {
         "counters": pl.concat([frame for frame in counters if frame.height] or [pl.DataFrame()]),
         "memory": pl.concat(
-            [frame for frame in (events, _application(database, texts, health)) if frame.height] or [events], how="diagonal"
+            [frame for frame in (events, _process_memory(database, texts, health)) if frame.height] or [events], how="diagonal"
         ),
-        "allocations": _allocations(events),
+        "allocations": _pair_allocations(events),
     }
 
 
-def _counters(database: SqliteFile, table: str, samples: Samples, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+def _read_counters(
+    database: SqliteFile, table: str, samples: Samples, texts: Texts, enums: Enums, health: HealthLog
+) -> pl.DataFrame:
     numbers = {"timestampNs": pl.Int64(), "deviceId": pl.Int64(), **dict.fromkeys(samples.keys, pl.Int64())}
     rows = database.read(table, {**numbers, **dict.fromkeys(samples.values, pl.Float64())})
     if "timestampNs" not in rows.columns or not rows.height:
         return pl.DataFrame()
     missing = [pl.lit(None, dtype=pl.Int64).alias(column) for column in numbers if column not in rows.columns]
     rows = in_time(rows.with_columns(*missing), ["timestampNs"], table, health, COUNTERS)
-    labels = {key: _label(rows[key], kind, texts, enums) for key, kind in samples.keys.items()}
+    labels = {key: _counter_label(rows[key], kind, texts, enums) for key, kind in samples.keys.items()}
     frames = []
     for column, (name, unit, divisor) in samples.values.items():
         if column in rows.columns:
@@ -66,7 +68,7 @@ def _keys_in(name: str, labels: Mapping[str, pl.Series]) -> list[str]:
     return sorted((key for key in labels if "{" + key + "}" in name), key=lambda key: name.index("{" + key + "}"))
 
 
-def _label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Series:
+def _counter_label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Series:
     """What tells a counter apart, as text; ids of texts that are numbers themselves stay numbers."""
     if kind in (NUMBER, OPTIONAL_NUMBER):
         label: pl.Series = column.cast(pl.String)
@@ -79,7 +81,7 @@ def _label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Serie
     return filled
 
 
-def _events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
+def _allocator_events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
     """``memory`` rows of CANN's allocators (GE ...), and ``name`` and ``order`` for pairing."""
     names = columns(PROFILER_TABLES["NPU_OP_MEM"])
     rows = database.read("NPU_OP_MEM", dict.fromkeys(names, pl.Int64()))
@@ -105,7 +107,7 @@ def _events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFra
     )
 
 
-def _application(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
+def _process_memory(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
     """``memory`` rows of the process as a whole: what it has reserved on the device, sampled."""
     rows = database.read("NPU_MEM", dict.fromkeys(columns(PROFILER_TABLES["NPU_MEM"]), pl.Int64()))
     if rows.width < 5:
@@ -125,7 +127,7 @@ def _application(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.Da
     )
 
 
-def _allocations(events: pl.DataFrame) -> pl.DataFrame:
+def _pair_allocations(events: pl.DataFrame) -> pl.DataFrame:
     """Each allocation of CANN's allocators with the next event of its operator and address, if that is its release."""
     if not events.height:
         return pl.DataFrame()

@@ -10,7 +10,7 @@ from steplens.formats.ascend_database import COMPUTE_SHAPES, COMPUTE_TEXTS
 from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
 from steplens.formats.trace_view import COMMUNICATING
 from steplens.readers.ascend.ascend_communication import operation_kind
-from steplens.readers.ascend.database.cann_names import Enums, Texts, timed, whole_table
+from steplens.readers.ascend.database.cann_names import Enums, Texts, whole_table, with_valid_times
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
@@ -44,7 +44,7 @@ _OPERATION_COLUMNS = (
 
 def read_tasks(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
     """TASK: rows with a start and an end."""
-    tasks = timed(whole_table(database, "TASK"), "TASK", health, KERNEL_TIMES)
+    tasks = with_valid_times(whole_table(database, "TASK"), "TASK", health, KERNEL_TIMES)
     repeated = int(tasks["globalTaskId"].drop_nulls().is_duplicated().sum())
     if repeated:
         message = "tasks share an id, so that their details may be those of another one"
@@ -67,11 +67,11 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
     """
     if not tasks.height:
         return pl.DataFrame()
-    compute = _prefixed(database.complete("COMPUTE_TASK_INFO", _COMPUTE), "compute")
-    schedule = _prefixed(whole_table(database, "COMMUNICATION_SCHEDULE_TASK_INFO"), "schedule")
-    copies = _prefixed(whole_table(database, "MEMCPY_INFO"), "copy")
+    compute = _prefix_columns(database.complete("COMPUTE_TASK_INFO", _COMPUTE), "compute")
+    schedule = _prefix_columns(whole_table(database, "COMMUNICATION_SCHEDULE_TASK_INFO"), "schedule")
+    copies = _prefix_columns(whole_table(database, "MEMCPY_INFO"), "copy")
     frame = tasks
-    for part in (compute, schedule, copies, _prefixed(inner.select("globalTaskId", "taskType", "size"), "inner")):
+    for part in (compute, schedule, copies, _prefix_columns(inner.select("globalTaskId", "taskType", "size"), "inner")):
         frame = frame.join(part, on="globalTaskId", how="left", maintain_order="left")
     frame = frame.with_columns(pl.col("is_compute", "is_schedule", "is_copy", "is_inner").fill_null(False))
     collective_cores = texts.ids_of(*COMMUNICATION_CORES, *PART_CORES)
@@ -121,7 +121,7 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
     )
 
 
-def _prefixed(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
+def _prefix_columns(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
     """One row per task, columns named after the table they come from, and ``is_<prefix>``."""
     unique = frame.drop_nulls("globalTaskId").unique("globalTaskId", keep="first", maintain_order=True)
     columns = [column for column in unique.columns if column != "globalTaskId"]
@@ -130,7 +130,7 @@ def _prefixed(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
     )
 
 
-def collectives(
+def read_collectives(
     database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, groups: Any, health: HealthLog
 ) -> pl.DataFrame:
     """Every communication operation; device and stream that a row lacks are those of its first task.
@@ -146,7 +146,9 @@ def collectives(
     Returns:
         rows of ``communication``, with ``type``.
     """
-    rows = timed(database.complete("COMMUNICATION_OP", _OPERATION_COLUMNS), "COMMUNICATION_OP", health, COMMUNICATION_TIMES)
+    rows = with_valid_times(
+        database.complete("COMMUNICATION_OP", _OPERATION_COLUMNS), "COMMUNICATION_OP", health, COMMUNICATION_TIMES
+    )
     if not rows.height:
         return pl.DataFrame()
     first = (
@@ -208,7 +210,7 @@ def with_launches(tasks: pl.DataFrame, api: pl.DataFrame) -> pl.DataFrame:
     return tasks.join(launches, on="correlation", how="left", maintain_order="left")
 
 
-def numbered(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
+def number_kernels(kernels: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
     """Tasks and collectives in order of device, stream and start, numbered; on an NPU with their wait times.
 
     On an NPU a collective is more than its tasks and gets a row of its own. Elsewhere it is one of the tasks.
@@ -256,7 +258,7 @@ def _with_waits(kernels: pl.DataFrame) -> pl.DataFrame:
     return kernels.join(waits, on="id", how="left", maintain_order="left")
 
 
-def metrics(database: SqliteFile, texts: Texts, numbers: pl.DataFrame) -> pl.DataFrame:
+def read_kernel_metrics(database: SqliteFile, texts: Texts, numbers: pl.DataFrame) -> pl.DataFrame:
     """``kernel_metrics``: values as the source has them, times in ns."""
     rows = database.complete("TASK_PMU_INFO", ("globalTaskId", "name", "value"), value=pl.Float64()).drop_nulls("value")
     if not rows.height or not numbers.height:

@@ -7,7 +7,7 @@ import polars as pl
 from steplens.formats.ascend_database import ALLOCATION_TOTALS
 from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NOT_AVAILABLE, PTA, PTA_AND_GE
 from steplens.readers.ascend.ascend_link import scope_of
-from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of, timed, whole_table
+from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of, whole_table, with_valid_times
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.trace.building.nesting import lanes, nest
 from steplens.trace.building.stacks import STACK_LIMIT
@@ -40,29 +40,29 @@ def framework_tables(database: SqliteFile, texts: Texts, enums: Enums, health: H
         enums: its enum tables.
         health: gets what is missing or damaged.
     """
-    calls = _calls(database, texts, enums, health)
+    calls = _read_calls(database, texts, enums, health)
     pairs = whole_table(database, "CONNECTION_IDS").drop_nulls()
-    ops = _ops(calls.filter(pl.col("kind").is_in([_OP, _MARK])), texts)
+    ops = _operator_calls(calls.filter(pl.col("kind").is_in([_OP, _MARK])), texts)
     if ops.height:
-        stacks = _stacks(database, texts, calls["callchainId"].drop_nulls().unique(), health)
+        stacks = _read_stacks(database, texts, calls["callchainId"].drop_nulls().unique(), health)
         ops = ops.join(stacks, on="callchainId", how="left", maintain_order="left") if stacks.height else ops
     tables = {
         "ops": ops.drop("callchainId", strict=False),
-        "python": _python(calls.filter(pl.col("kind") == _PYTHON), texts),
+        "python": _python_frames(calls.filter(pl.col("kind") == _PYTHON), texts),
         "task_queue": _task_queue(calls.filter(pl.col("kind") == _QUEUE), pairs, health),
-        "flows": _flows(ops, pairs),
-        "connections": _connections(ops, pairs),
-        "memory": _memory(database, texts, health),
-        "steps": _steps(database, ops, health),
-        "gc": _collections(database, health),
+        "flows": _backward_flows(ops, pairs),
+        "connections": _launch_connections(ops, pairs),
+        "memory": _read_allocator_totals(database, texts, health),
+        "steps": _step_ranges(database, ops, health),
+        "gc": _read_garbage_collections(database, health),
     }
     memory = tables["memory"]
     with_graph_engine = "NPU_OP_MEM" in database or (memory.height > 0 and GE in memory["component"].cast(pl.String))
-    tables["allocations"] = _allocations(database, texts, with_graph_engine, health)
+    tables["allocations"] = _read_allocations(database, texts, with_graph_engine, health)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+def _read_calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
     """PYTORCH_API with ``pid``, ``tid``, ``text`` (the name) and ``kind`` ("op", "queue", "trace", "mstx")."""
     rows = whole_table(database, "PYTORCH_API")
     # build_trace counts operator calls that end before they start
@@ -74,7 +74,7 @@ def _calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) 
     )
 
 
-def _ops(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
+def _operator_calls(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
     name = pl.col("text").cast(pl.String)
     return calls.with_columns(shapes=texts.lists(calls["inputShapes"]), types=texts.lists(calls["inputDtypes"])).select(
         name="text",
@@ -92,7 +92,7 @@ def _ops(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
     )
 
 
-def _stacks(database: SqliteFile, texts: Texts, used: pl.Series, health: HealthLog) -> pl.DataFrame:
+def _read_stacks(database: SqliteFile, texts: Texts, used: pl.Series, health: HealthLog) -> pl.DataFrame:
     """``callchainId`` and ``stack``: frames joined by ";", innermost first. Equal stacks become text once."""
     frames = whole_table(database, "PYTORCH_CALLCHAINS").drop_nulls(["id", "stack"])
     lost = int((~used.is_in(frames["id"].unique().implode())).sum())
@@ -112,7 +112,7 @@ def _stacks(database: SqliteFile, texts: Texts, used: pl.Series, health: HealthL
     return chains.join(stacks, on="key").select("stack", callchainId="id")
 
 
-def _python(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
+def _python_frames(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
     """Frames in order of thread and start; ids count them, and the caller is the frame around."""
     if not calls.height:
         return pl.DataFrame()
@@ -160,7 +160,7 @@ def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, health: HealthLog) -> 
     )
 
 
-def _flows(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _backward_flows(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Arrows from forward to backward calls: operator calls of both kinds that share a connection."""
     if not ops.height or not pairs.height:
         return pl.DataFrame()
@@ -174,14 +174,14 @@ def _flows(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     return joined.select(pl.exclude("connectionId"), kind=pl.lit("fwdbwd", dtype=NAME), flow_id="connectionId").sort("from_ns")
 
 
-def _connections(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _launch_connections(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     if not ops.height or not pairs.height:
         return pl.DataFrame()
     of_ops = pairs.filter(pl.col("id").is_in(ops["external_id"].drop_nulls().unique().implode()))
     return of_ops.unique("connectionId", keep="first", maintain_order=True).select(external_id="id", correlation="connectionId")
 
 
-def _memory(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
+def _read_allocator_totals(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
     """Totals of the allocators after each of their events. Sums of two allocators follow from these and are left out."""
     rows = in_time(whole_table(database, "MEMORY_RECORD"), ["timestamp"], "MEMORY_RECORD", health, MEMORY)
     if not rows.height:
@@ -201,7 +201,7 @@ def _memory(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFra
     )
 
 
-def _allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, health: HealthLog) -> pl.DataFrame:
+def _read_allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, health: HealthLog) -> pl.DataFrame:
     """Allocations with their releases; those of the graph engine have no stream and no active totals."""
     rows = in_time(whole_table(database, "OP_MEMORY"), ["allocationTime"], "OP_MEMORY", health, MEMORY)
     if not rows.height:
@@ -224,9 +224,9 @@ def _allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, he
     )
 
 
-def _steps(database: SqliteFile, ops: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _step_ranges(database: SqliteFile, ops: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """Steps that are not among the operator calls as ranges of their own."""
-    rows = timed(whole_table(database, "STEP_TIME").drop_nulls("id"), "STEP_TIME", health, STEP_TIMES)
+    rows = with_valid_times(whole_table(database, "STEP_TIME").drop_nulls("id"), "STEP_TIME", health, STEP_TIMES)
     if not rows.height:
         return pl.DataFrame()
     names = ops["name"].cast(pl.String) if ops.height else pl.Series([], dtype=pl.String)
@@ -247,6 +247,6 @@ def _stepping_thread(ops: pl.DataFrame) -> dict[str, pl.Expr]:
     return {"pid": pl.lit(pid, dtype=pl.Int64), "tid": pl.lit(tid, dtype=pl.Int64)}
 
 
-def _collections(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
-    rows = timed(whole_table(database, "GC_RECORD"), "GC_RECORD", health, GARBAGE_COLLECTION)
+def _read_garbage_collections(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
+    rows = with_valid_times(whole_table(database, "GC_RECORD"), "GC_RECORD", health, GARBAGE_COLLECTION)
     return rows.select(start_ns="startNs", end_ns="endNs", **thread_of("globalTid"))

@@ -17,7 +17,7 @@ from steplens.formats import ascend_results as results
 from steplens.formats.ascend_capture import HANDED_ON
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE, GPU_CORES, MODULE_MEMORY, PTA, PTA_AND_GE
 from steplens.readers.ascend.timeline.ascend_timeline_device import gpu_kind
-from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, read_table, required
+from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, has_required_columns, read_table
 from steplens.readers.common.trace_rows import source_rows
 from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import (
@@ -56,7 +56,7 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
     """
     table = read_table(paths, health, KERNEL_CALLS)
     name, start, duration = _KERNEL["name"], _KERNEL["start"], _KERNEL["duration"]
-    if not required(table, KERNEL_DETAILS_FILE, health, KERNEL_CALLS, name, start):
+    if not has_required_columns(table, KERNEL_DETAILS_FILE, health, KERNEL_CALLS, name, start):
         return pl.DataFrame(), pl.DataFrame()
     integers = ("task_id", "model_id", "context_id", "blocks", "mix_blocks", "step")
     texts = ("core", "state", "hf32", "input_types", "input_formats", "output_types", "output_formats")
@@ -72,10 +72,10 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
             "wait_ns": table.ns(*_KERNEL["wait"]),
             **{column: table.integer(*_KERNEL[column]) for column in integers},
             **{column: table.text(*_KERNEL[column]) for column in texts},
-            **{column: _unquoted(table.text(*_KERNEL[column])) for column in ("input_shapes", "output_shapes")},
+            **{column: _strip_shape_quotes(table.text(*_KERNEL[column])) for column in ("input_shapes", "output_shapes")},
         }
     )
-    metrics = _metrics(table)
+    metrics = _kernel_metrics(table)
     table.report(KERNEL_DETAILS_FILE, health, _UNSAFE, KERNEL_DETAILS, needed=(*start, *duration))
     _report_unmeasured(rows, health)
     rows = complete_rows(rows, ["name", "start_ns"], KERNEL_DETAILS_FILE, health, KERNEL_CALLS)
@@ -84,14 +84,14 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
         metrics = metrics.join(rows.select("id"), left_on="kernel", right_on="id", how="semi", maintain_order="left")
     # the writers number the tasks of CPU and GPU by the calls that launched them
     numbered = ~pl.col("core").cast(pl.String).is_in([CORE_CPU, *GPU_CORES]).fill_null(False)
-    return rows.with_columns(_kind(rows), task_id=pl.when(numbered).then("task_id")), metrics
+    return rows.with_columns(_kernel_kind(rows), task_id=pl.when(numbered).then("task_id")), metrics
 
 
 #: the same file under CANN's name
 read_op_summary = read_kernel_details
 
 
-def _kind(rows: pl.DataFrame) -> pl.Series:
+def _kernel_kind(rows: pl.DataFrame) -> pl.Series:
     core, name, type_ = (pl.col(column).cast(pl.String) for column in ("core", "name", "type"))
     kind = (
         pl.when(is_collective(core, name, type_))
@@ -110,7 +110,7 @@ def _report_unmeasured(rows: pl.DataFrame, health: HealthLog) -> None:
         health.add("damaged_values", WARNING, count, message, (KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP))
 
 
-def _metrics(table: TextTable) -> pl.DataFrame:
+def _kernel_metrics(table: TextTable) -> pl.DataFrame:
     """The columns that hold measurements, one row per value."""
     described = {column for name in results.KERNEL_DESCRIPTION if (column := table.find(name)) is not None}
     values = {column: table.number(column) for column in table.frame.columns if column not in described}
@@ -125,7 +125,7 @@ def _metrics(table: TextTable) -> pl.DataFrame:
     return rows.drop_nulls("value").select(kernel="_kernel", name=pl.col("name").cast(NAME), value="value")
 
 
-def _unquoted(shapes: pl.Series) -> pl.Series:
+def _strip_shape_quotes(shapes: pl.Series) -> pl.Series:
     """Shapes without the quotes that belong to the cell; an empty list is known, unlike ``N/A``."""
     plain: pl.Series = shapes.cast(pl.String).str.replace('^"(.*)"$', "$1").cast(NAME)
     return plain
@@ -137,7 +137,7 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
     The file's sums of two allocators are left out; the writers add them up again.
     """
     table = read_table(paths, health, MEMORY)
-    if not required(table, "memory_record", health, MEMORY, (results.COMPONENT,), (results.TIMESTAMP,)):
+    if not has_required_columns(table, "memory_record", health, MEMORY, (results.COMPONENT,), (results.TIMESTAMP,)):
         return pl.DataFrame()
     component = table.text(results.COMPONENT)
     rows = pl.DataFrame(
@@ -146,7 +146,7 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
             "time_ns": table.time_ns(base_ns, results.TIMESTAMP),
             **{column: table.bytes(title) for column, title in results.TOTALS.items()},
             "stream": table.integer(results.STREAM_POINTER),
-            **_device(table),
+            **_device_columns(table),
             **_no_thread(table.frame.height),
         }
     ).filter(component.cast(pl.String).ne_missing(PTA_AND_GE))
@@ -160,7 +160,7 @@ def _no_thread(height: int) -> dict[str, pl.Series]:
     return {"pid": no_numbers, "tid": no_numbers}
 
 
-def _device(table: TextTable) -> dict[str, pl.Series]:
+def _device_columns(table: TextTable) -> dict[str, pl.Series]:
     """Device type and number: ``NPU:0`` or ``CPU``; older files of CANN name the number apart."""
     tag = table.text(results.DEVICE_TYPE, "Device").cast(pl.String)
     kind = tag.str.extract(r"^([A-Za-z]+)", 1).fill_null("NPU").cast(NAME)
@@ -175,7 +175,7 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
     CANN's file has the duration instead of the release, and names without the ``cann::`` that results put before them.
     """
     table = read_table(paths, health, MEMORY)
-    if not required(table, "operator_memory", health, MEMORY, ("Name",), (results.ALLOCATION_TIME,)):
+    if not has_required_columns(table, "operator_memory", health, MEMORY, ("Name",), (results.ALLOCATION_TIME,)):
         return pl.DataFrame()
     of_cann = table.find(results.RELEASE_TIME) is None
     allocation = table.time_ns(base_ns, results.ALLOCATION_TIME)
@@ -193,7 +193,7 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
             "active_release_ns": table.time_ns(base_ns, results.ACTIVE_RELEASE_TIME),
             **{column: table.bytes(title) for column, title in results.ALLOCATION_TOTALS.items()},
             "stream": table.integer(results.STREAM_POINTER),
-            **_device(table),
+            **_device_columns(table),
             "component": component.cast(NAME),
         }
     )
@@ -204,7 +204,7 @@ def read_operator_memory(paths: Sequence[Path], health: HealthLog, *, base_ns: i
 def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) -> pl.DataFrame:
     """``npu_mem_*.csv``: rows of ``memory`` with what the process holds on the device (its event ``APP``)."""
     table = read_table(paths, health, MEMORY)
-    if not required(table, "npu_mem", health, MEMORY, ("event",), ("timestamp(us)",)):
+    if not has_required_columns(table, "npu_mem", health, MEMORY, ("event",), ("timestamp(us)",)):
         return pl.DataFrame()
     component = table.text("event")
     rows = pl.DataFrame(
@@ -212,7 +212,7 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
             "component": component,
             "time_ns": table.time_ns(base_ns, "timestamp(us)"),
             "reserved": table.bytes("memory"),
-            **_device(table),
+            **_device_columns(table),
             **_no_thread(table.frame.height),
         }
     ).filter(component.cast(pl.String).eq_missing(APP))
@@ -223,14 +223,14 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
 def read_npu_module_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) -> pl.DataFrame:
     """``npu_module_mem*.csv``: rows of ``counters``, one per component and sample, in KB."""
     table = read_table(paths, health, COUNTERS)
-    if not required(table, MODULE_MEMORY, health, COUNTERS, (results.COMPONENT,), (results.TIMESTAMP,)):
+    if not has_required_columns(table, MODULE_MEMORY, health, COUNTERS, (results.COMPONENT,), (results.TIMESTAMP,)):
         return pl.DataFrame()
     rows = pl.DataFrame(
         {
             "name": table.text(results.COMPONENT),
             "time_ns": table.time_ns(base_ns, results.TIMESTAMP),
             "value": table.bytes(results.TOTALS["reserved"]) / 1024.0,
-            "device": _device(table)["device"],
+            "device": _device_columns(table)["device"],
         }
     ).with_columns(group=pl.lit(MODULE_MEMORY, dtype=NAME), unit=pl.lit("KB", dtype=NAME))
     needed = (results.TIMESTAMP, *(f"{results.TOTALS['reserved']}({unit})" for unit in ("KB", "MB", "B", "Byte")))

@@ -47,12 +47,12 @@ def with_kernel_list(
     tasks = tables.get("kernels", pl.DataFrame())
     if tasks.height:
         tasks = tasks.with_row_index("_task")
-        pairs = _pairs(tasks, details)
-        kernels = _updated(tasks, pairs.join(details.select("_detail", *_BETTER), on="_detail", maintain_order="left"))
+        pairs = _match_tasks(tasks, details)
+        kernels = _update_tasks(tasks, pairs.join(details.select("_detail", *_BETTER), on="_detail", maintain_order="left"))
         missing = details.join(pairs, on="_detail", how="anti", maintain_order="left")
         # steps come from the host's ranges here
         missing = missing.drop("step").with_columns(device=pl.col("device").fill_null(tasks["device"].mode()[0]))
-        _report(kernels, missing, health)
+        _report_mismatches(kernels, missing, health)
         kernels = pl.concat([kernels, missing], how="diagonal_relaxed")
     else:
         kernels = missing = details.with_columns(device=pl.col("device").fill_null(0))
@@ -65,23 +65,23 @@ def with_kernel_list(
         measured = metrics.join(numbers, on="kernel", how="inner", maintain_order="left")
         tables["kernel_metrics"] = measured.select(kernel="id", name="name", value="value")
     tables["kernels"] = kernels.drop("_detail", "_task", strict=False)
-    operations = _operations(missing)
+    operations = _operations_of_tasks(missing)
     if operations.height:
         recorded = [tables["communication"]] if "communication" in tables else []
         tables["communication"] = pl.concat([*recorded, operations], how="diagonal_relaxed")
     return tables
 
 
-def _pairs(tasks: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
+def _match_tasks(tasks: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
     """``_task`` and ``_detail`` of tasks that are the same, every one at most once."""
     rows = details.select("_detail", "name", "start_ns", "end_ns", stream_d="stream", device_d="device")
     candidates = tasks.select("_task", "name", "start_ns", "end_ns", "stream", "device")
     same = rows.join(candidates, on=["name", "start_ns"], how="inner", maintain_order="left")
-    pairs = _once(same.filter(_same_place()))
+    pairs = _unique_pairs(same.filter(_same_place()))
     left = rows.join(pairs, on="_detail", how="anti", maintain_order="left")
     if left.height:
         unpaired = candidates.join(pairs, on="_task", how="anti", maintain_order="left")
-        pairs = pl.concat([pairs, _near(left, unpaired)])
+        pairs = pl.concat([pairs, _match_near_starts(left, unpaired)])
     return pairs
 
 
@@ -90,7 +90,7 @@ def _same_place() -> pl.Expr:
     return (pl.col("stream") == pl.col("stream_d")).fill_null(True) & (pl.col("device") == pl.col("device_d")).fill_null(True)
 
 
-def _near(rows: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+def _match_near_starts(rows: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
     """Pairs of equal name and length whose starts are as near as lost digits allow."""
     near = rows.sort("start_ns").join_asof(
         tasks.rename({"end_ns": "end_t"}).with_columns(start_t="start_ns").sort("start_ns"),
@@ -101,10 +101,10 @@ def _near(rows: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
         check_sortedness=False,
     )
     length = (pl.col("end_ns") - pl.col("start_ns")) - (pl.col("end_t") - pl.col("start_t"))
-    return _once(near.drop_nulls("_task").filter(_same_place() & (length.abs() <= _LENGTH_TOLERANCE_NS)))
+    return _unique_pairs(near.drop_nulls("_task").filter(_same_place() & (length.abs() <= _LENGTH_TOLERANCE_NS)))
 
 
-def _once(pairs: pl.DataFrame) -> pl.DataFrame:
+def _unique_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     pairs = pairs.select("_task", "_detail")
     for side in ("_detail", "_task"):
         if pairs[side].n_unique() < pairs.height:
@@ -112,7 +112,7 @@ def _once(pairs: pl.DataFrame) -> pl.DataFrame:
     return pairs
 
 
-def _updated(tasks: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
+def _update_tasks(tasks: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     """Tasks with the values of the list where it has them."""
     joined = tasks.join(listed, on="_task", how="left", suffix="_d", maintain_order="left")
     both = [column for column in _BETTER if f"{column}_d" in joined.columns]
@@ -124,7 +124,7 @@ def _updated(tasks: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(**better).drop([f"{column}_d" for column in both])
 
 
-def _report(kernels: pl.DataFrame, missing: pl.DataFrame, health: HealthLog) -> None:
+def _report_mismatches(kernels: pl.DataFrame, missing: pl.DataFrame, health: HealthLog) -> None:
     if missing.height:
         message = "listed device tasks are not in the timeline, so nothing tells what launched them"
         health.add("tasks_not_in_timeline", WARNING, missing.height, message, OPERATOR_DEVICE_TIMES)
@@ -137,7 +137,7 @@ def _report(kernels: pl.DataFrame, missing: pl.DataFrame, health: HealthLog) -> 
         health.add("tasks_not_listed", severity, unlisted, message, KERNEL_DETAILS)
 
 
-def _operations(tasks: pl.DataFrame) -> pl.DataFrame:
+def _operations_of_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
     """Communication operations for tasks that only the list has."""
     name = pl.col("name").cast(pl.String)
     return tasks.filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION).select(

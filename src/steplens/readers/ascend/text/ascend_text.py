@@ -131,9 +131,9 @@ def read_timeline_trace(path: Path) -> Trace:
         InputError: it cannot be read or holds no event.
     """
     health = HealthLog()
-    tables = with_inner_tasks(_linked(read_timeline([path], health)))
+    tables = with_inner_tasks(_link_launches(read_timeline([path], health)))
     _require_events(tables, path)
-    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_present(tables, "meta"))
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_existing_rows(tables, "meta"))
     return build_trace(path, tables, health, cpu_is_device=_is_cpu_run(tables))
 
 
@@ -143,24 +143,24 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     Raises:
         InputError: no file of it can be read, or none holds an event.
     """
-    info, values = _description(run_directory, health)
+    info, values = _read_description(run_directory, health)
     base_ns = values.get(results.TIME_BASE_KEY)
     base_ns = base_ns if type(base_ns) is int and 0 <= base_ns < 1 << 62 else 0
     results_only = not any((output_folder / name).is_file() for name in _EVENT_FILES)
     tables: dict[str, pl.DataFrame] = {}
     if not results_only:
-        tables, base_ns = _timeline(output_folder / TIMELINE, base_ns, health)
+        tables, base_ns = _read_timeline(output_folder / TIMELINE, base_ns, health)
     if (output_folder / results.KERNEL_DETAILS).is_file():
         details, metrics = ascend_csv.read_kernel_details([output_folder / results.KERNEL_DETAILS], health, base_ns=base_ns)
         tables = with_kernel_list(tables, details, metrics, health)
     tables = with_inner_tasks(tables)
-    tables.update(_memory(output_folder, base_ns, health))
-    _add(tables, "counters", output_folder / results.MODULE_MEMORY_FILE, health, base_ns=base_ns)
+    tables.update(_read_memory(output_folder, base_ns, health))
+    _append_module_memory(tables, "counters", output_folder / results.MODULE_MEMORY_FILE, health, base_ns=base_ns)
     for name, read_rows in _HANDED_ON.items():
         if (output_folder / name).is_file():
             rows = read_rows([output_folder / name], health)
             if rows.height:
-                tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), rows])
+                tables["source_tables"] = pl.concat([*_existing_rows(tables, "source_tables"), rows])
     if (output_folder / results.COMMUNICATION).is_file():
         tables.update(read_communication(output_folder / results.COMMUNICATION, health, base_ns=base_ns))
     if (output_folder / results.COMMUNICATION_MATRIX).is_file():
@@ -169,8 +169,8 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
         _add_analysis(tables, output_folder / ANALYSIS_DATABASE, health)
     if results_only:
         tables = _with_results_only(tables, output_folder, run_directory, values, health)
-    tables = with_groups(_linked(tables), values.get("parallel_group_info"))
-    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_present(tables, "meta"), meta_rows(values))
+    tables = with_groups(_link_launches(tables), values.get("parallel_group_info"))
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_existing_rows(tables, "meta"), meta_rows(values))
     tables = {name: frame for name, frame in tables.items() if frame.height}
     if results_only:
         return tables
@@ -191,7 +191,7 @@ def _add_analysis(tables: dict[str, pl.DataFrame], path: Path, health: HealthLog
     if "communication_times" in analysis_tables and "communication_times" in tables:
         rows.append(elapsed_sums(analysis_tables["communication_times"]))
     if rows := [frame for frame in rows if frame.height]:
-        tables["source_tables"] = pl.concat([*_present(tables, "source_tables"), *rows])
+        tables["source_tables"] = pl.concat([*_existing_rows(tables, "source_tables"), *rows])
     for name, frame in analysis_tables.items():
         tables.setdefault(name, frame)
 
@@ -259,7 +259,7 @@ def _kind_of(operation: pl.Expr) -> pl.Expr:
     return pl.when(receives).then(pl.lit(RECEIVE)).when(sends).then(pl.lit(SEND)).otherwise(pl.lit(COLLECTIVE))
 
 
-def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl.DataFrame], int]:
+def _read_timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl.DataFrame], int]:
     """The tables of the timeline, and the time base of the result; none where it is missing or unreadable."""
     lost = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES, CALL_STACKS, HOST_AGAINST_DEVICE)
     if not path.is_file():
@@ -271,13 +271,13 @@ def _timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl
         health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", lost)
         return {}, base_ns
     for value in (
-        row for meta in _present(tables, "meta") for row in meta.filter(pl.col("key") == results.TIME_BASE_KEY)["value"]
+        row for meta in _existing_rows(tables, "meta") for row in meta.filter(pl.col("key") == results.TIME_BASE_KEY)["value"]
     ):
         base_ns = json_text.own(value)
     return tables, base_ns
 
 
-def _linked(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+def _link_launches(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Launch points of device tasks taken back through the task queue."""
     linked = {
         name: through_queue(tables[name], tables.get("task_queue"))
@@ -291,7 +291,7 @@ def _can_link(tables: Mapping[str, pl.DataFrame], name: str) -> bool:
     return name in tables and "launch_tid" in tables[name].columns
 
 
-def _memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _read_memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     memory_tables = {}
     if (folder / results.MEMORY_RECORD).is_file():
         memory_tables["memory"] = ascend_csv.read_memory_record([folder / results.MEMORY_RECORD], health, base_ns=base_ns)
@@ -302,14 +302,14 @@ def _memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataF
     return memory_tables
 
 
-def _add(tables: dict[str, pl.DataFrame], name: str, path: Path, health: HealthLog, *, base_ns: int) -> None:
+def _append_module_memory(tables: dict[str, pl.DataFrame], name: str, path: Path, health: HealthLog, *, base_ns: int) -> None:
     if path.is_file():
         rows = ascend_csv.read_npu_module_mem([path], health, base_ns=base_ns)
         if rows.height:
-            tables[name] = pl.concat([*_present(tables, name), rows], how="diagonal_relaxed")
+            tables[name] = pl.concat([*_existing_rows(tables, name), rows], how="diagonal_relaxed")
 
 
-def _present(tables: Mapping[str, pl.DataFrame], name: str) -> list[pl.DataFrame]:
+def _existing_rows(tables: Mapping[str, pl.DataFrame], name: str) -> list[pl.DataFrame]:
     return [tables[name]] if name in tables else []
 
 
@@ -354,7 +354,7 @@ def _group_sizes(groups: Any) -> dict[str, int]:
     return sizes
 
 
-def _description(run_directory: Path, health: HealthLog) -> tuple[RunInfo, dict[str, Any]]:
+def _read_description(run_directory: Path, health: HealthLog) -> tuple[RunInfo, dict[str, Any]]:
     """profiler_info, and what becomes of it and of profiler_metadata in ``meta``."""
     values = read_metadata(run_directory, health)
     if cores := device_info(find_prof(run_directory)):

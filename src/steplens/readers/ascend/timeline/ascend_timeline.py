@@ -73,7 +73,7 @@ def read_timeline(
         raise problems[0]
     for problem in problems:
         health.add("unreadable_file", ERROR, 1, f"{problem.path.name} {problem.problem}", EVERYTHING)
-    _report(columns, health)
+    _report_damage(columns, health)
     base_ns = base_ns if columns.base_ns is None else columns.base_ns
     timeline = _Timeline(columns, base_ns, device)
     tables = host_tables(timeline.host(), health)
@@ -84,7 +84,7 @@ def read_timeline(
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _report(columns: TimelineColumns, health: HealthLog) -> None:
+def _report_damage(columns: TimelineColumns, health: HealthLog) -> None:
     health.extend(columns.stopped)
     if columns.truncated:
         health.add(
@@ -122,7 +122,7 @@ class _Timeline:
             if kind in (trace_view.HARDWARE, trace_view.OVERLAP, trace_view.COMMUNICATION):
                 self.devices[lane] = self._device_of(lane)
             self._lanes.setdefault(kind, []).extend(parts)
-        self._calls = self._own_pids(self._frame(self._lanes.get(trace_view.CANN, [])))
+        self._calls = self._own_pids(self._event_frame(self._lanes.get(trace_view.CANN, [])))
 
     def _kind(self, pid: int, parts: list[pl.DataFrame]) -> str:
         """What a process is: by its name, or, where the file has lost that, by what its events carry."""
@@ -167,7 +167,7 @@ class _Timeline:
         pids = frame["pid"].drop_nulls().unique().to_list()
         return frame.with_columns(pl.col("pid").replace_strict(pids, list(map(self._os_pid, pids)), return_dtype=pl.Int64))
 
-    def _frame(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    def _event_frame(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
         """Events with start_ns and end_ns; those without a time, a length or a thread are no events."""
         frame = self._columns.frame(parts)
         if not frame.height:
@@ -184,11 +184,11 @@ class _Timeline:
 
     def host(self) -> dict[str, pl.DataFrame]:
         """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
-        frames = {category: self._frame(self._columns.durations.get(category, [])) for category in trace_view.CATEGORIES}
+        frames = {category: self._event_frame(self._columns.durations.get(category, [])) for category in trace_view.CATEGORIES}
         frames["calls"] = self._calls
-        frames["others"] = self._own_pids(self._frame(self._lanes.get("", [])))
-        frames["forward"] = self._frame(self._columns.starts.get(FORWARD_BACKWARD, []))
-        frames["backward"] = self._frame(self._columns.ends.get(FORWARD_BACKWARD, []))
+        frames["others"] = self._own_pids(self._event_frame(self._lanes.get("", [])))
+        frames["forward"] = self._event_frame(self._columns.starts.get(FORWARD_BACKWARD, []))
+        frames["backward"] = self._event_frame(self._columns.ends.get(FORWARD_BACKWARD, []))
         host = (trace_view.PYTHON_PROCESS, *_CALLS)
         names = [
             (pid, tid, name)
@@ -217,16 +217,16 @@ class _Timeline:
             groups=groups,
             planes=planes,
             # the calls' process may have been pruned and have lost its name
-            launches=self._own_pids(self._frame(self._columns.starts.get(trace_view.HOST_TO_DEVICE, []))),
-            launched=self._frame(self._columns.ends.get(trace_view.HOST_TO_DEVICE, [])),
-            operators=self._frame(self._columns.starts.get(trace_view.OPERATOR_TO_DEVICE, [])),
-            operated=self._frame(self._columns.ends.get(trace_view.OPERATOR_TO_DEVICE, [])),
+            launches=self._own_pids(self._event_frame(self._columns.starts.get(trace_view.HOST_TO_DEVICE, []))),
+            launched=self._event_frame(self._columns.ends.get(trace_view.HOST_TO_DEVICE, [])),
+            operators=self._event_frame(self._columns.starts.get(trace_view.OPERATOR_TO_DEVICE, [])),
+            operated=self._event_frame(self._columns.ends.get(trace_view.OPERATOR_TO_DEVICE, [])),
             calls=self._calls,
             on_cpu=any(self._columns.process_labels.get(pid, "").startswith(CORE_CPU) for pid in self.devices),
         )
 
     def _on_device(self, kind: str) -> pl.DataFrame:
-        frame = self._frame(self._lanes.get(kind, []))
+        frame = self._event_frame(self._lanes.get(kind, []))
         if not frame.height:
             return frame
         device = pl.col("pid").replace_strict(list(self.devices), list(self.devices.values()), return_dtype=pl.Int32)
@@ -236,7 +236,7 @@ class _Timeline:
         """Samples of counters as rows of ``counters``; the group is the name of the process."""
         found = []
         for pid, parts in self._columns.counters.items():
-            frame = self._frame(parts)
+            frame = self._event_frame(parts)
             if not frame.height:
                 continue
             member = pl.col("member").cast(pl.String)

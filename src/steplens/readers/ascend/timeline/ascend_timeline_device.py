@@ -17,7 +17,7 @@ from steplens.formats.ascend_terms import (
 from steplens.formats.trace_view import COMMUNICATING, COMPUTING, GROUP_PREFIX, GROUP_SUFFIX, LAYER_BITS
 from steplens.readers.ascend.ascend_communication import operation_kind, operation_name
 from steplens.readers.ascend.ascend_planes import with_details
-from steplens.readers.ascend.timeline.ascend_timeline_host import paired
+from steplens.readers.ascend.timeline.ascend_timeline_host import pair_arrow_ends
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, is_collective, is_part
 from steplens.trace.building.device_work import with_kind
 from steplens.trace.building.nesting import Int64Array
@@ -87,16 +87,16 @@ def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFr
     The parts of an operation (waits, reductions, copies on its planes) appear twice in a timeline, as such and as tasks
     of the hardware; the latter are kept, with what the former tell of them.
     """
-    operations = _operations(found)
-    tasks = _tasks(found)
+    operations = _communication_operations(found)
+    tasks = _device_tasks(found)
     tasks = with_details(tasks, found.communication, found.planes)
     launches = _launch_points(found, health)
     if tasks.height:
-        tasks = _launched(tasks, launches)
-        tasks = _snapped(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, COMPUTING)
+        tasks = _join_launches(tasks, launches)
+        tasks = _snap_ends_to_lane(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, COMPUTING)
         tasks = _from_calls(tasks, found.calls)
     if operations.height:
-        operations = _snapped(_launched(operations, launches), found.overlap, COMMUNICATING)
+        operations = _snap_ends_to_lane(_join_launches(operations, launches), found.overlap, COMMUNICATING)
         operations = _from_calls(operations, found.calls)
         operations, tasks = _without_twins(operations, tasks)
     tables = {}
@@ -118,11 +118,11 @@ def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, heal
 
     Kernels that communicate by themselves are on the lane and among no group's operations.
     """
-    lanes = _lane(overlap, COMMUNICATING)
+    lanes = _overlap_lane(overlap, COMMUNICATING)
     parts = []
     for (device,), ranges in lanes.partition_by("device", as_dict=True).items() if lanes.height else ():
         mine = operations.filter(pl.col("device") == device) if operations.height else operations
-        start, end = _uncovered(ranges, mine)
+        start, end = _uncovered_ranges(ranges, mine)
         parts.append(pl.DataFrame({"start_ns": start, "end_ns": end}).with_columns(device=pl.lit(device, dtype=pl.Int32)))
     unnamed = pl.concat(parts) if parts else pl.DataFrame()
     if unnamed.height:
@@ -132,7 +132,7 @@ def _unnamed_communication(operations: pl.DataFrame, overlap: pl.DataFrame, heal
     return unnamed
 
 
-def _uncovered(ranges: pl.DataFrame, operations: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
+def _uncovered_ranges(ranges: pl.DataFrame, operations: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
     """Starts and ends of the stretches inside ``ranges`` and outside all operations, rounding apart."""
     times, depth_changes = [], []
     for frame, weight in ((ranges, 1), (operations, 1 << 32)):
@@ -149,7 +149,7 @@ def _uncovered(ranges: pl.DataFrame, operations: pl.DataFrame) -> tuple[Int64Arr
     return start[is_uncovered], end[is_uncovered]
 
 
-def _lane(overlap: pl.DataFrame, name: str) -> pl.DataFrame:
+def _overlap_lane(overlap: pl.DataFrame, name: str) -> pl.DataFrame:
     return overlap.filter(overlap["name"].cast(pl.String) == name) if overlap.height else overlap
 
 
@@ -166,40 +166,40 @@ def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.Da
     return with_stream.with_columns(pl.coalesce("core", core).alias("core")), lonely
 
 
-def _optional(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:
+def _optional_column(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:
     return pl.col(column) if column in frame.columns else pl.lit(None, dtype=dtype)
 
 
-def _tasks(found: DeviceEvents) -> pl.DataFrame:
+def _device_tasks(found: DeviceEvents) -> pl.DataFrame:
     """Device tasks; ``core`` is what the scheduler calls them until a list of kernels knows better."""
     frame = found.hardware
     if not frame.height:
         return frame
-    subtask = _optional(frame, "subtask")
-    type_ = _optional(frame, "task_type", NAME)
+    subtask = _optional_column(frame, "subtask")
+    type_ = _optional_column(frame, "task_type", NAME)
     # CPU and GPU have no scheduler that names and numbers tasks; steplens fills the places with what it has
     scheduled = ~type_.cast(pl.String).is_in([CORE_CPU, *GPU_CORES]).fill_null(False)
     tasks = frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
         core=type_,
         task_type=pl.when(scheduled).then(type_),
-        stream=pl.coalesce(_optional(frame, "physical_stream"), _optional(frame, "stream"), "tid"),
-        correlation=_optional(frame, "connection_id"),
-        task_id=pl.when(scheduled).then(_optional(frame, "task")),
-        model_id=_optional(frame, "model"),
+        stream=pl.coalesce(_optional_column(frame, "physical_stream"), _optional_column(frame, "stream"), "tid"),
+        correlation=_optional_column(frame, "connection_id"),
+        task_id=pl.when(scheduled).then(_optional_column(frame, "task")),
+        model_id=_optional_column(frame, "model"),
         context_id=pl.when(subtask != NO_NUMBER).then(subtask),
     )  # fmt: skip
-    return tasks.with_columns(kind=_kind(tasks, found.overlap))
+    return tasks.with_columns(kind=_task_kinds(tasks, found.overlap))
 
 
-def _kind(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
+def _task_kinds(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
     """What each task does: by its core, and inside the computing lane where the timeline has one."""
     core, name = pl.col("core").cast(pl.String).fill_null(""), pl.col("name").cast(pl.String)
     communicates = is_collective(core, name)
     computing = core.is_in(COMPUTE_TASKS) & ~communicates & ~is_part(core, name)
-    lanes = _lane(overlap, COMPUTING)
+    lanes = _overlap_lane(overlap, COMPUTING)
     if lanes.height:
-        computing &= pl.lit(_inside(tasks, lanes))
+        computing &= pl.lit(_is_inside_lane(tasks, lanes))
     kind = (
         pl.when(computing)
         .then(pl.lit(KIND_COMPUTE))
@@ -225,7 +225,7 @@ def gpu_kind(tasks: pl.DataFrame) -> pl.Series:
     return tasks.select(pl.when(on_gpu & copies).then(pl.lit(KIND_COPY)).when(on_gpu).then(by_name)).to_series()
 
 
-def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
+def _is_inside_lane(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
     """Which tasks start inside a range of the lane of their device; all do on a device without ranges."""
     is_inside = np.ones(tasks.height, dtype=bool)
     devices, start = tasks["device"].to_numpy(), tasks["start_ns"].to_numpy()
@@ -239,7 +239,7 @@ def _inside(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
     return pl.Series(is_inside)
 
 
-def _operations(found: DeviceEvents) -> pl.DataFrame:
+def _communication_operations(found: DeviceEvents) -> pl.DataFrame:
     """Communication operations: the events on the lanes of groups, not those on the planes below."""
     frame = found.communication
     if not frame.height:
@@ -258,24 +258,26 @@ def _operations(found: DeviceEvents) -> pl.DataFrame:
     if "recorded" in frame.columns:
         # steplens gives collectives of other libraries names that clients know
         frame = frame.with_columns(name=pl.coalesce("recorded", "name"))
-    own_group = _optional(frame, "group", NAME).cast(pl.String)
+    own_group = _optional_column(frame, "group", NAME).cast(pl.String)
     # steplens says the kind of each operation and the group where it knows one; its lanes are numbered otherwise
-    group = pl.when(_optional(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
-    elements = _optional(frame, "elements")
-    data_type = _optional(frame, "data_type", NAME)
+    group = pl.when(_optional_column(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
+    elements = _optional_column(frame, "elements")
+    data_type = _optional_column(frame, "data_type", NAME)
     element_bytes = data_type.cast(pl.String).replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
-        kind=pl.coalesce(_optional(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
+        kind=pl.coalesce(_optional_column(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
         operation=operation_name(name).cast(NAME),
         group=group.cast(NAME),
-        ranks=_optional(frame, "ranks").cast(pl.Int32),
+        ranks=_optional_column(frame, "ranks").cast(pl.Int32),
         elements=elements,
-        bytes=pl.coalesce(_optional(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * element_bytes)),
+        bytes=pl.coalesce(
+            _optional_column(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * element_bytes)
+        ),
         dtype=data_type,
-        algorithm=_optional(frame, "alg_type", NAME),
-        correlation=_optional(frame, "connection_id"),
-        model_id=_optional(frame, "model"),
+        algorithm=_optional_column(frame, "alg_type", NAME),
+        correlation=_optional_column(frame, "connection_id"),
+        model_id=_optional_column(frame, "model"),
     )  # fmt: skip
 
 
@@ -297,7 +299,7 @@ def _launch_points(found: DeviceEvents, health: HealthLog) -> pl.DataFrame:
     """Per task (pid, tid, start_ns) the point on a host thread where the runtime, or else an operator, launched it."""
     points = []
     for starts, ends in ((found.launches, found.launched), (found.operators, found.operated)):
-        pairs = paired(starts, ends)
+        pairs = pair_arrow_ends(starts, ends)
         missing = starts.height + ends.height - 2 * pairs.height
         if missing:
             health.add(
@@ -323,7 +325,7 @@ def _launch_points(found: DeviceEvents, health: HealthLog) -> pl.DataFrame:
     return pl.concat(points).unique(["pid", "tid", "start_ns"], keep="first", maintain_order=True)
 
 
-def _launched(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+def _join_launches(tasks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     if not launches.height:
         missing = pl.lit(None, dtype=pl.Int64)
         return tasks.with_columns(launch_ns=missing, launch_pid=missing, launch_tid=missing)
@@ -359,13 +361,13 @@ def _from_calls(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return tasks.with_columns(filled).drop("_ns", "_pid", "_tid")
 
 
-def _snapped(tasks: pl.DataFrame, overlap: pl.DataFrame, lane: str) -> pl.DataFrame:
+def _snap_ends_to_lane(tasks: pl.DataFrame, overlap: pl.DataFrame, lane: str) -> pl.DataFrame:
     """Ends as the lane of the overlap analysis has them.
 
     A task's length is rounded to ns apart from its start, so its end may be one ns off the end that the lane, and the
     database, have. Sums of many tasks then differ from the file's own.
     """
-    lanes = _lane(overlap, lane)
+    lanes = _overlap_lane(overlap, lane)
     if not lanes.height:
         return tasks
     ends = lanes.select("device", "start_ns", _end="end_ns").unique(["device", "start_ns"], keep="first")

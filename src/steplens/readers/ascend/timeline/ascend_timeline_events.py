@@ -36,8 +36,8 @@ from steplens.readers.ascend.timeline.ascend_timeline_structs import (
     FlowStart,
     Metadata,
     Sample,
-    integer,
     one_event,
+    to_integer,
 )
 from steplens.readers.common.event_decoder import DAMAGED, one_by_one
 from steplens.readers.common.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile
@@ -180,7 +180,7 @@ class TimelineColumns:
         self.damaged += len(durations.pop(None, ())) + len(counters.pop(None, ()))
         for lane, calls in durations.items():
             assert lane is not None
-            self.durations[lane].append(_duration_frame(calls, self._members(lane)))
+            self.durations[lane].append(_duration_frame(calls, self._argument_members(lane)))
         for category, tails in starts.items():
             self.starts[category].append(_flow_frame(tails))
         for category, heads in ends.items():
@@ -189,7 +189,7 @@ class TimelineColumns:
             assert pid is not None
             self.counters[pid].append(_counter_frame(samples))
 
-    def _members(self, lane: Lane) -> tuple[str, ...]:
+    def _argument_members(self, lane: Lane) -> tuple[str, ...]:
         """Members of ``args`` that the events of a lane can have."""
         if isinstance(lane, str):
             return LANE_MEMBERS[lane]
@@ -245,14 +245,14 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
         yield memoryview(buffer)
 
 
-def _integers(name: str, values: Sequence[Any]) -> pl.Series:
+def _integer_column(name: str, values: Sequence[Any]) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=pl.Int64)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return pl.Series(name, [integer(value) for value in values], dtype=pl.Int64)
+        return pl.Series(name, [to_integer(value) for value in values], dtype=pl.Int64)
 
 
-def _texts(name: str, values: Sequence[Any]) -> pl.Series:
+def _text_column(name: str, values: Sequence[Any]) -> pl.Series:
     try:
         texts = pl.Series(name, values, dtype=pl.String)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
@@ -261,7 +261,7 @@ def _texts(name: str, values: Sequence[Any]) -> pl.Series:
     return names
 
 
-def _ids(values: Sequence[Any]) -> pl.Series:
+def _id_column(values: Sequence[Any]) -> pl.Series:
     """Ids of arrows as text, whether they are numbers or text."""
     try:
         return pl.Series("id", values, dtype=pl.String)
@@ -269,7 +269,7 @@ def _ids(values: Sequence[Any]) -> pl.Series:
         return pl.Series("id", [str(value) if isinstance(value, (int, str)) else None for value in values], dtype=pl.String)
 
 
-def _times(values: Sequence[Any]) -> pl.Series:
+def _time_column(values: Sequence[Any]) -> pl.Series:
     """Points in time in us, written as text or as numbers, as text."""
     try:
         return pl.Series("ts", values, dtype=pl.String)
@@ -277,7 +277,7 @@ def _times(values: Sequence[Any]) -> pl.Series:
         return pl.Series("ts", [str(value) if isinstance(value, (int, str)) else None for value in values], dtype=pl.String)
 
 
-def _numbers(name: str, values: Sequence[Any]) -> pl.Series:
+def _number_column(name: str, values: Sequence[Any]) -> pl.Series:
     """Numbers, also those written as text."""
     try:
         return pl.Series(name, values, dtype=pl.Float64)
@@ -293,10 +293,10 @@ _NO_ARGS = DurationArgs()
 def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFrame:
     columns = [
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
-        _integers("pid", [event.pid for event in events]),
-        _integers("tid", [event.tid for event in events]),
-        _times([event.ts for event in events]),
-        _numbers("dur", [event.dur for event in events]),
+        _integer_column("pid", [event.pid for event in events]),
+        _integer_column("tid", [event.tid for event in events]),
+        _time_column([event.ts for event in events]),
+        _number_column("dur", [event.dur for event in events]),
     ]
     if members:
         all_args = [event.args or _NO_ARGS for event in events]
@@ -304,7 +304,7 @@ def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFr
             values = list(map(operator.attrgetter(member), all_args))
             # a lane has few of the members, and a column of nulls costs as much as one of values
             if values.count(None) != len(values):
-                make: Callable[[str, Sequence[Any]], pl.Series] = _integers if member in INTEGERS else _texts
+                make: Callable[[str, Sequence[Any]], pl.Series] = _integer_column if member in INTEGERS else _text_column
                 columns.append(make(member, values))
     return pl.DataFrame(columns)
 
@@ -312,10 +312,10 @@ def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFr
 def _flow_frame(events: Sequence[FlowStart | FlowEnd]) -> pl.DataFrame:
     return pl.DataFrame(
         [
-            _ids([event.id for event in events]),
-            _integers("pid", [event.pid for event in events]),
-            _integers("tid", [event.tid for event in events]),
-            _times([event.ts for event in events]),
+            _id_column([event.id for event in events]),
+            _integer_column("pid", [event.pid for event in events]),
+            _integer_column("tid", [event.tid for event in events]),
+            _time_column([event.ts for event in events]),
         ]
     )
 
@@ -335,7 +335,9 @@ def _counter_frame(events: list[Sample]) -> pl.DataFrame:
                 members.append(key)
                 times.append(event.ts)
                 numbers.append(value)
-    return pl.DataFrame([_texts("name", names), _texts("member", members), _times(times), _numbers("value", numbers)])
+    return pl.DataFrame(
+        [_text_column("name", names), _text_column("member", members), _time_column(times), _number_column("value", numbers)]
+    )
 
 
 def _numbers_something(key: str, args: dict[str, float | str | None]) -> bool:

@@ -29,21 +29,21 @@ def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[st
     """
     tables = {"threads": found["threads"]}
     for category, table, make in (
-        (OPERATOR, "ops", _operators),
-        (COLLECTION, "gc", _collections),
-        ("calls", "api", _calls),
-        ("others", "marks", _marks),
+        (OPERATOR, "ops", _operator_calls),
+        (COLLECTION, "gc", _garbage_collections),
+        ("calls", "api", _cann_calls),
+        ("others", "marks", _user_marks),
     ):
         if found[category].height:
             tables[table] = make(found[category])
     if found[PYTHON].height:
-        tables["python"] = _python(found[PYTHON], health)
+        tables["python"] = _python_calls(found[PYTHON], health)
     tables["task_queue"] = _task_queue(found[ENQUEUE], found[DEQUEUE], health)
-    tables["flows"] = _arrows(found["forward"], found["backward"], FORWARD_BACKWARD, health)
+    tables["flows"] = _flow_arrows(found["forward"], found["backward"], FORWARD_BACKWARD, health)
     return tables
 
 
-def _operators(frame: pl.DataFrame) -> pl.DataFrame:
+def _operator_calls(frame: pl.DataFrame) -> pl.DataFrame:
     forward_tid = pl.col("forward_tid") if "forward_tid" in frame.columns else pl.lit(0)
     lists = [
         _one_line(frame[column]).alias(column) for column in ("input_shapes", "input_types", "stack") if column in frame.columns
@@ -64,12 +64,12 @@ def _one_line(values: pl.Series) -> pl.Series:
     return values if plain.equals(texts) else values.replace_strict(distinct, plain.cast(NAME), default=None, return_dtype=NAME)
 
 
-def _collections(frame: pl.DataFrame) -> pl.DataFrame:
+def _garbage_collections(frame: pl.DataFrame) -> pl.DataFrame:
     # the process id holds a layer and, without a device, is -1; the thread is the process
     return frame.select("start_ns", "end_ns", pid="tid", tid="tid")
 
 
-def _calls(frame: pl.DataFrame) -> pl.DataFrame:
+def _cann_calls(frame: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name").cast(pl.String)
     prefix = name.str.extract(_LAYER_PREFIX, 1)
     layer = prefix.replace_strict(LAYERS, default=None, return_dtype=pl.String)
@@ -91,7 +91,7 @@ def _calls(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _marks(frame: pl.DataFrame) -> pl.DataFrame:
+def _user_marks(frame: pl.DataFrame) -> pl.DataFrame:
     """User marks (MsprofTx, mstx): events that say which kind of mark they are."""
     event_columns = [column for column in ("event", "event_old") if column in frame.columns]
     if not event_columns:
@@ -113,7 +113,7 @@ def _marks(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _python(frame: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _python_calls(frame: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """Python calls with ids that are unique in the run; null parents for calls that no other encloses.
 
     Some profilers number the calls of each thread from 0 and give a call without parent the parent 0: it has none unless
@@ -175,9 +175,9 @@ def _task_queue(enqueue: pl.DataFrame, dequeue: pl.DataFrame, health: HealthLog)
     return joined.with_columns(name=name).rename({"correlation_id": "correlation"}).drop("enqueue_name", "dequeue_name")
 
 
-def _arrows(starts: pl.DataFrame, ends: pl.DataFrame, kind: str, health: HealthLog) -> pl.DataFrame:
+def _flow_arrows(starts: pl.DataFrame, ends: pl.DataFrame, kind: str, health: HealthLog) -> pl.DataFrame:
     """The arrows of one kind, by the first start and the first end of each id, in order of start."""
-    pairs = paired(starts, ends)
+    pairs = pair_arrow_ends(starts, ends)
     missing = starts.height + ends.height - 2 * pairs.height
     if missing:
         health.add("unmatched_flows", INFO, missing, f"ends of arrows ({kind}) have no other end or a repeated one", FLOWS)
@@ -195,7 +195,7 @@ def _arrows(starts: pl.DataFrame, ends: pl.DataFrame, kind: str, health: HealthL
     ).sort("from_ns", maintain_order=True)
 
 
-def paired(starts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+def pair_arrow_ends(starts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """The earliest start and the earliest end of every id; the columns of the end carry the suffix ``_to``."""
     if not starts.height or not ends.height:
         return pl.DataFrame(schema={"id": pl.String})

@@ -14,7 +14,7 @@ import msgspec
 from steplens.formats import trace_view
 from steplens.formats.kineto import OPERATOR, OPERATOR_MEMBERS, PYTHON, PYTHON_MEMBERS
 from steplens.readers.common import json_decoder
-from steplens.readers.common.event_decoder import cleaned
+from steplens.readers.common.event_decoder import clean_json_text
 
 COLLECTION_ALIAS = "gc"
 
@@ -179,15 +179,15 @@ def one_event(text: bytes) -> Any:
     try:
         return _ONE_DECODER.decode(text)
     except ValueError:
-        return _mended(_ANY_DECODER.decode(cleaned(text)))
+        return _mend_event(_ANY_DECODER.decode(clean_json_text(text)))
 
 
-def _mended(value: Any) -> Any:
+def _mend_event(value: Any) -> Any:
     """The event in a decoded value whose members have unexpected types or characters."""
     if not isinstance(value, dict) or not isinstance(value.get("ph"), str):
         raise ValueError("no event")
     for key in ("pid", "tid"):
-        number = integer(value.get(key))
+        number = to_integer(value.get(key))
         value[key] = number if number is not None and abs(number) <= 1 << 62 else None
     for key in ("name", "cat"):
         if key in value:
@@ -205,7 +205,7 @@ def _mended(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def integer(value: Any) -> int | None:
+def to_integer(value: Any) -> int | None:
     """A whole number in 64 bits, also one written as text; else None."""
     try:
         number = int(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else None

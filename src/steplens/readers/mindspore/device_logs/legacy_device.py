@@ -14,7 +14,7 @@ from steplens.readers.common.trace_rows import merged_meta, meta_rows, source_ro
 from steplens.readers.mindspore import legacy_aicpu, minddata
 from steplens.readers.mindspore.device_logs import legacy_framework, legacy_hwts, legacy_step_trace
 from steplens.readers.mindspore.folders import choose_number, nothing_to_read
-from steplens.readers.mindspore.legacy_files import LegacyFiles, find_logs, joined
+from steplens.readers.mindspore.legacy_files import LegacyFiles, find_logs, join_slices
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -59,7 +59,7 @@ def read_trace(path: Path, device: int | None = None) -> Trace:
     several, none = "holds raw logs of the devices", "holds no raw device logs"
     device = choose_number(path, device, logs.devices, several=several, none=none, remedies=remedies)
     health = HealthLog()
-    tables = _tables(logs, device, health)
+    tables = _device_tables(logs, device, health)
     if not any(name in tables for name in _EVENTS):
         raise nothing_to_read(path, f"raw logs of device {device}", health)
     if "kernels" in tables or "step_points" in tables:
@@ -68,18 +68,18 @@ def read_trace(path: Path, device: int | None = None) -> Trace:
     return build_trace(path, tables, health, cpu_is_device=False)
 
 
-def _tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.DataFrame]:
-    framework = _framework(logs, device, health)
-    tables = _steps(logs, device, framework, health)
+def _device_tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.DataFrame]:
+    framework = _read_framework(logs, device, health)
+    tables = _read_steps(logs, device, framework, health)
     kernels = [_core_kernels(logs, device, framework, health)]
     aicpu = legacy_aicpu.read_kernels(logs.of("aicpu", device), health)
-    kernels.append(legacy_aicpu.kernels(aicpu, device).with_columns(kind=pl.lit(KIND_COMPUTE)))
+    kernels.append(legacy_aicpu.kernel_rows(aicpu, device).with_columns(kind=pl.lit(KIND_COMPUTE)))
     tables["kernels"] = pl.concat(kernels, how="diagonal_relaxed")
     source_tables = []
     if framework.height:
         source_tables.append(source_rows("framework_raw", framework.select(legacy_framework.FRAMEWORK_COLUMNS)))
     if aicpu.height:
-        source_tables.append(source_rows("aicpu_intermediate", legacy_aicpu.table(aicpu)))
+        source_tables.append(source_rows("aicpu_intermediate", legacy_aicpu.intermediate_table(aicpu)))
     if minddata.detect(logs.path):
         for name, frame in minddata.tables(logs.path, device, health).items():
             tables[name] = frame
@@ -100,20 +100,22 @@ def _tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[str, pl.D
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _framework(logs: LegacyFiles, device: int, health: HealthLog) -> pl.DataFrame:
+def _read_framework(logs: LegacyFiles, device: int, health: HealthLog) -> pl.DataFrame:
     kind = "ge_" if not logs.of("task_desc", device) and logs.of("ge_task_desc", device) else ""
     tasks = legacy_framework.read_tasks(logs.of(f"{kind}task_desc", device), health)
     graph = legacy_framework.read_graph(logs.of(f"{kind}graph_desc", device), health, ge=bool(kind))
     return legacy_framework.framework_table(tasks, graph)
 
 
-def _steps(logs: LegacyFiles, device: int, framework: pl.DataFrame, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _read_steps(logs: LegacyFiles, device: int, framework: pl.DataFrame, health: HealthLog) -> dict[str, pl.DataFrame]:
     unsafe = (STEP_TIMES, STEP_PHASES)
     if slices := logs.of("training_trace", device):
         fills = bool(framework["full_kernel_name"].str.starts_with(_QUEUE_GRAPH).any())
-        points, collectives = legacy_step_trace.decode(joined(slices, health, unsafe), health, skip_first=fills)
+        points, collectives = legacy_step_trace.decode_training_trace(
+            join_slices(slices, health, unsafe), health, skip_first=fills
+        )
     elif slices := logs.of("ts_track", device):
-        points, collectives = legacy_step_trace.decode_track(joined(slices, health, unsafe), health)
+        points, collectives = legacy_step_trace.decode_track(join_slices(slices, health, unsafe), health)
     else:
         return {}
     return step_tables(points, collectives, device)
@@ -161,7 +163,7 @@ def _core_kernels(logs: LegacyFiles, device: int, framework: pl.DataFrame, healt
         message = "the task scheduler's log cannot be read without the framework's list of tasks (task_desc_info)"
         health.add("missing_file", ERROR, 1, message, KERNEL_CALLS)
         return pl.DataFrame()
-    records = legacy_hwts.decode(joined(slices, health, (KERNEL_CALLS, KERNEL_TIMES)), health)
+    records = legacy_hwts.decode_log(join_slices(slices, health, (KERNEL_CALLS, KERNEL_TIMES)), health)
     return core_kernels(records, framework, device, health)
 
 
@@ -175,7 +177,7 @@ def core_kernels(records: pl.DataFrame, framework: pl.DataFrame, device: int, he
         health: gets what is wrong.
     """
     named_kernels = framework.with_columns(name="full_kernel_name")
-    runs = legacy_hwts.executions(records, named_kernels, health)
+    runs = legacy_hwts.pair_executions(records, named_kernels, health)
     details = legacy_framework.kernel_columns(framework).unique("key", keep="first")
     columns = [column for column in details.columns if column.startswith(("input_", "output_"))]
     described = details.select("key", *columns, type="kernel_type", blocks="block_dim", task_id="task_id")

@@ -70,7 +70,7 @@ def read_graph(slices: Sequence[Path], health: HealthLog, *, ge: bool = False) -
         members = [(key, value.strip('"')) for key, value in _MEMBER.findall(line)]
         if members and members[0][0] == "op_name":
             first_members = dict(members[:2])
-            info = json.dumps(_info(members, ge), ensure_ascii=False)
+            info = json.dumps(_tensor_info(members, ge), ensure_ascii=False)
             rows.append((first_members["op_name"], first_members.get("op_type", ""), info))
     if lost := len(lines) - len(rows):
         health.add("damaged_records", WARNING, lost, "lines of the framework's graph are damaged", KERNEL_DETAILS)
@@ -78,7 +78,7 @@ def read_graph(slices: Sequence[Path], health: HealthLog, *, ge: bool = False) -
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _info(members: Sequence[tuple[str, str]], ge: bool) -> dict[str, dict[str, str]]:
+def _tensor_info(members: Sequence[tuple[str, str]], ge: bool) -> dict[str, dict[str, str]]:
     """``input_0`` ... and ``output_0`` ... with format, data_type, shape; an ``_id`` member opens each."""
     info: dict[str, dict[str, str]] = {}
     current: dict[str, str] = {}
@@ -89,20 +89,20 @@ def _info(members: Sequence[tuple[str, str]], ge: bool) -> dict[str, dict[str, s
         if part == "id":
             current = info.setdefault(f"{side}_{value}", {})
         elif part == "data_type":
-            current[part] = _type(value, ge)
+            current[part] = _type_name(value, ge)
         elif part == "format":
-            current[part] = _GE_FORMATS.get(_number(value), value) if ge else value
+            current[part] = _GE_FORMATS.get(_to_number(value), value) if ge else value
         else:
             current[part] = value
     return info
 
 
-def _type(value: str, ge: bool) -> str:
-    name = (_GE_TYPES if ge else _TYPES).get(_number(value))
+def _type_name(value: str, ge: bool) -> str:
+    name = (_GE_TYPES if ge else _TYPES).get(_to_number(value))
     return f"NUMBER_TYPE_{name}" if name else "UNKNOWN"
 
 
-def _number(text: str) -> int:
+def _to_number(text: str) -> int:
     return int(text) if _is_number(text) else -1
 
 
@@ -138,12 +138,12 @@ def read_points(slices: Sequence[Path], health: HealthLog) -> dict[int, str]:
 
 def kernel_columns(framework: pl.DataFrame) -> pl.DataFrame:
     """What ``op_info`` says of each operator as columns of ``kernels``: shapes, types and formats, ``;`` between tensors."""
-    rows = [_described(text) for text in framework["op_info"].to_list()]
+    rows = [_tensor_cells(text) for text in framework["op_info"].to_list()]
     names = [f"{side}_{part}" for side in ("input", "output") for part in ("shapes", "types", "formats")]
     return framework.with_columns(pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row"))
 
 
-def _described(text: str | None) -> list[str | None]:
+def _tensor_cells(text: str | None) -> list[str | None]:
     try:
         info: Any = json_text.loads(text or "{}")
     except ValueError:

@@ -43,7 +43,7 @@ def task_key(task: pl.Expr, stream: pl.Expr) -> pl.Expr:
     return pl.when(task >= _OWN_KEY).then(task.cast(pl.String)).otherwise(pl.format("{}_{}", stream, task))
 
 
-def decode(data: bytes, health: HealthLog) -> pl.DataFrame:
+def decode_log(data: bytes, health: HealthLog) -> pl.DataFrame:
     """The records of a binary log, in order.
 
     Returns:
@@ -54,7 +54,7 @@ def decode(data: bytes, health: HealthLog) -> pl.DataFrame:
     if len(data) % _RECORD.itemsize:
         message = "the task scheduler's log breaks off inside a record, which was left out"
         health.add("truncated_file", ERROR, 1, message, (KERNEL_CALLS, KERNEL_TIMES))
-    records = np.frombuffer(data, dtype=_RECORD, count=record_count)[~_blank(data, record_count)]
+    records = np.frombuffer(data, dtype=_RECORD, count=record_count)[~_is_blank_record(data, record_count)]
     kind = records["head"] & 7
     tick = np.where(kind == _PMU, records["pmu_count"], records["count"])
     valid = (kind <= _PMU) & (tick < LATEST_TICK)
@@ -78,7 +78,7 @@ def decode(data: bytes, health: HealthLog) -> pl.DataFrame:
     return frame.with_columns(key=task_key(pl.col("task"), pl.col("stream"))).select(list(_SCHEMA))
 
 
-def _blank(data: bytes, count: int) -> npt.NDArray[np.bool_]:
+def _is_blank_record(data: bytes, count: int) -> npt.NDArray[np.bool_]:
     """Which records are nothing but NUL or white space: they mark unused room."""
     raw = np.frombuffer(data, dtype=np.uint8, count=count * _RECORD.itemsize).reshape(count, _RECORD.itemsize)
     # few real records have a blank at both of these places, so few are looked at as a whole
@@ -99,7 +99,7 @@ def read_text(path: Path, health: HealthLog) -> pl.DataFrame:
             lines = read_up_to(handle, _TEXT_LIMIT_BYTES).decode("utf-8", errors="replace").split("\n")
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror or error})") from error
-    columns = _columns(lines)
+    columns = _parse_text_rows(lines)
     possible = columns.drop_nulls("kind").filter(pl.col("tick").is_between(0, LATEST_TICK - 1))
     # title and header are no records
     lost = sum(1 for line in lines if line.strip()) - possible.height - 2
@@ -110,7 +110,7 @@ def read_text(path: Path, health: HealthLog) -> pl.DataFrame:
     return possible
 
 
-def _columns(lines: list[str]) -> pl.DataFrame:
+def _parse_text_rows(lines: list[str]) -> pl.DataFrame:
     fields = pl.Series("line", lines, dtype=pl.String).str.extract_groups(_TEXT_ROW.pattern).struct.unnest()
     names = ["kind", "counter", "core", "block", "key", "tick", "stream"]
     frame = fields.rename(dict(zip(fields.columns, names, strict=True))).drop_nulls("key")
@@ -124,7 +124,7 @@ def _columns(lines: list[str]) -> pl.DataFrame:
     )
 
 
-def executions(records: pl.DataFrame, tasks: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def pair_executions(records: pl.DataFrame, tasks: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """The executions of operators: a start that the end of the same operator follows directly.
 
     Args:

@@ -31,7 +31,7 @@ _LIMIT = 1 << 62
 Points = tuple[pl.DataFrame, pl.DataFrame]
 
 
-def decode(data: bytes, health: HealthLog, *, skip_first: bool = False) -> Points:
+def decode_training_trace(data: bytes, health: HealthLog, *, skip_first: bool = False) -> Points:
     """Steps and collectives of a ``training_trace``.
 
     A step starts where the one before it ends, the first one at its forward point. Its last step may lack its end; it is
@@ -45,7 +45,7 @@ def decode(data: bytes, health: HealthLog, *, skip_first: bool = False) -> Point
     Returns:
         ``step_points`` and ``step_collectives``, steps from 1, in ns of the device's clock.
     """
-    records = _records(data, _RECORD, health)
+    records = _decode_records(data, _RECORD, health)
     begins = (records["tag"] == 0) | (records["tag"] > _END)
     tag = np.minimum(records["tag"], _END + 1).astype(np.int64)
     jobs = np.unique(records["tag"][begins])
@@ -70,12 +70,12 @@ def decode(data: bytes, health: HealthLog, *, skip_first: bool = False) -> Point
         end_ns=pl.col("time").filter(pl.col("tag") == _END).first(),
     )
     collectives = frame.filter(pl.col("tag").is_between(_BACKWARD + 1, _END - 1))
-    return _points(steps.with_columns(model_id=pl.lit(None, dtype=pl.Int64)), collectives, health)
+    return _complete_points(steps.with_columns(model_id=pl.lit(None, dtype=pl.Int64)), collectives, health)
 
 
 def decode_track(data: bytes, health: HealthLog) -> Points:
     """Steps and collectives of the step-trace records of a ``ts_track``; the result is that of ``decode``, with models."""
-    records = _records(data, _TRACK, health)
+    records = _decode_records(data, _TRACK, health)
     records = records[records["type"] == _STEP_TRACE_TYPE]
     bounded = (records["index"] < _LIMIT) & (records["model"] < _LIMIT)
     records = records[bounded]
@@ -96,10 +96,10 @@ def decode_track(data: bytes, health: HealthLog) -> Points:
         end_ns=pl.col("time").filter(pl.col("tag") == _TRACK_END).first(),
     )
     low, high = _TRACK_COLLECTIVES
-    return _points(steps, frame.filter(pl.col("tag").is_between(low, high - 1)), health)
+    return _complete_points(steps, frame.filter(pl.col("tag").is_between(low, high - 1)), health)
 
 
-def _records(data: bytes, layout: np.dtype[np.void], health: HealthLog) -> npt.NDArray[np.void]:
+def _decode_records(data: bytes, layout: np.dtype[np.void], health: HealthLog) -> npt.NDArray[np.void]:
     record_count = len(data) // layout.itemsize
     if len(data) % layout.itemsize:
         health.add(
@@ -114,7 +114,7 @@ def _records(data: bytes, layout: np.dtype[np.void], health: HealthLog) -> npt.N
     return records[possible]
 
 
-def _points(steps: pl.DataFrame, collectives: pl.DataFrame, health: HealthLog) -> Points:
+def _complete_points(steps: pl.DataFrame, collectives: pl.DataFrame, health: HealthLog) -> Points:
     complete = steps.drop_nulls(["forward_ns", "end_ns"])
     if lost := steps.height - complete.height:
         message = "steps of the step trace have no forward point or no end and were left out"
@@ -134,10 +134,10 @@ def _points(steps: pl.DataFrame, collectives: pl.DataFrame, health: HealthLog) -
     if impossible:
         message = "points of steps are not in the order of time"
         health.add("unordered_points", ERROR, impossible, message, (STEP_TIMES, STEP_PHASES))
-    return complete.select(list(SCHEMA["step_points"])), _pairs(collectives, complete, health)
+    return complete.select(list(SCHEMA["step_points"])), _pair_marks(collectives, complete, health)
 
 
-def _pairs(marks: pl.DataFrame, steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _pair_marks(marks: pl.DataFrame, steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """Marks of one step and stream, two and two: start and end of a collective."""
     if "model_id" not in marks.columns:
         marks = marks.with_columns(model_id=pl.lit(None, dtype=pl.Int64))

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
-from steplens.readers.common.ascend_csv_file import read_table, required
+from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 from steplens.readers.common.microseconds import with_possible_times
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
@@ -57,13 +57,13 @@ def read_collectives(path: Path, first_rank: int, health: HealthLog) -> dict[str
     unsafe = COMMUNICATION_TIMES
     table = read_table([path], health, unsafe)
     needed = (("step_num",), ("communication_cost",), ("wait_cost",), ("link_info",))
-    if not required(table, path.name, health, unsafe, *needed):
+    if not has_required_columns(table, path.name, health, unsafe, *needed):
         return {}
     steps = table.text("step_num").cast(pl.String).to_list()
     costs, waits = table.number("communication_cost").to_list(), table.number("wait_cost").to_list()
-    links = [_json(text) for text in table.text("link_info").cast(pl.String).to_list()]
-    operations = [_json(text) for text in table.text("communication_operator_cost").cast(pl.String).to_list()]
-    scale = _scale(costs, links)
+    links = [_decode_object(text) for text in table.text("link_info").cast(pl.String).to_list()]
+    operations = [_decode_object(text) for text in table.text("communication_operator_cost").cast(pl.String).to_list()]
+    scale = _cost_scale(costs, links)
     if scale != 1:
         health.add("us_for_ms", INFO, 1, f"costs in {path.name} are microseconds; they were converted to milliseconds")
     times: list[tuple[Any, ...]] = []
@@ -74,10 +74,10 @@ def read_collectives(path: Path, first_rank: int, health: HealthLog) -> dict[str
         if step is None or cost is None or wait is None or link is None:
             damaged += 1
             continue
-        all_links = _links(link, first_rank)
+        all_links = _link_costs(link, first_rank)
         times_of_link: dict[str, dict[str, list[float]]] = {f"{source}-{target}": {} for source, target, *_ in all_links}
         for source, target, transport, ms, size in all_links:
-            times_of_link[f"{source}-{target}"][transport] = [ms, size, _gbps(ms, size)]
+            times_of_link[f"{source}-{target}"][transport] = [ms, size, _bandwidth_gbps(ms, size)]
         rows.append((step, cost * scale, wait * scale, json.dumps(times_of_link)))
         if step == _AVERAGE or not step.isdigit() or len(step) > 12:
             continue
@@ -87,13 +87,13 @@ def read_collectives(path: Path, first_rank: int, health: HealthLog) -> dict[str
                 continue
             kind = "p2p" if re.search(r"(?i)receive|send", name) else "collective"
             times.append((name, kind, int(step), value[1] * scale, value[2] * scale))
-            for source, target, transport, ms, size in _links(value[3] if len(value) > 3 else None, first_rank):
-                matrix.append((name, kind, int(step), source, target, transport, size / 1000, ms, _gbps(ms, size)))
+            for source, target, transport, ms, size in _link_costs(value[3] if len(value) > 3 else None, first_rank):
+                matrix.append((name, kind, int(step), source, target, transport, size / 1000, ms, _bandwidth_gbps(ms, size)))
     if damaged:
         health.add("damaged_rows", WARNING, damaged, f"rows of {path.name} are damaged and were left out", unsafe)
     return {
-        "communication_times": _frame("communication_times", ("name", "kind", "step", "transit_ms", "wait_ms"), times),
-        "communication_matrix": _frame(
+        "communication_times": _schema_frame("communication_times", ("name", "kind", "step", "transit_ms", "wait_ms"), times),
+        "communication_matrix": _schema_frame(
             "communication_matrix",
             ("op_name", "kind", "step", "source", "destination", "transport", "size_mb", "transit_ms", "bandwidth_gbps"),
             matrix,
@@ -111,11 +111,11 @@ def read_collectives(path: Path, first_rank: int, health: HealthLog) -> dict[str
     }
 
 
-def _frame(table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+def _schema_frame(table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: SCHEMA[table][name] for name in columns}, orient="row")
 
 
-def _json(text: str | None) -> dict[str, Any] | None:
+def _decode_object(text: str | None) -> dict[str, Any] | None:
     try:
         value = json_text.loads(text or "{}")
     except ValueError:
@@ -127,7 +127,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -_LARGEST < value < _LARGEST
 
 
-def _links(members: Any, first_rank: int) -> list[tuple[int, int, str, float, float]]:
+def _link_costs(members: Any, first_rank: int) -> list[tuple[int, int, str, float, float]]:
     """Source and destination (ranks of the job), transport, ms and KB of every link."""
     links = []
     for link, transports in members.items() if isinstance(members, dict) else ():
@@ -139,15 +139,15 @@ def _links(members: Any, first_rank: int) -> list[tuple[int, int, str, float, fl
     return links
 
 
-def _gbps(ms: float, kilobytes: float) -> float:
+def _bandwidth_gbps(ms: float, kilobytes: float) -> float:
     """Bandwidth of so many KB (1000 bytes) in so many ms, GB/s; 0 where no time passed."""
     return kilobytes / ms / 1000 if ms > 0 else 0.0
 
 
-def _scale(costs: list[float | None], links: list[dict[str, Any] | None]) -> float:
+def _cost_scale(costs: list[float | None], links: list[dict[str, Any] | None]) -> float:
     """What makes ms of the costs: newer files have us there, while links stay in ms."""
     cost = sum(value for value in costs if value is not None)
-    parts = [ms for link in links for *_, ms, _ in _links(link, 0)]
+    parts = [ms for link in links for *_, ms, _ in _link_costs(link, 0)]
     return 0.001 if sum(parts) > 0 and cost / sum(parts) > _US_RATIO else 1
 
 
@@ -164,7 +164,7 @@ def read_cluster(path: Path, health: HealthLog) -> pl.DataFrame:
             columns[name] = table.number(name) / _TICKS_PER_MS
     table.report(path.name, health, {}, STEP_DEVICE_TIMES)
     if not columns:
-        required(table, path.name, health, STEP_DEVICE_TIMES, ("computation_time",))
+        has_required_columns(table, path.name, health, STEP_DEVICE_TIMES, ("computation_time",))
         return pl.DataFrame()
     frame = with_possible_times(pl.DataFrame(columns), path.name, health, STEP_DEVICE_TIMES, list(columns))
     # one row is the only step: its average would repeat it

@@ -38,7 +38,7 @@ SUMS = {
 }
 
 
-def read(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
+def read_dynamic_shape(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Runs (columns ``RUNS``) and sums (``SUMS``) of operators and kernels.
 
     Files of an NPU list times per operator instead, one per step, in ms: run k is of step k then, and the sums are means.
@@ -51,61 +51,61 @@ def read(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataFrame]:
         for level in ("operator", "kernel"):
             damaged += _gpu_runs(level, members.get(level), runs) + _gpu_sums(level, members.get(f"{level}_type"), sums)
     else:
-        damaged += _npu(members, runs, sums)
+        damaged += _add_npu_operators(members, runs, sums)
     if damaged:
         health.add("damaged_records", WARNING, damaged, f"rows of {path.name} are damaged and were left out", OPERATOR_TIMES)
     return pl.DataFrame(runs, schema=RUNS, orient="row"), pl.DataFrame(sums, schema=SUMS, orient="row")
 
 
-def _step(text: Any) -> int | None:
+def _to_step(text: Any) -> int | None:
     return int(text) if isinstance(text, str) and text.isdigit() and len(text) < 10 else None
 
 
-def _number(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and -_LARGEST < value < _LARGEST else None
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
 def _gpu_runs(level: str, steps: Any, runs: list[tuple[Any, ...]]) -> int:
     damaged = 0
     for key, listed in steps.items() if isinstance(steps, dict) else ():
-        step = _step(key)
+        step = _to_step(key)
         for run in listed if isinstance(listed, list) else [None]:
-            length = _number(run.get("dur")) if isinstance(run, dict) else None
+            length = _to_number(run.get("dur")) if isinstance(run, dict) else None
             if step is None or length is None or not isinstance(run, dict):
                 damaged += 1
                 continue
             shapes = run.get("shape_info")
             text = json.dumps(shapes) if isinstance(shapes, list) else None
-            names = [_text(run.get(key)) for key in ("op_side", "op_type", "op_name", "op_full_name")]
-            runs.append((level, step, *names, length, text, _text(run.get("block_dim")), _text(run.get("grid_dim"))))
+            names = [_to_text(run.get(key)) for key in ("op_side", "op_type", "op_name", "op_full_name")]
+            runs.append((level, step, *names, length, text, _to_text(run.get("block_dim")), _to_text(run.get("grid_dim"))))
     return damaged
 
 
 def _gpu_sums(level: str, steps: Any, sums: list[tuple[Any, ...]]) -> int:
     damaged = 0
     for key, types in steps.items() if isinstance(steps, dict) else ():
-        step = _step(key)
+        step = _to_step(key)
         for type_, values in types.items() if isinstance(types, dict) else ():
-            numbers = [_number(value) for value in values[:3]] if isinstance(values, list) else []
+            numbers = [_to_number(value) for value in values[:3]] if isinstance(values, list) else []
             if step is None or len(numbers) < 3 or None in numbers:
                 damaged += 1
                 continue
             total, count, average = numbers
-            sums.append((level, step, type_, total, int(count or 0), average, _text(values[3]) if len(values) > 3 else None))
+            sums.append((level, step, type_, total, int(count or 0), average, _to_text(values[3]) if len(values) > 3 else None))
     return damaged
 
 
-def _npu(members: dict[str, Any], runs: list[tuple[Any, ...]], sums: list[tuple[Any, ...]]) -> int:
+def _add_npu_operators(members: dict[str, Any], runs: list[tuple[Any, ...]], sums: list[tuple[Any, ...]]) -> int:
     damaged = 0
     for type_, listed in members.items():
         if type_ == "op_type":
             for name, means in listed.items() if isinstance(listed, dict) else ():
                 for step, mean in enumerate(means if isinstance(means, list) else [], start=1):
-                    value = _number(mean)
+                    value = _to_number(mean)
                     sums.append(("operator", step, name, None, None, None if value is None else value * 1000, None))
             continue
         for operators in listed if isinstance(listed, list) else []:
@@ -113,7 +113,7 @@ def _npu(members: dict[str, Any], runs: list[tuple[Any, ...]], sums: list[tuple[
                 times = detail.get("op_exe_time") if isinstance(detail, dict) else None
                 shapes = detail.get("op_shape") if isinstance(detail, dict) else None
                 for step, time in enumerate(times if isinstance(times, list) else [], start=1):
-                    value = _number(time)
+                    value = _to_number(time)
                     if value is None:
                         damaged += 1
                         continue

@@ -108,8 +108,8 @@ class _Reader:
         """All raw tables of the rank that have rows."""
         self._steps()
         self._device_tasks()
-        self._cpu()
-        self._operators()
+        self._read_cpu_operators()
+        self._read_operator_tables()
         self._communication()
         self._parallel_strategy()
         self._dynamic_shapes()
@@ -121,7 +121,7 @@ class _Reader:
         if host:
             self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())
-        self._add("meta", meta_rows(self._meta()))
+        self._add("meta", meta_rows(self._meta_values()))
         filled = {name: frame for name, frame in self._tables.items() if frame.height}
         self._report_clock(filled)
         return filled
@@ -144,7 +144,7 @@ class _Reader:
         path = self._file("profiler_info")
         return read_json(path, self._health) if path is not None else {}
 
-    def _meta(self) -> dict[str, Any]:
+    def _meta_values(self) -> dict[str, Any]:
         values: dict[str, Any] = {"source_format": "mindspore_flat", "rank": self._rank, "device_ids": [self._rank]}
         values.update({key: self._info[key] for key in _INFO if key in self._info})
         if self._rank in self._folder.parallel:
@@ -202,7 +202,7 @@ class _Reader:
             micro = "steplens_version" in self._info or "steplens" in str(self._info.get("writer", ""))
             tasks = mindspore_kernels.read_timeline_data(path, self._rank, self._health, micro=micro)
             if tasks.height:
-                return mindspore_kernels.described(tasks, framework, self._health)
+                return mindspore_kernels.describe_kernels(tasks, framework, self._health)
         if (path := self._file("scheduler_text")) is not None:
             return mindspore_kernels.read_scheduler_text(path, framework, self._rank, self._health)
         return pl.DataFrame()
@@ -210,7 +210,7 @@ class _Reader:
     def _ai_cpu(self) -> pl.DataFrame:
         path = self._file("aicpu")
         if path is not None:
-            table = mindspore_tables.aicpu(path, self._health)
+            table = mindspore_tables.aicpu_intermediate(path, self._health)
         elif (path := self._file("aicpu_text")) is not None:
             table = mindspore_tables.aicpu_text(path, self._health)
         else:
@@ -222,7 +222,7 @@ class _Reader:
         self._add("kernel_metrics", metrics)
         return kernels
 
-    def _cpu(self) -> None:
+    def _read_cpu_operators(self) -> None:
         if (path := self._file("cpu_operators")) is not None:
             cpu_tables = mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health)
             for name, frame in cpu_tables.items():
@@ -243,7 +243,7 @@ class _Reader:
         if (path := self._file("cpu_memory")) is not None:
             self._add("memory", mindspore_cpu.read_memory(path, self._rank, self._health))
 
-    def _operators(self) -> None:
+    def _read_operator_tables(self) -> None:
         tables = (
             ("operator_types", "aicore_intermediate_type", mindspore_tables.operator_types),
             ("operator_details", "aicore_intermediate_detail", mindspore_tables.operator_details),
@@ -272,7 +272,7 @@ class _Reader:
             self._keep("ascend_cluster_analyse", mindspore_cluster.read_cluster(path, self._health))
         if (path := self._file("collectives")) is None:
             return
-        stages, size = self._parallel()
+        stages, size = self._parallel_sizes()
         if stages is None or size is None:
             message = "the number of stages is unknown: the ends of links are numbered within the rank's stage"
             self._health.add("unknown_stages", WARNING, 1, message, RANK_COMPARISON)
@@ -287,7 +287,7 @@ class _Reader:
             self._strategy, operators = mindspore_strategy.read_strategy(path, self._health)
             self._keep(mindspore_strategy.TABLE, operators)
 
-    def _parallel(self) -> tuple[int | None, int | None]:
+    def _parallel_sizes(self) -> tuple[int | None, int | None]:
         """Number of stages and of ranks, from the name of the cluster file, else from profiler_info."""
         if self._rank in self._folder.parallel:
             return self._folder.parallel[self._rank][1:]
@@ -298,16 +298,16 @@ class _Reader:
     def _dynamic_shapes(self) -> None:
         if (path := self._file("dynamic_shape")) is None:
             return
-        runs, sums = mindspore_dynamic_shape.read(path, self._health)
+        runs, sums = mindspore_dynamic_shape.read_dynamic_shape(path, self._health)
         self._keep("dynamic_shape_runs", runs)
         self._keep("dynamic_shape_types", sums)
 
     def _host(self) -> None:
         if (path := self._file(HOST_INFO)) is None:
             return
-        records = mindspore_host.read(path, self._health)
+        records = mindspore_host.read_host_records(path, self._health)
         self._keep(HOST_INFO, records.rows)
-        for name, frame in mindspore_host.beside(records.tables(), self._tables, path.name, self._health).items():
+        for name, frame in mindspore_host.tables_on_same_clock(records.tables(), self._tables, path.name, self._health).items():
             self._add(name, frame)
 
     def _report_clock(self, tables: dict[str, pl.DataFrame]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.errors import InputError
-from steplens.readers.common.ascend_csv_file import read_table, required
+from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.device_logs import legacy_hwts
 from steplens.readers.mindspore.device_logs.legacy_device import core_kernels
@@ -33,7 +33,7 @@ def read_timeline_data(path: Path, rank: int, health: HealthLog, *, micro: bool 
     """
     table = read_table([path], health, (KERNEL_CALLS))
     name, start = ("kernel_name", "op_name"), ("start_time(us)", "start_time(ms)")
-    if not required(table, path.name, health, KERNEL_CALLS, name, start, ("duration(ms)",)):
+    if not has_required_columns(table, path.name, health, KERNEL_CALLS, name, start, ("duration(ms)",)):
         return pl.DataFrame()
     in_us = micro and table.find("start_time(us)") is not None
     starts = table.text(*start).cast(pl.String)
@@ -61,7 +61,7 @@ def read_timeline_data(path: Path, rank: int, health: HealthLog, *, micro: bool 
     )
 
 
-def described(kernels: pl.DataFrame, framework: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def describe_kernels(kernels: pl.DataFrame, framework: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     """Kernels with the types, blocks, shapes and formats that the framework's table has of their names."""
     if not kernels.height or not framework.height or "kernel_type" not in framework.columns:
         return kernels
@@ -115,7 +115,7 @@ def aicpu_kernels(path: Path, table: pl.DataFrame, rank: int, health: HealthLog)
 
     Args:
         path: of ``aicpu_intermediate``.
-        table: of ``mindspore_tables.aicpu``.
+        table: of ``mindspore_tables.aicpu_intermediate``.
         rank: becomes the device.
         health: gets what is wrong.
     """
@@ -152,4 +152,4 @@ def aicpu_kernels(path: Path, table: pl.DataFrame, rank: int, health: HealthLog)
 
 def framework_table(path: Path | None, health: HealthLog) -> pl.DataFrame:
     """``framework_raw_<rank>.csv``; empty where there is none."""
-    return pl.DataFrame() if path is None else mindspore_tables.framework(path, health)
+    return pl.DataFrame() if path is None else mindspore_tables.framework_raw(path, health)

@@ -50,7 +50,7 @@ def read_plan(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST >> 20} MiB")
-        _plan(memoryview(path.read_bytes()), rows)
+        _decode_plan(memoryview(path.read_bytes()), rows)
     except (OSError, ValueError) as error:
         health.add(
             "damaged_side_file", WARNING, 1, f"{path.name} is not whole: {error}; what comes later in it is missing", MEMORY
@@ -59,36 +59,38 @@ def read_plan(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     return {name: pl.DataFrame(rows[name], schema=schema) for name, schema in schemas.items()}
 
 
-def _plan(data: memoryview, rows: dict[str, list[dict[str, Any]]]) -> None:
+def _decode_plan(data: memoryview, rows: dict[str, list[dict[str, Any]]]) -> None:
     capacity = 0
     first = len(rows[GRAPHS])
     try:
-        for field, value in _fields(data):
+        for field, value in _message_fields(data):
             if field == _GRAPH and isinstance(value, memoryview):
-                _graph(value, rows)
+                _decode_graph(value, rows)
             elif field == _CAPACITY and isinstance(value, int):
                 capacity = value
     finally:
         for graph in rows[GRAPHS][first:]:
-            graph["capacity_bytes"] = _signed(capacity) or None
+            graph["capacity_bytes"] = _to_signed(capacity) or None
 
 
-def _graph(data: memoryview, rows: dict[str, list[dict[str, Any]]]) -> None:
+def _decode_graph(data: memoryview, rows: dict[str, list[dict[str, Any]]]) -> None:
     graph: dict[str, Any] = {"graph": 0, "static_bytes": 0}
     nodes: list[dict[str, Any]] = []
     tensors: list[dict[str, Any]] = []
     owners: dict[int, tuple[str, str]] = {}
     try:
-        for field, value in _fields(data):
+        for field, value in _message_fields(data):
             if field in (_NODE, _TENSOR) and isinstance(value, memoryview):
                 if len(rows[NODES]) + len(rows[TENSORS]) + len(nodes) + len(tensors) >= _MOST_ROWS:
                     raise ValueError(f"it has more than {_MOST_ROWS} nodes and tensors")
                 if field == _NODE:
-                    nodes.append(_node(value, owners))
+                    nodes.append(_decode_node(value, owners))
                 else:
-                    tensors.append(_named(value, _TENSOR_FIELDS, {"tensor": 0, "bytes": 0, "life_start": 0, "life_end": 0}))
+                    tensors.append(
+                        _decode_named_fields(value, _TENSOR_FIELDS, {"tensor": 0, "bytes": 0, "life_start": 0, "life_end": 0})
+                    )
             elif field in _GRAPH_FIELDS:
-                graph |= _cell(_GRAPH_FIELDS[field], value)
+                graph |= _typed_field(_GRAPH_FIELDS[field], value)
     finally:
         graph_columns = {"graph": graph["graph"]}
         rows[GRAPHS].append(graph)
@@ -98,35 +100,35 @@ def _graph(data: memoryview, rows: dict[str, list[dict[str, Any]]]) -> None:
             rows[TENSORS].append({**graph_columns, **tensor, "owner": owner, "kind": kind})
 
 
-def _node(data: memoryview, owners: dict[int, tuple[str, str]]) -> dict[str, Any]:
-    node = _named(data, _NODE_FIELDS, {"node": 0, "name": ""})
-    for field, value in _fields(data):
+def _decode_node(data: memoryview, owners: dict[int, tuple[str, str]]) -> dict[str, Any]:
+    node = _decode_named_fields(data, _NODE_FIELDS, {"node": 0, "name": ""})
+    for field, value in _message_fields(data):
         if field in (_OUTPUT, _WORKSPACE):
             kind = "output" if field == _OUTPUT else "workspace"
-            for number in [value] if isinstance(value, int) else _varints(value):
-                owners.setdefault(_signed(number), (node["name"], kind))
+            for number in [value] if isinstance(value, int) else _decode_varints(value):
+                owners.setdefault(_to_signed(number), (node["name"], kind))
     return node
 
 
-def _named(data: memoryview, names: dict[int, str], found: dict[str, Any]) -> dict[str, Any]:
-    for field, value in _fields(data):
+def _decode_named_fields(data: memoryview, names: dict[int, str], found: dict[str, Any]) -> dict[str, Any]:
+    for field, value in _message_fields(data):
         if field in names:
-            found |= _cell(names[field], value)
+            found |= _typed_field(names[field], value)
     return found
 
 
-def _cell(name: str, value: int | memoryview) -> dict[str, Any]:
+def _typed_field(name: str, value: int | memoryview) -> dict[str, Any]:
     """A field of the type that it should have; nothing for another one."""
     if name in _TEXTS:
         return {name: bytes(value).decode(errors="replace")} if isinstance(value, memoryview) else {}
-    return {name: _signed(value)} if isinstance(value, int) else {}
+    return {name: _to_signed(value)} if isinstance(value, int) else {}
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+def _message_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Number and value of every field of a message.
 
     Raises:
@@ -134,14 +136,14 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """
     place = 0
     while place < len(data):
-        tag, place = _varint(data, place)
+        tag, place = _decode_varint(data, place)
         wire = tag & 7
         if wire == _VARINT:
-            value, place = _varint(data, place)
+            value, place = _decode_varint(data, place)
             yield tag >> 3, value
             continue
         if wire == _BYTES:
-            length, place = _varint(data, place)
+            length, place = _decode_varint(data, place)
         elif wire in (_FIXED32, _FIXED64):
             length = 4 if wire == _FIXED32 else 8
         else:
@@ -153,14 +155,14 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         place += length
 
 
-def _varints(data: memoryview) -> Iterator[int]:
+def _decode_varints(data: memoryview) -> Iterator[int]:
     place = 0
     while place < len(data):
-        value, place = _varint(data, place)
+        value, place = _decode_varint(data, place)
         yield value
 
 
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
+def _decode_varint(data: memoryview, place: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(data):

@@ -22,7 +22,7 @@ from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
-from steplens.readers.mindspore.folders import children
+from steplens.readers.mindspore.folders import list_children
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.building.build import build_trace
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE
@@ -53,9 +53,9 @@ _TYPE = r"([A-Za-z]\w*)-op\d+$"
 _POINTS = ("Iteration ID", "FP Start", "BP End", "Iteration End")
 
 
-def find(path: Path) -> list[Path]:
+def find_prof_directories(path: Path) -> list[Path]:
     """The ``PROF_*`` directories of this kind at or directly below ``path``."""
-    candidates = [path, *children(path)]
+    candidates = [path, *list_children(path)]
     return [folder for folder in candidates if PROF_NAME.match(folder.resolve().name) and detect(folder)]
 
 
@@ -63,12 +63,12 @@ def detect(path: Path) -> bool:
     """Whether ``path`` is a ``PROF_*`` directory with timelines per iteration, and no later export."""
     if not path.is_dir() or (path / EXPORT_DIRECTORY).is_dir():
         return False
-    return any(_FILE.match(file.name) for _, folder in _devices(path) for file in children(folder / "timeline"))
+    return any(_FILE.match(file.name) for _, folder in _device_folders(path) for file in list_children(folder / "timeline"))
 
 
 def rank_of(path: Path) -> int:
     """The rank that a ``PROF_*`` directory says it is of, else the number of its device."""
-    device, folder = next(iter(_devices(path)), (0, path))
+    device, folder = next(iter(_device_folders(path)), (0, path))
     file = folder / f"info.json.{device}"
     rank = json_object(file, HealthLog()).get("rank_id") if file.is_file() else None
     return rank if type(rank) is int and 0 <= rank < 1 << 31 else device
@@ -77,8 +77,8 @@ def rank_of(path: Path) -> int:
 def sources(path: Path) -> list[Path]:
     """The files that decide what is read of a ``PROF_*`` directory."""
     timelines, side = [], []
-    for number, folder in _devices(path):
-        timelines += [file for file in children(folder / "timeline") if _FILE.match(file.name)]
+    for number, folder in _device_folders(path):
+        timelines += [file for file in list_children(folder / "timeline") if _FILE.match(file.name)]
         side += [folder / f"{name}.{number}" for name in ("info.json", "start_info", "end_info")]
     return [*timelines, *(file for file in side if file.is_file())]
 
@@ -90,7 +90,7 @@ def read_trace(path: Path) -> Trace:
         InputError: it holds no timelines, of several devices, or none that can be read.
     """
     device_folders = [
-        (number, folder) for number, folder in _devices(path) if any(map(_is_timeline, children(folder / "timeline")))
+        (number, folder) for number, folder in _device_folders(path) if any(map(_is_timeline, list_children(folder / "timeline")))
     ]
     if len(device_folders) != 1:
         problem = "holds timelines of several devices" if device_folders else "holds no timelines per iteration"
@@ -98,11 +98,11 @@ def read_trace(path: Path) -> Trace:
     device, folder = device_folders[0]
     health = HealthLog()
     info = json_object(folder / f"info.json.{device}", health) if (folder / f"info.json.{device}").is_file() else {}
-    offset_ns, is_offset_known = _offset(folder, device, health)
-    files = _files(folder)
+    offset_ns, is_offset_known = _clock_offset(folder, device, health)
+    files = _timeline_files(folder)
     tables = _step_tables(files.get("step_trace", []), device, offset_ns, health)
-    device_tables = _tasks(files, offset_ns, health)
-    operations = _operations(files.get("hccl") or files.get("msprof", []), offset_ns, health)
+    device_tables = _device_tasks(files, offset_ns, health)
+    operations = _collective_operations(files.get("hccl") or files.get("msprof", []), offset_ns, health)
     if "kernels" in device_tables or operations.height:
         parts = [device_tables.get("kernels", pl.DataFrame()), _communication_kernels(operations)]
         tables["kernels"] = pl.concat([part for part in parts if part.height], how="diagonal_relaxed").with_columns(
@@ -123,34 +123,34 @@ def read_trace(path: Path) -> Trace:
             meta[key] = int(info[source]) if key == "pid" and str(info[source]).isdigit() else info[source]
     if cores := device_info([open_prof(path)]):
         meta["device_info"] = cores
-    meta["model_ids"] = sorted({int(name[3]) for name in map(_match, children(folder / "timeline")) if name})
+    meta["model_ids"] = sorted({int(name[3]) for name in map(_match_timeline, list_children(folder / "timeline")) if name})
     meta["monotonic_offset_ns"] = offset_ns if is_offset_known else None
     tables["meta"] = meta_rows(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
 
-def _match(file: Path) -> re.Match[str] | None:
+def _match_timeline(file: Path) -> re.Match[str] | None:
     return _FILE.match(file.name)
 
 
 def _is_timeline(file: Path) -> bool:
-    return _match(file) is not None
+    return _match_timeline(file) is not None
 
 
-def _devices(path: Path) -> list[tuple[int, Path]]:
-    return [(int(name[1]), child) for child in children(path) if (name := _DEVICE.match(child.name)) and child.is_dir()]
+def _device_folders(path: Path) -> list[tuple[int, Path]]:
+    return [(int(name[1]), child) for child in list_children(path) if (name := _DEVICE.match(child.name)) and child.is_dir()]
 
 
-def _files(folder: Path) -> dict[str, list[Path]]:
+def _timeline_files(folder: Path) -> dict[str, list[Path]]:
     """Kind -> timelines, by model and iteration."""
     files_of: dict[str, list[tuple[int, int, Path]]] = {}
-    for file in children(folder / "timeline"):
-        if name := _match(file):
+    for file in list_children(folder / "timeline"):
+        if name := _match_timeline(file):
             files_of.setdefault(name[1], []).append((int(name[3]), int(name[4]), file))
     return {kind: [file for _, _, file in sorted(files)] for kind, files in files_of.items()}
 
 
-def _offset(folder: Path, device: int, health: HealthLog) -> tuple[int, bool]:
+def _clock_offset(folder: Path, device: int, health: HealthLog) -> tuple[int, bool]:
     """Unix time minus the monotonic clock, ns, and whether it is known."""
     path = folder / f"start_info.{device}"
     start = json_object(path, health) if path.is_file() else {}
@@ -164,7 +164,7 @@ def _offset(folder: Path, device: int, health: HealthLog) -> tuple[int, bool]:
     return 0, False
 
 
-def _tasks(files: dict[str, list[Path]], offset_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
+def _device_tasks(files: dict[str, list[Path]], offset_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     """Device tasks, from the timelines of their own or from those of everything; calls of CANN from the latter."""
     task_tables: dict[str, pl.DataFrame] = {}
     for kind in ("msprof", "task_time"):
@@ -189,14 +189,14 @@ def _report_steps(tables: dict[str, pl.DataFrame], files: dict[str, list[Path]],
     """Every file of the step trace lists all iterations; tasks were exported for some of them."""
     if "steps" not in tables or not (files.get("task_time") or files.get("msprof")):
         return
-    exported = {int(name[4]) for kind in ("task_time", "msprof") for name in map(_match, files.get(kind, [])) if name}
+    exported = {int(name[4]) for kind in ("task_time", "msprof") for name in map(_match_timeline, files.get(kind, [])) if name}
     without = tables["steps"].filter(~pl.col("id").is_in(list(exported))).height
     if without:
         message = "steps have points and no tasks: the tasks of their iterations were not exported"
         health.add("steps_without_tasks", WARNING, without, message, STEP_DEVICE_TIMES)
 
 
-def _events(paths: list[Path], health: HealthLog) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _read_events(paths: list[Path], health: HealthLog) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Events with a duration, times as decimals."""
     for path in paths:
         file = JsonEventFile(path)
@@ -216,7 +216,7 @@ def _events(paths: list[Path], health: HealthLog) -> Iterator[tuple[Path, dict[s
             health.add("truncated_file", ERROR, 1, message, (STEP_TIMES, COMMUNICATION_TIMES))
 
 
-def _ns(value: Any, offset_ns: int = 0) -> int | None:
+def _to_ns(value: Any, offset_ns: int = 0) -> int | None:
     """Us (number or text) to ns; None for what is no time."""
     if type(value) not in (int, str, Decimal):
         return None
@@ -234,8 +234,8 @@ def _step_tables(paths: list[Path], device: int, offset_ns: int, health: HealthL
     """Points and collectives of iterations. Every file lists the iterations around its own; each counts once per model."""
     points: dict[tuple[int, int], tuple[int | None, ...]] = {}
     reduces: dict[tuple[int, int, int], tuple[int | None, int | None]] = {}
-    for path, event in _events(paths, health):
-        name = _match(path)
+    for path, event in _read_events(paths, health):
+        name = _match_timeline(path)
         arguments = event.get("args")
         arguments = arguments if isinstance(arguments, dict) else {}
         model = int(name[3]) if name else 0
@@ -243,11 +243,11 @@ def _step_tables(paths: list[Path], device: int, offset_ns: int, health: HealthL
             number = arguments.get("Iteration ID")
             step = number if type(number) is int and 0 <= number < 1 << 62 else int(matched[1])
             times = [event.get("ts"), *(arguments.get(key) for key in _POINTS[1:])]
-            points[model, step] = tuple(_ns(value, offset_ns) for value in times)
+            points[model, step] = tuple(_to_ns(value, offset_ns) for value in times)
         elif matched := _REDUCE.match(event["name"]):
             number = matched[2]
             bounds = (arguments.get(f"Reduce {side} {number}") for side in ("Start", "End"))
-            start, end = (_ns(value, offset_ns) for value in bounds)
+            start, end = (_to_ns(value, offset_ns) for value in bounds)
             reduces[model, int(matched[1]), int(number)] = (start, end)
     rows = [(step, model, *times) for (model, step), times in sorted(points.items())]
     frame = pl.DataFrame(rows, schema=SCHEMA["step_points"], orient="row")
@@ -261,17 +261,19 @@ def _step_tables(paths: list[Path], device: int, offset_ns: int, health: HealthL
     return step_tables(complete, collectives, device)
 
 
-def _operations(paths: list[Path], offset_ns: int, health: HealthLog) -> pl.DataFrame:
+def _collective_operations(paths: list[Path], offset_ns: int, health: HealthLog) -> pl.DataFrame:
     """Collectives, one row each: what stands in the lanes of HCCL without being one of its inner tasks."""
     rows = []
-    for _, event in _events(paths, health):
+    for _, event in _read_events(paths, health):
         name = event["name"]
         arguments = event.get("args")
         if arguments or _OPERATION.search(name) is None or name.startswith("Reduce_"):
             continue
-        start, length = _ns(event.get("ts"), offset_ns), _ns(event.get("dur"))
+        start, length = _to_ns(event.get("ts"), offset_ns), _to_ns(event.get("dur"))
         if start is not None and length is not None and length >= 0:
-            rows.append((name, _kind(name), _OPERATION.findall(name)[-1].lower().replace("_", ""), start, start + length))
+            rows.append(
+                (name, _collective_kind(name), _OPERATION.findall(name)[-1].lower().replace("_", ""), start, start + length)
+            )
     names = ("name", "kind", "operation", "start_ns", "end_ns")
     schema = {**dict.fromkeys(names[:3], pl.String()), **dict.fromkeys(names[3:], pl.Int64())}
     frame = pl.DataFrame(rows, schema=schema, orient="row").unique(["name", "start_ns", "end_ns"], maintain_order=True)
@@ -280,7 +282,7 @@ def _operations(paths: list[Path], offset_ns: int, health: HealthLog) -> pl.Data
     return frame.with_columns(stream=pl.lit(None, dtype=pl.Int64))
 
 
-def _kind(name: str) -> str:
+def _collective_kind(name: str) -> str:
     lower = name.lower()
     if "receive" in lower:
         return RECEIVE

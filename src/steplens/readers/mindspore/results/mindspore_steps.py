@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.readers.common.ascend_csv_file import TextTable, read_table, required
+from steplens.readers.common.ascend_csv_file import TextTable, has_required_columns, read_table
 from steplens.readers.mindspore.legacy_files import LATEST_TICK, TICK_NS
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import COMMUNICATION_TIMES, ERROR, INFO, STEP_AVERAGES, STEP_TIMES, WARNING, HealthLog
@@ -33,7 +33,7 @@ def read_steps(path: Path, health: HealthLog) -> Steps:
     """
     table = read_table([path], health, STEP_TIMES)
     needed = (("step_num",), ("start_point",), ("end_point",), ("fp_point",))
-    if not required(table, path.name, health, STEP_TIMES, *needed):
+    if not has_required_columns(table, path.name, health, STEP_TIMES, *needed):
         return pl.DataFrame(), pl.DataFrame(), pl.DataFrame()
     step_num = table.text("step_num").cast(pl.String)
     last = table.frame.tail(1)
@@ -44,7 +44,7 @@ def read_steps(path: Path, health: HealthLog) -> Steps:
         table = TextTable(table.frame.head(-1))
     elif table.frame.height == 1 and step_num[0] == "-":
         table = TextTable(table.frame.with_columns(pl.lit("1").alias(table.find("step_num") or "")))
-    times = {name: _ticks(table, source) for name, source in _POINTS.items()}
+    times = {name: _tick_column(table, source) for name, source in _POINTS.items()}
     points = pl.DataFrame({"step": table.integer("step_num"), **times}).with_columns(model_id=pl.lit(None, dtype=pl.Int64))
     row = pl.int_range(points.height, eager=True)
     complete_points = points.with_columns(row=row).drop_nulls(["step", "start_ns", "forward_ns", "end_ns"])
@@ -59,7 +59,7 @@ def read_steps(path: Path, health: HealthLog) -> Steps:
         health.add("damaged_rows", ERROR, lost, message, STEP_TIMES)
     if stored.height:
         _check_means(table, stored, complete_points, path, health)
-    collectives = _collectives(table, complete_points, health)
+    collectives = _step_collectives(table, complete_points, health)
     return complete_points.select(list(SCHEMA["step_points"])), collectives, stored
 
 
@@ -67,7 +67,7 @@ _MAY_BE_ABSENT = ("forward_ns", "backward_ns")
 _POINTS = {"start_ns": "start_point", "forward_ns": "fp_point", "backward_ns": "bp_point", "end_ns": "end_point"}
 
 
-def _ticks(table: TextTable, name: str) -> pl.Series:
+def _tick_column(table: TextTable, name: str) -> pl.Series:
     """A column of counts as ns; null for what is no count."""
     counts = table.integer(name)
     if counts.null_count() == len(counts):
@@ -77,7 +77,7 @@ def _ticks(table: TextTable, name: str) -> pl.Series:
     return possible_ns
 
 
-def _collectives(table: TextTable, known: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _step_collectives(table: TextTable, known: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     names = [matched for column in table.frame.columns if (matched := _COLLECTIVE.match(column))][:_COLLECTIVE_LIMIT]
     frames = [pl.DataFrame(schema=SCHEMA["step_collectives"])]
     backwards = 0
@@ -86,7 +86,7 @@ def _collectives(table: TextTable, known: pl.DataFrame, health: HealthLog) -> pl
         base = matched[0].removesuffix("_start_point")
         if f"{base}_end_point" not in table.frame.columns:
             continue
-        times = {side: _ticks(table, f"{base}_{side}_point").gather(known["row"]) for side in ("start", "end")}
+        times = {side: _tick_column(table, f"{base}_{side}_point").gather(known["row"]) for side in ("start", "end")}
         there = (times["end"] > 0) & times["start"].is_not_null()
         right = there & (times["end"] >= times["start"])
         backwards += int((there & ~right).sum())

@@ -49,7 +49,7 @@ def read_strategy(path: Path, health: HealthLog) -> tuple[dict[str, Any], pl.Dat
         group, group_ranks, attributes (JSON object of texts).
     """
     file = json_object(path, health)
-    job = _job(file.get("config"))
+    job = _job_values(file.get("config"))
     if not job:
         health.add("damaged_side_file", WARNING, 1, f"{path.name} names no parallel strategy", COMMUNICATION_VOLUME)
     graph = file.get("graph")
@@ -57,10 +57,10 @@ def read_strategy(path: Path, health: HealthLog) -> tuple[dict[str, Any], pl.Dat
     rows = []
     nameless = long = 0
     for node in nodes if isinstance(nodes, list) else []:
-        if not isinstance(node, dict) or not _text(node, "name") or not _text(node, "fullName"):
+        if not isinstance(node, dict) or not _member_text(node, "name") or not _member_text(node, "fullName"):
             nameless += 1
             continue
-        row, dropped = _operator(node)
+        row, dropped = _operator_row(node)
         rows.append(row)
         long += dropped
     if nameless:
@@ -72,7 +72,7 @@ def read_strategy(path: Path, health: HealthLog) -> tuple[dict[str, Any], pl.Dat
     return job, pl.DataFrame(rows, schema=dict.fromkeys(_COLUMNS, pl.String), orient="row")
 
 
-def _job(config: Any) -> dict[str, Any]:
+def _job_values(config: Any) -> dict[str, Any]:
     config = config if isinstance(config, dict) else {}
     devices: dict[str, list[int]] = {}
     stages = config.get("stageDevices")
@@ -88,60 +88,60 @@ def _job(config: Any) -> dict[str, Any]:
     return job_values
 
 
-def _operator(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
+def _operator_row(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
     """One row, and how many attributes were too long for it."""
     attributes: dict[str, str] = {}
     strategy: dict[str, str] = {}
     dropped = 0
     listed = node.get("attribute")
     for attribute in listed if isinstance(listed, list) else []:
-        if not isinstance(attribute, dict) or not _text(attribute, "name"):
+        if not isinstance(attribute, dict) or not _member_text(attribute, "name"):
             continue
-        value = json.dumps(_value(attribute.get("value"), 0), ensure_ascii=False)
+        value = json.dumps(_typed_value(attribute.get("value"), 0), ensure_ascii=False)
         if len(value) > _LONGEST:
             dropped += 1
             continue
-        name = _text(attribute, "name")
+        name = _member_text(attribute, "name")
         attributes[name] = value
         if name in _STRATEGY:
             strategy[name] = value
     inputs = node.get("input")
-    input_names = [_text(item, "name") for item in (inputs if isinstance(inputs, list) else []) if isinstance(item, dict)]
-    instance = _text(node, "instanceName")
-    kind, shape = _output(node.get("outputType"), 0)
+    input_names = [_member_text(item, "name") for item in (inputs if isinstance(inputs, list) else []) if isinstance(item, dict)]
+    instance = _member_text(node, "instanceName")
+    kind, shape = _output_type_and_shape(node.get("outputType"), 0)
     return (
-        _text(node, "name"),
-        _text(node, "fullName"),
-        _text(node, "opType"),
-        _text(node, "scope"),
+        _member_text(node, "name"),
+        _member_text(node, "fullName"),
+        _member_text(node, "opType"),
+        _member_text(node, "scope"),
         next((role for word, role in _ROLES if word in instance), ""),
         json.dumps([name for name in input_names if name]),
         attributes.get("shapes") or (json.dumps(shape) if shape else ""),
         kind,
         next((strategy[name] for name in _STRATEGY if name in strategy), ""),
-        _plain(attributes.get("group", "")),
-        _plain(attributes.get("group_ranks", "")),
+        _strip_quotes(attributes.get("group", "")),
+        _strip_quotes(attributes.get("group_ranks", "")),
         json.dumps({as_text(name): as_text(value) for name, value in attributes.items()}, ensure_ascii=False),
     ), dropped
 
 
-def _text(node: dict[str, Any], name: str) -> str:
+def _member_text(node: dict[str, Any], name: str) -> str:
     value = node.get(name)
     return as_text(value) if isinstance(value, str) else ""
 
 
-def _plain(value: str) -> str:
+def _strip_quotes(value: str) -> str:
     """A JSON text without its quotes."""
     decoded = json_text.loads(value) if value else ""
     return decoded if isinstance(decoded, str) else value
 
 
-def _value(value: Any, depth: int) -> Any:
+def _typed_value(value: Any, depth: int) -> Any:
     """A typed value of the file as JSON has it."""
     if not isinstance(value, dict) or depth > _DEEPEST:
         return None
     if isinstance(value.get("values"), list) or value.get("dtype") in ("DT_TUPLE", "DT_LIST"):
-        return [_value(item, depth + 1) for item in value.get("values") or []]
+        return [_typed_value(item, depth + 1) for item in value.get("values") or []]
     if isinstance(value.get("typeVal"), dict):
         return value["typeVal"].get("dataType")
     text = next((value[name] for name in _PLAIN if name in value), None)
@@ -160,7 +160,7 @@ def _value(value: Any, depth: int) -> Any:
     return text if isinstance(text, (str, int, float)) else None
 
 
-def _output(value: Any, depth: int) -> tuple[str, list[Any]]:
+def _output_type_and_shape(value: Any, depth: int) -> tuple[str, list[Any]]:
     """Type and shape of what an operator gives: "DT_FLOAT32" and [32, 64], or of several outputs a list of both."""
     if not isinstance(value, dict) or depth > _DEEPEST:
         return "", []
@@ -169,8 +169,8 @@ def _output(value: Any, depth: int) -> tuple[str, list[Any]]:
         shape = tensor.get("shape")
         dims = shape.get("dim") if isinstance(shape, dict) else None
         sizes = [str(dim.get("size")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
-        return _text(tensor, "elemType"), [int(size) if _NUMBER.match(size) else size for size in sizes]
+        return _member_text(tensor, "elemType"), [int(size) if _NUMBER.match(size) else size for size in sizes]
     if isinstance(sequence, dict) and isinstance(sequence.get("elemTypes"), list):
-        parts = [_output(item, depth + 1) for item in sequence["elemTypes"]]
+        parts = [_output_type_and_shape(item, depth + 1) for item in sequence["elemTypes"]]
         return ", ".join(kind for kind, _ in parts), [shape for _, shape in parts if shape]
-    return _text(value, "dataType"), []
+    return _member_text(value, "dataType"), []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.readers.common.ascend_csv_file import TextTable, read_table, required
+from steplens.readers.common.ascend_csv_file import TextTable, has_required_columns, read_table
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import INFO, KERNEL_DETAILS, KERNEL_TIMES, MEMORY, WARNING, HealthLog
 
@@ -67,7 +67,7 @@ FLOPS = {
 }
 
 
-def renamed(
+def read_renamed_columns(
     path: Path,
     columns: Mapping[str, tuple[str, ...]],
     needed: tuple[str, ...],
@@ -87,9 +87,9 @@ def renamed(
         open_end: see ``read_table``.
     """
     table = read_table([path], health, unsafe, open_end=open_end)
-    if not required(table, path.name, health, unsafe, *(columns[name] for name in needed)):
+    if not has_required_columns(table, path.name, health, unsafe, *(columns[name] for name in needed)):
         return pl.DataFrame()
-    name_of = {new: exact(table, names) for new, names in columns.items()}
+    name_of = {new: exact_column(table, names) for new, names in columns.items()}
     # FLOPs and FLOPS differ by the case of one letter only
     cells = {new: table.frame[name].str.strip_chars() for new, name in name_of.items() if name is not None}
     frame = pl.DataFrame({new: cell.set(cell.is_in(("", "N/A")), None) for new, cell in cells.items()})
@@ -99,7 +99,7 @@ def renamed(
     return complete
 
 
-def exact(table: TextTable, names: tuple[str, ...]) -> str | None:
+def exact_column(table: TextTable, names: tuple[str, ...]) -> str | None:
     """The file's name of a column: literally one of the names, else one that differs by case and blanks only."""
     literal = next((name for name in names if name in table.frame.columns), None)
     return literal or table.find(*names)
@@ -107,10 +107,12 @@ def exact(table: TextTable, names: tuple[str, ...]) -> str | None:
 
 def operator_types(path: Path, health: HealthLog) -> pl.DataFrame:
     """``aicore_intermediate_<rank>_type.csv``: kernel_type, task_time (ms), execution_frequency, percent (0 to 100)."""
-    frame = renamed(path, OPERATOR_TYPES, ("kernel_type", "task_time"), health, KERNEL_TIMES)
+    frame = read_renamed_columns(path, OPERATOR_TYPES, ("kernel_type", "task_time"), health, KERNEL_TIMES)
     if not frame.height:
         return frame
-    frame = frame.with_columns(_float("task_time"), *(_float(name) for name in ("percent",) if name in frame.columns))
+    frame = frame.with_columns(
+        _float_column("task_time"), *(_float_column(name) for name in ("percent",) if name in frame.columns)
+    )
     if "execution_frequency" in frame.columns:
         frame = frame.with_columns(pl.col("execution_frequency").cast(pl.Int64, strict=False))
     frame = frame.drop_nulls("task_time")
@@ -130,19 +132,19 @@ def operator_types(path: Path, health: HealthLog) -> pl.DataFrame:
 
 def operator_details(path: Path, health: HealthLog) -> pl.DataFrame:
     """``aicore_intermediate_<rank>_detail.csv``: full_kernel_name, task_duration (ms), execution_frequency, task_type."""
-    frame = renamed(path, OPERATOR_DETAILS, ("full_kernel_name", "task_duration"), health, KERNEL_TIMES)
-    return frame.with_columns(_float("task_duration")).drop_nulls("task_duration") if frame.height else frame
+    frame = read_renamed_columns(path, OPERATOR_DETAILS, ("full_kernel_name", "task_duration"), health, KERNEL_TIMES)
+    return frame.with_columns(_float_column("task_duration")).drop_nulls("task_duration") if frame.height else frame
 
 
-def aicpu(path: Path, health: HealthLog) -> pl.DataFrame:
+def aicpu_intermediate(path: Path, health: HealthLog) -> pl.DataFrame:
     """``aicpu_intermediate_<rank>.csv``: one row per run of a kernel, times in ms, run_start and run_end as stored text."""
-    frame = renamed(path, AICPU, ("kernel_type", "total_time"), health, KERNEL_TIMES)
+    frame = read_renamed_columns(path, AICPU, ("kernel_type", "total_time"), health, KERNEL_TIMES)
     if not frame.height:
         return frame
     times = [name for name in ("total_time", "dispatch_time", "execution_time") if name in frame.columns]
-    frame = frame.with_columns(_float(name) for name in times).drop_nulls("total_time")
+    frame = frame.with_columns(_float_column(name) for name in times).drop_nulls("total_time")
     if {"run_start", "run_end", "dispatch_time"} <= set(frame.columns):
-        is_whole = (_number("run_end") - _number("run_start") - pl.col("total_time")).abs() < _ROUNDING_MS
+        is_whole = (_bounded_number("run_end") - _bounded_number("run_start") - pl.col("total_time")).abs() < _ROUNDING_MS
         counted = frame.filter(is_whole & (pl.col("dispatch_time") > 0))
         if counted.height:
             message = f"run_end in {path.name} counts the wait before run_start a second time"
@@ -160,12 +162,12 @@ def aicpu_text(path: Path, health: HealthLog) -> pl.DataFrame:
     rows = [fields for line in lines if len(fields := line.split()) == 6 and fields[0].isdigit()]
     names = [name for name in AICPU if name != "execution_time"]
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
-    return frame.with_columns(_float(name) for name in names[2:4]).drop_nulls("total_time")
+    return frame.with_columns(_float_column(name) for name in names[2:4]).drop_nulls("total_time")
 
 
-def framework(path: Path, health: HealthLog) -> pl.DataFrame:
+def framework_raw(path: Path, health: HealthLog) -> pl.DataFrame:
     """``framework_raw_<rank>.csv`` of 8, 9, 10 or 11 columns, as text; op_name and kernel_name filled from the full name."""
-    frame = renamed(path, FRAMEWORK, ("full_kernel_name",), health, KERNEL_DETAILS)
+    frame = read_renamed_columns(path, FRAMEWORK, ("full_kernel_name",), health, KERNEL_DETAILS)
     if not frame.height:
         return frame
     last = pl.col("full_kernel_name").str.split("/").list.last()
@@ -177,8 +179,8 @@ def framework(path: Path, health: HealthLog) -> pl.DataFrame:
 
 def flops(path: Path, health: HealthLog) -> pl.DataFrame:
     """``flops_<rank>.txt`` of 4, 5 or 7 columns, by their names; numbers. MindSpore ends its last line or does not."""
-    frame = renamed(path, FLOPS, ("full_kernel_name",), health, KERNEL_DETAILS, open_end=True)
-    return frame.with_columns(_float(name) for name in frame.columns[1:]) if frame.height else frame
+    frame = read_renamed_columns(path, FLOPS, ("full_kernel_name",), health, KERNEL_DETAILS, open_end=True)
+    return frame.with_columns(_float_column(name) for name in frame.columns[1:]) if frame.height else frame
 
 
 def flops_summary(path: Path, health: HealthLog) -> pl.DataFrame:
@@ -191,7 +193,7 @@ def flops_summary(path: Path, health: HealthLog) -> pl.DataFrame:
 def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
     """``operator_memory_<rank>.csv`` as rows of ``allocations``; the header and the rows of some versions end in a comma."""
     table = read_table([path], health, MEMORY)
-    if not required(table, path.name, health, MEMORY, ("Allocation Time(us)",), ("Size(KB)",)):
+    if not has_required_columns(table, path.name, health, MEMORY, ("Allocation Time(us)",), ("Size(KB)",)):
         return pl.DataFrame()
     allocation = table.time_ns(0, "Allocation Time(us)")
     duration = table.ns("Duration(us)")
@@ -220,10 +222,10 @@ def operator_memory(path: Path, health: HealthLog) -> pl.DataFrame:
     return complete
 
 
-def _float(name: str) -> pl.Expr:
-    return _number(name).alias(name)
+def _float_column(name: str) -> pl.Expr:
+    return _bounded_number(name).alias(name)
 
 
-def _number(name: str) -> pl.Expr:
+def _bounded_number(name: str) -> pl.Expr:
     number = pl.col(name).cast(pl.Float64, strict=False)
     return pl.when(number.abs() < _LARGEST).then(number)

@@ -66,7 +66,7 @@ def read_events(path: Path, health: HealthLog) -> pl.DataFrame:
     for piece in file:
         for event in decoder.events(piece):
             if event.ph == "X":
-                rows.append(_row(event))
+                rows.append(_event_row(event))
     frame = pl.DataFrame([row for row in rows if row], schema=_COLUMNS, orient="row")
     if file.stopped:
         health.extend([file.stopped])
@@ -80,16 +80,16 @@ def read_events(path: Path, health: HealthLog) -> pl.DataFrame:
     return complete.with_columns(end_ns=pl.col("start_ns") + pl.col("length"))
 
 
-def _row(event: _Event) -> tuple[Any, ...]:
+def _event_row(event: _Event) -> tuple[Any, ...]:
     args = event.args or _Args()
     full = args.fullname if args.fullname is not None else args.op_full_name
-    ts, dur = (_number(value) for value in (event.ts, event.dur))
+    ts, dur = (_to_number(value) for value in (event.ts, event.dur))
     if not isinstance(event.name, str) or ts is None or type(event.pid) is not int or abs(event.pid) >= 1 << 31:
         return ()
-    return (event.name[:_TEXT_LIMIT], _text(full), _text(args.type), _text(event.tid), event.pid, ts, dur)
+    return (event.name[:_TEXT_LIMIT], _to_text(full), _to_text(args.type), _to_text(event.tid), event.pid, ts, dur)
 
 
-def _number(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     try:
         number = float(value) if type(value) in (int, float, str) else None
     except (ValueError, OverflowError):
@@ -97,7 +97,7 @@ def _number(value: Any) -> float | None:
     return number
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return None if value is None else str(value)[:_TEXT_LIMIT]
 
 
@@ -126,15 +126,15 @@ def ascend_tables(path: Path, rank: int, health: HealthLog) -> dict[str, pl.Data
     )
     message = f"times are those of {path.name}, which count from its first task"
     health.add("relative_times", INFO, 1, message)
-    return {"kernels": kernels, "steps": _steps(events)}
+    return {"kernels": kernels, "steps": _numbered_steps(events)}
 
 
 def cpu_steps(path: Path, rank: int, health: HealthLog) -> dict[str, pl.DataFrame]:
     """The steps that ``cpu_timeline_display_<rank>.json`` draws; its operators are those of ``cpu_op_execute_timestamp``."""
-    return {"steps": _steps(read_events(path, health))}
+    return {"steps": _numbered_steps(read_events(path, health))}
 
 
-def _steps(events: pl.DataFrame) -> pl.DataFrame:
+def _numbered_steps(events: pl.DataFrame) -> pl.DataFrame:
     lane = pl.col("lane").cast(pl.Int64, strict=False)
     steps = events.filter(lane.eq_missing(_STEPS) | (pl.col("pid") == _STEPS))
     numbered = steps.select(id=pl.col("name").str.extract(r"(\d{1,9})$").cast(pl.Int64), start_ns="start_ns", end_ns="end_ns")

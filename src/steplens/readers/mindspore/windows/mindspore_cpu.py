@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.readers.common.ascend_csv_file import complete_rows, read_table, required
+from steplens.readers.common.ascend_csv_file import complete_rows, has_required_columns, read_table
 from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.trace.health import (
@@ -47,10 +47,10 @@ def read_launches(path: Path, health: HealthLog) -> pl.DataFrame:
     Returns:
         name (full scope name), short, module, type (as text, from the name), scope; start_ns, end_ns, worker.
     """
-    lines = _lines(path, health)
+    lines = _read_lines(path, health)
     fields = lines.str.splitn(";", 3).struct.unnest()
     fields.columns = ["name", "side", "launches"]
-    complete = _named(fields.drop_nulls("launches"))
+    complete = _parse_full_names(fields.drop_nulls("launches"))
     exploded = complete.select(*_NAMED, entry=pl.col("launches").str.strip_chars().str.split(" ")).explode("entry")
     exploded = exploded.filter(pl.col("entry").str.len_bytes() > 0)
     parts = exploded["entry"].str.splitn(",", 3).struct.unnest()
@@ -70,7 +70,7 @@ def read_launches(path: Path, health: HealthLog) -> pl.DataFrame:
     return possible.select(*_NAMED, "start_ns", "worker", end_ns=pl.col("start_ns") + pl.col("length")).sort("start_ns")
 
 
-def _named(lines: pl.DataFrame) -> pl.DataFrame:
+def _parse_full_names(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines of one operator each, with what its full name says; done before there is a row per launch."""
     full = pl.col("name")
     with_names = lines.with_columns(
@@ -94,7 +94,7 @@ def _length_ns(text: pl.Series) -> pl.Series:
 def read_shapes(path: Path, health: HealthLog) -> pl.DataFrame:
     """``cpu_framework_<rank>.txt``: one row per launch in order: type, short (name), shapes (``;`` between inputs)."""
     # a line is the same in every step, so that few have to be taken apart
-    lines: pl.Series = _lines(path, health).cast(NAME)
+    lines: pl.Series = _read_lines(path, health).cast(NAME)
     distinct: pl.Series = lines.unique(maintain_order=True)
     fields = distinct.cast(pl.String).str.splitn(";", 4).struct.unnest()
     fields.columns = ["type", "short", "graph", "inputs"]
@@ -220,7 +220,7 @@ def _by_name(short: pl.Series) -> tuple[pl.DataFrame, npt.NDArray[np.int64]]:
 def read_memory(path: Path, rank: int, health: HealthLog) -> pl.DataFrame:
     """``cpu_ms_memory_record_<rank>.txt``: totals of the memory pool after each of its events; rows of ``memory``."""
     table = read_table([path], health, MEMORY)
-    if not required(table, path.name, health, MEMORY, ("Timestamp(ns)",), ("Total Allocated(Byte)",)):
+    if not has_required_columns(table, path.name, health, MEMORY, ("Timestamp(ns)",), ("Total Allocated(Byte)",)):
         return pl.DataFrame()
     frame = pl.DataFrame(
         {
@@ -240,7 +240,7 @@ def read_memory(path: Path, rank: int, health: HealthLog) -> pl.DataFrame:
     )
 
 
-def _lines(path: Path, health: HealthLog) -> pl.Series:
+def _read_lines(path: Path, health: HealthLog) -> pl.Series:
     """The lines of a text file that are not blank."""
     try:
         with path.open("rb") as handle:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from steplens.readers.ascend.capture.python_replay import replay
+from steplens.readers.ascend.capture.python_replay import replay_calls
 from steplens.readers.common import json_decoder
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
@@ -51,7 +51,7 @@ def read_calls(folder: Path, pid: int, tid: int, health: HealthLog) -> pl.DataFr
         health.add("damaged_records", WARNING, lost, f"records in {CALLS_FILE} of {folder.name} are damaged", CALL_STACKS)
     time, call_names = time[good].astype(np.int64), call_names[good].astype(np.int64)
     same = np.zeros(len(time), dtype=np.int64)
-    calls = replay(time, same + pid, same + tid, call_names // 2, call_names % 2 == 0, skipped=call_names == _END)
+    calls = replay_calls(time, same + pid, same + tid, call_names // 2, call_names % 2 == 0, skipped=call_names == _END)
     for count, sentence in (
         (calls.cut_short, "calls have no return of their own and end with their caller"),
         (calls.unmatched, "returns have no call and were left out"),

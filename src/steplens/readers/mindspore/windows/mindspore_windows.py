@@ -77,7 +77,7 @@ _META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "c
 def ranks(path: Path) -> list[int]:
     """The ranks whose windows a run directory holds."""
     raw = path / RAW_DIRECTORY
-    rank_numbers = {number for kind in (_WINDOW, _PIPELINE) for (number, _), _ in _folders(raw, kind)}
+    rank_numbers = {number for kind in (_WINDOW, _PIPELINE) for (number, _), _ in _window_folders(raw, kind)}
     if rank_numbers:
         return sorted(rank_numbers)
     return sorted(rank for family, rank in open_folder(raw).files if family == "cpu_operators") if raw.is_dir() else []
@@ -86,8 +86,8 @@ def ranks(path: Path) -> list[int]:
 def sources(path: Path, rank: int) -> list[Path]:
     """The files that decide what is read of a rank."""
     raw = path / RAW_DIRECTORY
-    files = [file for kind in (_WINDOW, _PIPELINE) for (number, _), folder in _folders(raw, kind) if number == rank
-           for file in _files(folder)]  # fmt: skip
+    files = [file for kind in (_WINDOW, _PIPELINE) for (number, _), folder in _window_folders(raw, kind) if number == rank
+           for file in _visible_files(folder)]  # fmt: skip
     return files or open_folder(raw).of_rank(rank)
 
 
@@ -104,8 +104,8 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
     """
     health = HealthLog()
     raw = path / RAW_DIRECTORY
-    windows = [folder for (number, _), folder in _folders(raw, _WINDOW) if number == rank]
-    pipelines = [folder for (number, _), folder in _folders(raw, _PIPELINE) if number == rank]
+    windows = [folder for (number, _), folder in _window_folders(raw, _WINDOW) if number == rank]
+    pipelines = [folder for (number, _), folder in _window_folders(raw, _PIPELINE) if number == rank]
     meta: dict[str, Any] = {"source_format": "mindspore_windows", "rank": rank}
     parts: dict[str, list[pl.DataFrame]] = {}
     spans = [_read_window(folder, rank, parts, meta, health) for folder in windows or [raw]]
@@ -113,20 +113,20 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
         _read_pipeline(folder, rank, parts, meta, [span for span in spans if span is not None], health)
     tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in parts.items()}
     if not any(tables[name].height for name in tables):
-        raise _nothing(path, rank, health)
+        raise _missing_windows_error(path, rank, health)
     if "steps" in tables:
-        tables["steps"] = _steps(tables["steps"], health)
+        tables["steps"] = _number_steps(tables["steps"], health)
         ranges = step_ranges(tables["steps"])
         tables["ops"] = pl.concat([tables["ops"], ranges], how="diagonal_relaxed") if "ops" in tables else ranges
     if step_list is not None:
-        tables = _only(tables, step_list, path)
+        tables = _select_steps(tables, step_list, path)
     if "steps" in tables:
         tables["steps"] = _report_parts(tables["steps"], meta, health)
     tables["meta"] = meta_rows(meta)
     return build_trace(path, tables, health, cpu_is_device=False)
 
 
-def _nothing(path: Path, rank: int, health: HealthLog) -> InputError:
+def _missing_windows_error(path: Path, rank: int, health: HealthLog) -> InputError:
     """Why the windows of a rank give no trace, and what helps."""
     reasons = list(dict.fromkeys(finding.message for finding in health.findings))
     if any(finding.check != "not_collected" for finding in health.findings):
@@ -145,8 +145,8 @@ def _read_window(
         message, _ = open_window(f"the window {folder.name}", state)
         health.add("window_lost", ERROR, 1, message, EVERYTHING)
     meta.update({key: state[key] for key in _META if key in state})
-    pid = _identifier(state, "pid", rank)
-    span = _span(state)
+    pid = _state_identifier(state, "pid", rank)
+    span = _window_span(state)
     launches = folder / FILES["cpu_operators"].format(rank=rank)
     window_tables: dict[str, pl.DataFrame] = {}
     if launches.is_file():
@@ -155,8 +155,8 @@ def _read_window(
         for name, frame in window_tables.items():
             parts.setdefault(name, []).append(frame)
     elif state.get("empty") is True:
-        health.add("not_collected", INFO, 1, f"nothing was launched in the window {folder.name}{_opened(span)}")
-    elif state.get("state") == "collected" and _operators(state):
+        health.add("not_collected", INFO, 1, f"nothing was launched in the window {folder.name}{_describe_span(span)}")
+    elif state.get("state") == "collected" and _has_operators(state):
         message = f"{launches.name} of {folder.name} is missing, and with it every launch of that window"
         health.add("missing_file", ERROR, 1, message, OPERATOR_CALLS)
     record = folder / FILES["cpu_memory"].format(rank=rank)
@@ -176,7 +176,7 @@ def _read_window(
             with file.open("rb") as handle:
                 frame = pl.read_csv(handle, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
             parts.setdefault("source_tables", []).append(source_rows(table, frame))
-    calls = mindspore_python.read_calls(folder, pid, _identifier(state, "tid", 0), health)
+    calls = mindspore_python.read_calls(folder, pid, _state_identifier(state, "tid", 0), health)
     if calls.height:
         earlier = sum(frame.height for frame in parts.get("python", []))
         parts.setdefault("python", []).append(calls.with_columns(pl.col("id", "parent") + earlier))
@@ -212,10 +212,10 @@ def _read_pipeline(
 def _add_steps(
     state: dict[str, Any], pid: int, launches: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], health: HealthLog
 ) -> None:
-    rows, lost = _rows(state.get("steps"), 3)
+    rows, lost = _valid_rows(state.get("steps"), 3)
     # of a step that the window cuts, the part without any launch is no step: the script stopped behind it, or began before it
-    is_told, cut = isinstance(state.get("partial_steps"), list), _numbers(state.get("partial_steps"))
-    unended = _numbers(state.get("unended_steps"))
+    is_told, cut = isinstance(state.get("partial_steps"), list), _integer_set(state.get("partial_steps"))
+    unended = _integer_set(state.get("unended_steps"))
     launches = launches.select("start_ns", "end_ns") if launches.height else pl.DataFrame(schema=_SPAN)
     rows = [_recorded_part(row, launches, row[0] in unended) if row[0] in cut else row for row in rows]
     rows = [row for row in rows if row]
@@ -223,7 +223,7 @@ def _add_steps(
         health.add("damaged_side_file", WARNING, lost, f"steps in {WINDOW_FILE} are damaged", STEP_TIMES)
     if rows:
         frame = pl.DataFrame(rows, schema={"id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
-        tid = _identifier(state, "tid", 0)
+        tid = _state_identifier(state, "tid", 0)
         ended = pl.Series([row[0] not in unended for row in rows])
         # MindSpore's own windows do not tell
         is_whole = pl.Series([row[0] not in cut | unended if is_told else None for row in rows], dtype=pl.Boolean)
@@ -239,7 +239,7 @@ def _recorded_part(row: list[int], launches: pl.DataFrame, unended: bool) -> lis
     return [*row[:2], min(int(launches_inside["end_ns"].max()), row[2])] if unended else row  # type: ignore[arg-type]
 
 
-def _numbers(value: Any) -> set[int]:
+def _integer_set(value: Any) -> set[int]:
     return set(value) if isinstance(value, list) and all(type(item) is int for item in value) else set()
 
 
@@ -250,30 +250,30 @@ def _report_parts(steps: pl.DataFrame, meta: dict[str, Any], health: HealthLog) 
         meta[PARTIAL_STEPS] = ordered.filter(~pl.col("whole"))["id"].to_list()
     cut = ordered.filter(~pl.col("whole") & pl.col("ended"))["id"].to_list()
     if cut:
-        message = f"recording began or ended inside steps: {_listed(cut)}; they are no part of averages"
+        message = f"recording began or ended inside steps: {_join_numbers(cut)}; they are no part of averages"
         health.add("incomplete_steps", WARNING, len(cut), message, STEP_TIMES)
     numbers = ordered.filter(~pl.col("ended"))["id"].to_list()
     if numbers and numbers[-1] == ordered["id"][-1]:
         message = f"the last recorded step ({numbers.pop()}) has no known end: recording or its loop ended inside it; {_UP_TO}"
         health.add(STOPPED_INSIDE, WARNING, 1, message, STEP_AVERAGES)
     if numbers:
-        message = f"steps have no known end, since recording or their loops ended inside them: {_listed(numbers)}; {_UP_TO}"
+        message = f"steps have no known end, since recording or their loops ended inside them: {_join_numbers(numbers)}; {_UP_TO}"
         health.add("incomplete_steps", WARNING, len(numbers), message, (STEP_TIMES, STEP_AVERAGES))
     return steps.drop("ended", "whole")
 
 
-def _listed(numbers: list[int]) -> str:
+def _join_numbers(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:_NAMED])) + (" ..." if len(numbers) > _NAMED else "")
 
 
 def _add_waits(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
     """Waits for data become the calls that every other source has for them, on the thread of the training loop."""
-    rows, lost = _rows(state.get("waits"), 3)
+    rows, lost = _valid_rows(state.get("waits"), 3)
     if lost:
         health.add("damaged_side_file", WARNING, lost, f"waits for data in {WINDOW_FILE} are damaged", STEP_PHASES)
     if not rows:
         return
-    tid = _identifier(state, "tid", 0)
+    tid = _state_identifier(state, "tid", 0)
     frame = pl.DataFrame(rows, schema={"batch": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
     parts.setdefault("ops", []).append(
         frame.select(
@@ -287,7 +287,7 @@ def _add_waits(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFra
     )
 
 
-def _steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _number_steps(steps: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     ordered = steps.sort("start_ns", maintain_order=True)
     unique = ordered.unique("id", keep="first", maintain_order=True)
     if unique.height < ordered.height:
@@ -318,7 +318,7 @@ def step_ranges(steps: pl.DataFrame) -> pl.DataFrame:
 
 def add_loop(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFrame]], health: HealthLog) -> None:
     """Add the steps and the waits for data of ``profiler_info_<rank>.json``, which has them when the windows are gone."""
-    rows, _ = _rows(state.get("steps"), 3)
+    rows, _ = _valid_rows(state.get("steps"), 3)
     _add_steps({**state, "steps": rows, "partial_steps": []}, pid, pl.DataFrame(), parts, health)
     _add_waits(state, pid, parts, health)
 
@@ -342,7 +342,7 @@ _TIMES = {"ops": "start_ns", "kernels": "start_ns", "memory": "time_ns", "marks"
           "pipeline_samples": "time_ns"}  # fmt: skip
 
 
-def _only(tables: dict[str, pl.DataFrame], step_list: Sequence[int], path: Path) -> dict[str, pl.DataFrame]:
+def _select_steps(tables: dict[str, pl.DataFrame], step_list: Sequence[int], path: Path) -> dict[str, pl.DataFrame]:
     """The tables with what lies in some steps."""
     count = tables["steps"].height if "steps" in tables else 0
     if max(step_list) > count:
@@ -359,13 +359,13 @@ def _only(tables: dict[str, pl.DataFrame], step_list: Sequence[int], path: Path)
     return {**cut, "steps": steps}
 
 
-def _identifier(state: dict[str, Any], key: str, otherwise: int) -> int:
+def _state_identifier(state: dict[str, Any], key: str, otherwise: int) -> int:
     """The id of a process or thread, where it can be one."""
     value = state.get(key)
     return value if type(value) is int and 0 <= value < _IDENTIFIERS else otherwise
 
 
-def _rows(value: Any, width: int) -> tuple[list[list[int]], int]:
+def _valid_rows(value: Any, width: int) -> tuple[list[list[int]], int]:
     """The rows that are so many numbers, with start not behind end; and how many are not."""
     if not isinstance(value, list):
         return [], 0
@@ -380,12 +380,12 @@ def _rows(value: Any, width: int) -> tuple[list[list[int]], int]:
     return good, len(value) - len(good)
 
 
-def _span(state: dict[str, Any]) -> tuple[int, int] | None:
+def _window_span(state: dict[str, Any]) -> tuple[int, int] | None:
     begin, end = state.get("begin_ns"), state.get("end_ns")
     return (begin, end) if type(begin) is int and type(end) is int and 0 <= begin <= end < _LATEST_NS else None
 
 
-def _opened(span: tuple[int, int] | None) -> str:
+def _describe_span(span: tuple[int, int] | None) -> str:
     """When a window was open, in words."""
     if span is None:
         return ""
@@ -393,11 +393,11 @@ def _opened(span: tuple[int, int] | None) -> str:
     return f" (from {begin} on, for {(span[1] - span[0]) / 1e9:.3g} s)"
 
 
-def _operators(state: dict[str, Any]) -> bool:
+def _has_operators(state: dict[str, Any]) -> bool:
     return state.get("operators") is not False
 
 
-def _folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Path]]:
+def _window_folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Path]]:
     try:
         children = list(raw.iterdir())
     except OSError:
@@ -410,5 +410,5 @@ def _folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Pa
     return sorted(folders)
 
 
-def _files(folder: Path) -> list[Path]:
+def _visible_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
