@@ -99,15 +99,15 @@ class Run:
         Raises:
             ValueError: there is no such table or group; the message names similar ones.
         """
-        from steplens.analysis.catalogue import find
+        from steplens.analysis.catalogue import find_analysis
 
-        analysis, group = find(name)
+        analysis, group = find_analysis(name)
         return analysis(self, by if by is not None else group)
 
     def _answer(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
-        from steplens.analysis.catalogue import find
+        from steplens.analysis.catalogue import find_analysis
 
-        return find(name)[0].answer(self, by, **options)
+        return find_analysis(name)[0].answer(self, by, **options)
 
     def steps(self, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
         """Times of every step; see ``analysis.steps.times.step_times``. Several traces add the columns ``rank`` and ``window``.
@@ -357,11 +357,11 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
-        from steplens.analysis.stored_figures import contradictions
+        from steplens.analysis.stored_figures import find_contradictions
 
         found = []
         for source, trace in zip(self.sources, self.traces, strict=True):
-            found += [(source.path, trace.health), (source.path, frame_of(contradictions(trace)))]
+            found += [(source.path, trace.health), (source.path, frame_of(find_contradictions(trace)))]
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             found.append((error.path, frame_of([lost])))

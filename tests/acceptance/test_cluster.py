@@ -9,7 +9,7 @@ from steplens.analysis.cluster.cluster_steps import cluster_steps, rank_means
 from steplens.analysis.cluster.links import communication_costs, link_means, links, slow_links
 from steplens.analysis.cluster.rank_communication import rank_costs
 from steplens.analysis.operators.rank_flops import stage_work, work
-from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
+from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 
 from .samples import opened
 
@@ -80,7 +80,7 @@ def test_links_of_four_ranks() -> None:
 
 def test_shares_of_communication() -> None:
     """(K7)"""
-    found = rates(rank_means(opened("cluster_propose").traces))
+    found = communication_rates(rank_means(opened("cluster_propose").traces))
     assert found.between_stages == pytest.approx(0.25819082, abs=5e-9)
     assert found.within_stages == {1: pytest.approx(0.6029851045963494), 2: pytest.approx(0.23437938457647858)}
 

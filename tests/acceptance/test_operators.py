@@ -8,9 +8,9 @@ from steplens.analysis.operators.operator_tables import (
     ai_cpu_types,
     core_operators,
     core_types,
-    executions,
+    count_executions,
     in_order_of,
-    query,
+    query_table,
 )
 from steplens.analysis.operators.rank_flops import operator_work, work
 
@@ -19,7 +19,7 @@ from .samples import opened, table
 
 def test_types_by_time() -> None:
     """(O1)"""
-    page = query(core_types(opened("run_2").trace()), sort=["total_ns"], page_rows=3)
+    page = query_table(core_types(opened("run_2").trace()), sort=["total_ns"], page_rows=3)
     assert page.total == 21
     rows = page.rows.select("type", "total_ns", "count").rows()
     assert [(kind, round(total / 1000, 2), count) for kind, total, count in rows] == [
@@ -44,7 +44,7 @@ def test_what_the_device_ran_all_in_all() -> None:
     """(O5) the stored summary counts 213 operators, where 105 on the AI Cores and 3 on the AI CPU are different ones, and adds
     9.694 ms of the AI CPU to 23,137.32 us of the AI Cores as if they were us (23,147.014).
     """
-    found = executions(opened("run_2").trace())
+    found = count_executions(opened("run_2").trace())
     assert (found.operators, found.executions, found.streams) == (108, 112, 2)
     assert found.total_ns == 32_831_320
 
@@ -79,10 +79,10 @@ def test_filters_and_pages() -> None:
     """(O9) the rows of the file in its order; the second page of three rows holds the last two of five."""
     stored = table(opened("profiler"), "aicore_intermediate_type", 1)
     assert stored["kernel_type"].to_list() == ["AtomicAddrClean", "Cast", "TransData", "Conv2D", "MatMul"]
-    assert query(stored, among={"kernel_type": ["Cast"]}).total == 1
-    assert query(stored, without={"kernel_type": ["Cast"]}).total == 4
-    assert query(stored, containing={"kernel_type": "C"}).total == 3
-    page = query(stored, page=1, page_rows=3)
+    assert query_table(stored, among={"kernel_type": ["Cast"]}).total == 1
+    assert query_table(stored, without={"kernel_type": ["Cast"]}).total == 4
+    assert query_table(stored, containing={"kernel_type": "C"}).total == 3
+    page = query_table(stored, page=1, page_rows=3)
     assert page.rows["kernel_type"].to_list() == ["Conv2D", "MatMul"] and page.total == 5
 
 
@@ -90,7 +90,7 @@ def test_operators_in_order_of_types() -> None:
     """(O10) types in the order that the caller gives, and within a type by time."""
     found = core_operators(opened("profiler").trace(1)).with_row_index("row")
     assert found.height == 10
-    by_time = query(found, sort=["average_ns"]).rows
+    by_time = query_table(found, sort=["average_ns"]).rows
     assert in_order_of(by_time, "type", ["MatMul", "AtomicAddrClean", "Cast"])["row"].to_list() == [9, 0, 2, 1, 5, 3, 4]
 
 
@@ -151,6 +151,6 @@ def test_work_without_a_stored_summary() -> None:
 def test_questions_that_no_table_answers(arguments: dict[str, object], says: str) -> None:
     types = core_types(opened("run_2").trace())
     with pytest.raises(ValueError, match=says):
-        query(types, **arguments)  # type: ignore[arg-type]
+        query_table(types, **arguments)  # type: ignore[arg-type]
     # beyond the last page there is nothing, and the count says so
-    assert query(types, page=9, page_rows=10).rows.height == 0
+    assert query_table(types, page=9, page_rows=10).rows.height == 0

@@ -16,7 +16,7 @@ from steplens.advice.rules.device.launches import host_bound_sequences, launch_b
 from steplens.advice.rules.device.matrix_products import contended_matmuls, outside_matrix_units
 from steplens.advice.rules.host import device_waits_for_host
 from steplens.advice.rules.tools.tasks import short_name
-from steplens.analysis.device.task_sequences import costliest, sequences
+from steplens.analysis.device.task_sequences import costliest_sequences, sequences
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.trace.schema import NAME
 
@@ -243,7 +243,7 @@ def test_sequences_against_brute_force() -> None:
     none = pl.Series([False] * 400)
     found = sequences(tasks, none, pl.Series([1.0] * 400), 0)
     assert len(found) > 50
-    chosen = costliest(found, lambda one: one.total_ns, 5)
+    chosen = costliest_sequences(found, lambda one: one.total_ns, 5)
     assert len(chosen) == 5 and chosen[0].total_ns == max(one.total_ns for one in found)
     for one in found:
         length = one.length

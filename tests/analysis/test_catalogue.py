@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis import verdict as verdicts
-from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find
+from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find_analysis
 from steplens.cli.main import main
 from steplens.cli.table import rows
 from steplens.extensions import load_extensions
@@ -125,7 +125,7 @@ def test_every_table_of_recorded_samples(sample: str) -> None:
 
 def test_wrong_names_are_answered_with_right_ones() -> None:
     with pytest.raises(ValueError, match="there is memory_peak"):
-        find("memory_peek")
+        find_analysis("memory_peek")
     with pytest.raises(ValueError, match="one of name, shape"):
         run_of(build()).table("flops", "colour")
     with pytest.raises(ValueError, match="there is operators"):

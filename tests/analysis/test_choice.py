@@ -21,7 +21,7 @@ from steplens.analysis.steps.choice import (
     ChosenSteps,
     choose_steps,
     chosen_steps,
-    differs,
+    is_unusual,
     number_ranges,
 )
 from steplens.analysis.steps.summary import summarize_steps
@@ -173,10 +173,10 @@ def test_what_differs_lies_far_outside_of_the_rest(value: float, rest: list[floa
     spread = 1.4826 * median([abs(one - usual) for one in ordered])
     away = abs(value - usual)
     far = not ordered[0] <= value <= ordered[-1] and away > 5 * spread and away > 0.1 * usual
-    assert differs(value, np.array(rest)) == far
+    assert is_unusual(value, np.array(rest)) == far
     # what is not known is not compared
-    assert differs(value, np.array([*rest, float("nan")])) == far
-    assert not differs(float("nan"), np.array(rest))
+    assert is_unusual(value, np.array([*rest, float("nan")])) == far
+    assert not is_unusual(float("nan"), np.array(rest))
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,7 +12,7 @@ import pytest
 from steplens.analysis.cluster.cluster_steps import cluster_steps, rank_means
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import step_times
-from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, layout, rates
+from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.trace.trace import Trace
 
 from ..writers.builder import BASE_NS, MAIN, PID, build
@@ -77,7 +77,7 @@ def test_shares_are_sums_over_ranks() -> None:
     rng = random.Random(3)
     traces = [random_rank(rng, rank, stage_num=2, parallel_mode="pipeline-parallel") for rank in range(4)]
     means = rank_means(traces)
-    found = rates(means)
+    found = communication_rates(means)
     rows = means.drop_nulls("computation_ns").to_dicts()
     whole = sum(row["computation_ns"] + row["communication_alone_ns"] for row in rows)
     assert found.communication == pytest.approx(sum(row["communication_alone_ns"] for row in rows) / whole)

@@ -8,7 +8,7 @@ from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle, operation_load
 from steplens.analysis.data_loading.pipeline_queues import pipeline_operation
 from steplens.analysis.operators.dynamic_shape import KERNEL, runs, series, sums, types_of
-from steplens.analysis.operators.operator_tables import core_operators, core_types, executions
+from steplens.analysis.operators.operator_tables import core_operators, core_types, count_executions
 from steplens.analysis.operators.rank_flops import operator_totals, operator_work, work
 
 from ..writers.builder import build, kernel, op, training_step
@@ -65,9 +65,9 @@ def test_tables_of_runs_without_a_device() -> None:
     trace = training_step()
     assert core_types(trace).is_empty() and core_operators(trace).is_empty() and operator_work(trace).is_empty()
     assert operator_totals(trace) is None
-    found = executions(trace)
+    found = count_executions(trace)
     assert (found.operators, found.executions, found.streams, found.total_ns) == (2, 2, 1, 16_001 + 11_500)
-    assert executions(build()).executions == 0
+    assert count_executions(build()).executions == 0
     assert data_wait(trace) is None
 
 

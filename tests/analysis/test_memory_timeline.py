@@ -20,7 +20,7 @@ from steplens.analysis.memory.memory_categories import (
     UNKNOWN,
     uncategorised_events,
 )
-from steplens.analysis.memory.memory_timeline import timeline
+from steplens.analysis.memory.memory_timeline import category_timeline
 from steplens.collect.torch_internals import memory_categories as collected
 
 from ..writers.builder import BASE_NS, build, memory
@@ -61,16 +61,16 @@ def test_allocator_events() -> None:
         (BASE_NS + 4_000, CREATE, 50),
     ]
     assert set(found["category"]) == {UNKNOWN}
-    assert timeline(found).sizes[:, UNKNOWN].tolist() == [1000, 1100, 800, 700, 750]
+    assert category_timeline(found).sizes[:, UNKNOWN].tolist() == [1000, 1100, 800, 700, 750]
 
 
 def test_no_events() -> None:
     assert uncategorised_events(build(memory=[])).schema == EVENTS
-    assert timeline(events()).sizes.shape == (0, 8)
+    assert category_timeline(events()).sizes.shape == (0, 8)
 
 
 def test_points() -> None:
-    found = timeline(
+    found = category_timeline(
         events(
             (BEFORE, PREEXISTING, 10, 0),
             (BEFORE, PREEXISTING, 5, 7),
@@ -94,7 +94,7 @@ def test_points() -> None:
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 3), st.integers(-9, 9), st.integers(0, 7)), min_size=1, max_size=40))
 def test_points_are_sums_of_events(given_rows: list[tuple[int, int, int, int]]) -> None:
     rows = sorted((time * 700 if time >= 0 else BEFORE, action, size, category) for time, action, size, category in given_rows)
-    found = timeline(events(*rows))
+    found = category_timeline(events(*rows))
     expected: dict[int, list[int]] = {}
     sizes = [0] * len(CATEGORIES)
     for time, _, size, category in rows:
@@ -122,5 +122,5 @@ def test_the_sum_is_what_the_allocator_counted(steps: list[tuple[int, bool, int]
             held[address] = change = size
         total += change
         rows.append(memory(number + 1, address, change, allocated=total, reserved=0))
-    found = timeline(uncategorised_events(build(memory=rows)))
+    found = category_timeline(uncategorised_events(build(memory=rows)))
     assert found.sizes.sum(axis=1).tolist()[-len(rows) or 1 :] == [row["allocated"] for row in rows]

@@ -13,7 +13,7 @@ import pytest
 
 import steplens
 from steplens import rundir
-from steplens.analysis.stored_figures import CONTRADICTED, contradictions
+from steplens.analysis.stored_figures import CONTRADICTED, find_contradictions
 from steplens.readers.ascend.text import ascend_text
 from steplens.run import Run, Source
 from steplens.trace.building.build import conform
@@ -52,7 +52,7 @@ def row(step: str = "1", **changed: str) -> dict[str, str]:
 
 
 def found(trace: Trace) -> list[tuple[int, str]]:
-    return [(finding.count, finding.message) for finding in contradictions(trace)]
+    return [(finding.count, finding.message) for finding in find_contradictions(trace)]
 
 
 @pytest.mark.parametrize("steps", [True, False], ids=["with steps", "with the steps of the kernels"])
@@ -64,7 +64,9 @@ def test_figures_that_agree(steps: bool) -> None:
 
 @pytest.mark.parametrize("steps", [True, False], ids=["with steps", "with the steps of the kernels"])
 def test_a_step_that_the_events_contradict(steps: bool) -> None:
-    (finding,) = contradictions(trace(steps=steps, step_trace_time=[row(), row("2", Computing="20.0", Communication="29.0")]))
+    (finding,) = find_contradictions(
+        trace(steps=steps, step_trace_time=[row(), row("2", Computing="20.0", Communication="29.0")])
+    )
     assert finding == HealthFinding(
         CONTRADICTED,
         WARNING,
@@ -152,7 +154,7 @@ def test_the_database_beside_text_results_is_read_as_a_check(tmp_path: Path, sha
     connection.execute("UPDATE StepTraceTime SET computing = computing * ?", (share,))
     connection.commit()
     connection.close()
-    messages = [finding.message for finding in contradictions(ascend_text.read_trace(output, tmp_path))]
+    messages = [finding.message for finding in find_contradictions(ascend_text.read_trace(output, tmp_path))]
     assert any("its analysis.db" in message for message in messages) is contradicts
 
 
@@ -166,7 +168,7 @@ def test_collectives_of_the_database_are_a_check_of_the_text(tmp_path: Path, sha
     connection.commit()
     connection.close()
     after = ascend_text.read_trace(output, tmp_path)
-    messages = [finding.message for finding in contradictions(after)]
+    messages = [finding.message for finding in find_contradictions(after)]
     assert any(
         re.search(r"communication.json says .* of collectives in step \d+ and its analysis.db", text) for text in messages
     ) is (contradicts)

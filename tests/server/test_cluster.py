@@ -15,7 +15,7 @@ import pytest
 
 import steplens
 from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
-from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
+from steplens.analysis.cluster.strategy import collapse_scopes, stage_operators, stages, transfers
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.run import Run
@@ -380,7 +380,7 @@ def test_scopes_open_and_close_and_stages_send() -> None:
     assert operators["inputs"].to_list() == [[], ["1"], ["1", "2"], ["3"]]
 
     def ids(*expanded: str) -> tuple[list[str], set[tuple[str, str, int]]]:
-        found = drawn(operators, expanded)
+        found = collapse_scopes(operators, expanded)
         return found.nodes["id"].to_list(), set(found.edges.iter_rows())
 
     assert ids() == (["A", "#4"], {("A", "#4", 1)})
@@ -388,9 +388,9 @@ def test_scopes_open_and_close_and_stages_send() -> None:
     assert ids("A/x") == ids(), "a scope inside a closed one stays hidden"
     everything = {("#1", "#2", 1), ("#1", "#3", 1), ("#2", "#3", 1), ("#3", "#4", 1)}
     assert ids("A", "A/x", "A/y") == (["#1", "#2", "#3", "#4"], everything)
-    scope = drawn(operators, ["A"]).nodes.row(0, named=True)
+    scope = collapse_scopes(operators, ["A"]).nodes.row(0, named=True)
     assert (scope["operators"], scope["redistributions"], scope["name"], scope["scope"]) == (2, 1, "x", "A")
-    cut = drawn(operators, ["A", "A/x", "A/y"], most=2)
+    cut = collapse_scopes(operators, ["A", "A/x", "A/y"], most=2)
     assert (cut.nodes.height, cut.left_out, cut.edges.rows()) == (2, 2, [("#1", "#2", 1)])
     counts = stages(traces).select(
         "stage", "operators", "redistributions", "gradient_aggregations", "sends", "receives", "recorded"

@@ -14,7 +14,7 @@ from steplens.advice.device_profile import DeviceProfile, device_profile
 from steplens.analysis.device.core_utilization import core_utilization
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.steps.times import chosen_step_times, step_times
-from steplens.analysis.stored_figures import contradictions
+from steplens.analysis.stored_figures import find_contradictions
 from steplens.analysis.tools import names as of_names
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merge_intervals, merged
@@ -279,7 +279,7 @@ class Facts:
 
         Nor do tables that the capture brought along contradict its events there (``analysis.stored_figures``).
         """
-        tables = (self.trace.health, frame_of(contradictions(self.trace)))
+        tables = (self.trace.health, frame_of(find_contradictions(self.trace)))
         return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in tables)
 
     def starting_with(self, prefix: str) -> pl.DataFrame:

@@ -102,11 +102,11 @@ class Analysis:
             by: one of ``groups``; None is the first.
             options: further arguments of the function.
         """
-        function = _load(self.function) if isinstance(self.function, str) else self.function
+        function = _load_function(self.function) if isinstance(self.function, str) else self.function
         groups = (by if by is not None else self.groups[0],) if self.groups else ()
         options = {**self.options, **options}
         if self.scope == "trace":
-            return _each(run, lambda trace: function(trace, *groups, **options))
+            return _concat_answers(run, lambda trace: function(trace, *groups, **options))
         return function(run if self.scope == "run" else run.traces, *groups, **options)
 
     def tables(self) -> Iterator[tuple[str, str | None]]:
@@ -124,13 +124,13 @@ class Analysis:
         return title or self.question[0].upper() + self.question[1:] + (f", by {by}" if by is not None else "")
 
 
-def _load(path: str) -> Callable[..., pl.DataFrame]:
+def _load_function(path: str) -> Callable[..., pl.DataFrame]:
     module, _, name = path.partition(":")
     function: Callable[..., pl.DataFrame] = operator.attrgetter(name)(importlib.import_module(module, __package__))
     return function
 
 
-def _each(run: TracesOfRun, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
+def _concat_answers(run: TracesOfRun, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     if len(run.traces) == 1:
@@ -267,7 +267,7 @@ def analyses() -> tuple[Analysis, ...]:
     return tuple(accepted)
 
 
-def find(name: str) -> tuple[Analysis, str | None]:
+def find_analysis(name: str) -> tuple[Analysis, str | None]:
     """The analysis of a table's name, earlier ones included, and the group of that table.
 
     Raises:

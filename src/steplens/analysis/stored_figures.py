@@ -43,7 +43,7 @@ class _Pair(NamedTuple):
     rounding: float
 
 
-def matters(stored: pl.Expr, computed: pl.Expr, rounding: pl.Expr) -> pl.Expr:
+def is_contradiction(stored: pl.Expr, computed: pl.Expr, rounding: pl.Expr) -> pl.Expr:
     """Whether two values of one figure contradict each other: by more than 1 % of the larger one, and more than rounding."""
     difference = (stored - computed).abs()
     return (difference > rounding) & (difference > _SHARE * pl.max_horizontal(stored.abs(), computed.abs()))
@@ -55,15 +55,15 @@ def stored_steps(trace: Trace) -> tuple[str, pl.DataFrame] | None:
     if table is not None:
         return f"{results.STEP_TRACE_TABLE}.csv", table
     table = trace.source_table(STEP_TABLE)
-    return None if table is None else (STEP_TABLE, _titled(table))
+    return None if table is None else (STEP_TABLE, _rename_to_titles(table))
 
 
-def _titled(table: pl.DataFrame) -> pl.DataFrame:
+def _rename_to_titles(table: pl.DataFrame) -> pl.DataFrame:
     """The step times of a database under the titles of the text file."""
     return table.rename({column: title for title, column in results.STEP_COLUMNS.items() if column in table.columns})
 
 
-def contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
+def find_contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
     """Findings about a capture's own figures that its events contradict; none where it has no tables of its own.
 
     Step by step are compared: computing, communication and what of it nothing overlaps; of databases free and stage, too. Of
@@ -71,34 +71,36 @@ def contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
     times, these are compared with each other, too, and so is the time of the collectives of each step. Sources: ``steps``,
     ``kernels``, ``communication``, ``communication_times`` and ``source_tables``.
     """
-    return trace.once(_contradictions)
+    return trace.once(_compare_figures)
 
 
-def _contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
+def _compare_figures(trace: Trace) -> tuple[HealthFinding, ...]:
     findings = []
     steps = stored_steps(trace)
     if steps is not None and ("kernels" in trace or "communication" in trace):
-        findings += _finding(steps[0], _of_steps(trace, *steps), STEP_DEVICE_TIMES, OVERLAP)
+        findings += _report_differences(steps[0], _of_steps(trace, *steps), STEP_DEVICE_TIMES, OVERLAP)
     text, database = trace.source_table(results.STEP_TRACE_TABLE), trace.source_table(STEP_TABLE)
     if text is not None and database is not None:
-        pairs = _between(text, _titled(database))
-        findings += _finding(f"{results.STEP_TRACE_TABLE}.csv", pairs, STEP_DEVICE_TIMES, OVERLAP, other="its analysis.db")
+        pairs = _pairs_between_tables(text, _rename_to_titles(database))
+        findings += _report_differences(
+            f"{results.STEP_TRACE_TABLE}.csv", pairs, STEP_DEVICE_TIMES, OVERLAP, other="its analysis.db"
+        )
     collectives = trace.source_table(TIME_TABLE)
     if collectives is not None and "communication_times" in trace:
         pairs = _of_collectives(trace, collectives)
-        findings += _finding(results.COMMUNICATION, pairs, COMMUNICATION_TIMES, other="its analysis.db")
+        findings += _report_differences(results.COMMUNICATION, pairs, COMMUNICATION_TIMES, other="its analysis.db")
     statistic = trace.source_table(results.OP_STATISTIC_TABLE)
     if statistic is not None and "kernels" in trace:
-        findings += _finding(
+        findings += _report_differences(
             f"{results.OP_STATISTIC_TABLE}.csv", _of_types(trace, statistic), KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP
         )
     return tuple(findings)
 
 
-def _finding(table: str, pairs: Iterable[_Pair], *unsafe: str, other: str = "its events") -> list[HealthFinding]:
+def _report_differences(table: str, pairs: Iterable[_Pair], *unsafe: str, other: str = "its events") -> list[HealthFinding]:
     schema = {"figure": pl.String, "stored": pl.Float64, "computed": pl.Float64, "rounding": pl.Float64}
     figures = pl.DataFrame(list(pairs), schema=schema, orient="row")
-    different = figures.filter(matters(pl.col("stored"), pl.col("computed"), pl.col("rounding")))
+    different = figures.filter(is_contradiction(pl.col("stored"), pl.col("computed"), pl.col("rounding")))
     if different.is_empty():
         return []
     worst = different.sort((pl.col("stored") - pl.col("computed")).abs(), descending=True, maintain_order=True).row(0, named=True)
@@ -132,17 +134,17 @@ def _of_steps(trace: Trace, name: str, stored: pl.DataFrame) -> Iterator[_Pair]:
         return
     computed = {row["step"]: row for row in _computed_steps(trace).iter_rows(named=True)}
     for row in stored.iter_rows(named=True):
-        step = _number(row[results.STEP])
+        step = _parse_number(row[results.STEP])
         computed_row = computed.get(None if step is None else int(step))
         if computed_row is None:
             continue
         for title, column in (_FIGURES_OF_DATABASES if name == STEP_TABLE else _FIGURES).items():
-            said, length = _number(row.get(title)), computed_row[column] / 1000
+            said, length = _parse_number(row.get(title)), computed_row[column] / 1000
             if said is not None:
                 yield _Pair(title if step is None else f"{title} in step {int(step)}", said, length, _ROUNDING_US)
 
 
-def _between(text: pl.DataFrame, database: pl.DataFrame) -> Iterator[_Pair]:
+def _pairs_between_tables(text: pl.DataFrame, database: pl.DataFrame) -> Iterator[_Pair]:
     """The figures that both tables have of a step of a device."""
     keys = [key for key in (results.DEVICE, results.STEP) if key in text.columns and key in database.columns]
     rows_by_key = {_row_key(row, keys): row for row in database.iter_rows(named=True)}
@@ -151,21 +153,21 @@ def _between(text: pl.DataFrame, database: pl.DataFrame) -> Iterator[_Pair]:
     for row in text.iter_rows(named=True):
         other_row = rows_by_key.get(_row_key(row, keys))
         for title in _FIGURES if other_row is not None else ():
-            value, same = _number(row.get(title)), _number((other_row or {}).get(title))
+            value, same = _parse_number(row.get(title)), _parse_number((other_row or {}).get(title))
             if value is not None and same is not None:
                 yield _Pair(f"{title} in step {row[results.STEP]}" if row[results.STEP] else title, value, same, _ROUNDING_US)
 
 
 def _row_key(row: dict[str, object], keys: Sequence[str]) -> tuple[object, ...]:
     """What a row is about; numbers are written as such in one table and as texts in the other."""
-    return tuple(number if (number := _number(row[key])) is not None else "" for key in keys)
+    return tuple(number if (number := _parse_number(row[key])) is not None else "" for key in keys)
 
 
 def _of_collectives(trace: Trace, database: pl.DataFrame) -> Iterator[_Pair]:
     """How long the collectives of a step took together, by the text file and by the database."""
     rows = trace.required("communication_times").drop_nulls(["step", "elapse_ms"])
     sums = rows.group_by("step").agg(us=pl.col("elapse_ms").sum() * 1000).sort("step").collect()
-    elapsed_of = {_number(row["step"]): _number(row["elapse_time"]) for row in database.iter_rows(named=True)}
+    elapsed_of = {_parse_number(row["step"]): _parse_number(row["elapse_time"]) for row in database.iter_rows(named=True)}
     for step, us in sums.iter_rows():
         if (ms := elapsed_of.get(float(step))) is not None:
             yield _Pair(f"collectives in step {step}", us, ms * 1000, _ROUNDING_US)
@@ -177,7 +179,7 @@ def _of_types(trace: Trace, stored: pl.DataFrame) -> Iterator[_Pair]:
     stored_of: dict[str, float] = {}
     for row in stored.iter_rows(named=True):
         stored_of[str(row[results.OP_TYPE])] = stored_of.get(str(row[results.OP_TYPE]), 0.0) + (
-            _number(row[results.TOTAL_TIME]) or 0.0
+            _parse_number(row[results.TOTAL_TIME]) or 0.0
         )
     computing = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
     # tasks of a CPU lie in one another, and count with their own time
@@ -190,7 +192,7 @@ def _of_types(trace: Trace, stored: pl.DataFrame) -> Iterator[_Pair]:
     yield _Pair("operators", total, everything, max(_ROUNDING_US, int(types["len"].sum()) * _ROUNDING_PER_TASK_US))
 
 
-def _number(text: object) -> float | None:
+def _parse_number(text: object) -> float | None:
     """A number from a cell, None from one that holds none."""
     try:
         number = float(str(text).strip(" \t\r'"))

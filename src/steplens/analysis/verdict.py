@@ -82,7 +82,7 @@ class Verdict:
 
     def sentence(self) -> str:
         """The verdict in English."""
-        sentence = _sentence(self)
+        sentence = _verdict_sentence(self)
         if self.kind == UNKNOWN:
             return sentence
         if self.confidence == LIKELY:
@@ -114,7 +114,7 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     parts = {name: value / whole_ns for name, value in summary.device.items()} if whole_ns else {}
     busy = parts.get("computing_ns") if summary.device else None
     if not summary.steps or not (summary.host or summary.device):
-        return _of(UNKNOWN, 0.0, of_device, None, device, summary, GUESS)
+        return _make_verdict(UNKNOWN, 0.0, of_device, None, device, summary, GUESS)
     rank, hold_up = _waits_for(traces, summary)
     if of_device:
         idle = _idle_shares(traces, summary)
@@ -138,20 +138,20 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
             HOST: min(host.get("python_ns", 0.0), parts.get("idle_ns", 1.0)),
         }
     largest = sorted(shares, key=lambda name: shares[name], reverse=True)
-    confidence = _confidence(traces, summary, [shares[name] for name in largest])
+    confidence = _judge_confidence(traces, summary, [shares[name] for name in largest])
     if rank is not None and hold_up >= max(_HOLDS_UP, 0.5 * max(value for name, value in shares.items() if name != HOST)):
-        return _of(RANK, min(hold_up, 1.0), of_device, busy, device, summary, confidence, rank=rank)
+        return _make_verdict(RANK, min(hold_up, 1.0), of_device, busy, device, summary, confidence, rank=rank)
     first = largest[0]
     if shares[first] >= _MATTERS:
         leading, leading_share = _leading_collective(traces) if first == COMMUNICATION else ("", 0.0)
         cause = host_cause if first == HOST else ""
-        return _of(first, shares[first], of_device, busy, device, summary, confidence, leading, leading_share, cause)
+        return _make_verdict(first, shares[first], of_device, busy, device, summary, confidence, leading, leading_share, cause)
     if busy is not None and busy >= _MOSTLY:
-        return _of(COMPUTE, busy, of_device, busy, device, summary, confidence, *_leading_category(traces))
-    return _of(NOTHING, shares[first], of_device, busy, device, summary, confidence)
+        return _make_verdict(COMPUTE, busy, of_device, busy, device, summary, confidence, *_leading_category(traces))
+    return _make_verdict(NOTHING, shares[first], of_device, busy, device, summary, confidence)
 
 
-def _of(
+def _make_verdict(
     kind: str,
     share: float,
     of_device: bool,
@@ -195,7 +195,7 @@ def _leading_collective(traces: Sequence[Trace]) -> tuple[str, float]:
     """The operation that most of the communication is, and its share; empty where none leads."""
     operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.lit(""))
     frames = [_in_chosen(trace, "communication").select(operation.alias("name"), length=_LENGTH).collect() for trace in traces]
-    return _leading(pl.concat(frames), _LEADS)
+    return _largest_share(pl.concat(frames), _LEADS)
 
 
 def _leading_category(traces: Sequence[Trace]) -> tuple[str, float]:
@@ -205,7 +205,7 @@ def _leading_category(traces: Sequence[Trace]) -> tuple[str, float]:
     for trace in traces:
         tasks = _in_chosen(trace, "kernels").filter(pl.col("kind") == KIND_COMPUTE)
         frames.append(tasks.select(category.alias("name"), length="self_ns").collect())
-    return _leading(pl.concat(frames), 0.0)
+    return _largest_share(pl.concat(frames), 0.0)
 
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
@@ -215,7 +215,7 @@ def _in_chosen(trace: Trace, table: str) -> pl.LazyFrame:
     return trace.required(table).filter(pl.col("step").is_in(list(chosen_steps(trace).steps)))
 
 
-def _leading(rows: pl.DataFrame, least: float) -> tuple[str, float]:
+def _largest_share(rows: pl.DataFrame, least: float) -> tuple[str, float]:
     sums = rows.drop_nulls().group_by("name").agg(pl.col("length").sum()).sort("length", "name", descending=[True, False])
     total_ns = float(sums["length"].sum()) if sums.height else 0.0
     if total_ns <= 0:
@@ -224,7 +224,7 @@ def _leading(rows: pl.DataFrame, least: float) -> tuple[str, float]:
     return (name, length / total_ns) if length / total_ns >= least else ("", 0.0)
 
 
-def _confidence(traces: Sequence[Trace], summary: StepSummary, shares: Sequence[float]) -> str:
+def _judge_confidence(traces: Sequence[Trace], summary: StepSummary, shares: Sequence[float]) -> str:
     doubts = [
         trace for trace in traces
         if (health := trace.health) is not None and any(unsafe(health, word, least=WARNING).height for word in _DOUBTFUL)
@@ -256,16 +256,16 @@ def collective_name(operation: str) -> str:
     return next((name for key, name in _COLLECTIVES.items() if plain.startswith(key)), operation)
 
 
-def percent(share: float) -> str:
+def whole_percent(share: float) -> str:
     """A share, 0 to 1, in whole percent."""
     return f"{100 * share:.0f} %"
 
 
-def _sentence(found: Verdict) -> str:
-    share, device = percent(found.share), found.device
+def _verdict_sentence(found: Verdict) -> str:
+    share, device = whole_percent(found.share), found.device
     match found.kind:
         case "compute":
-            most = f", {percent(found.leading_share)} of it {found.leading}" if found.leading else ""
+            most = f", {whole_percent(found.leading_share)} of it {found.leading}" if found.leading else ""
             return f"Compute bound: the {device} computes {share} of the step{most}."
         case "communication":
             subject = f"exposed {collective_name(found.leading)}" if found.leading else "exposed communication"

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from steplens import rundir
-from steplens.analysis.stored_figures import contradictions
+from steplens.analysis.stored_figures import find_contradictions
 from steplens.errors import DefectError, InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.recompute import compare
@@ -166,7 +166,7 @@ def _analyse_run(
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
     compared = compare(capture, trace, into) if into != capture.path else ()
     recorded = (HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
-    findings = (*recorded, *contradictions(trace))
+    findings = (*recorded, *find_contradictions(trace))
     ok = complete(statuses) and not missing
     if ok and (into == capture.path or _is_simplified(capture)):
         _simplify(capture.path, logger)

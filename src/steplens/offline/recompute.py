@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from steplens import rundir
-from steplens.analysis.stored_figures import matters
+from steplens.analysis.stored_figures import is_contradiction
 from steplens.common import json_text
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
@@ -195,7 +195,7 @@ def _compare_frames(
             # of points in time it is their distances that count
             differences = unequal.select(pl.col("a", "b") - unequal["a"].min()) if is_time else unequal
             least = max(rounding, _ROUNDING_US if column.endswith("(us)") or column in _STEP_MEASURES else 0.0)
-            wrong |= bool(differences.select(matters(pl.col("a"), pl.col("b"), pl.lit(least)).any()).item())
+            wrong |= bool(differences.select(is_contradiction(pl.col("a"), pl.col("b"), pl.lit(least)).any()).item())
     return Comparison(name, rows, cells, equal, largest, where, matters=wrong)
 
 

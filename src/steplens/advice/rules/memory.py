@@ -13,7 +13,7 @@ from steplens.advice.rule import EVERY_ACCELERATOR, rule, run_rule
 from steplens.advice.rules.tools.tasks import growing_segments
 from steplens.analysis.device import idle
 from steplens.analysis.memory.memory import operator_memory
-from steplens.analysis.tools.groups import first_rows, numbered
+from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.order import in_order
 from steplens.run import Run
 from steplens.trace.health import HOST_AGAINST_DEVICE, KERNEL_TIMES, MEMORY, OPERATOR_TIMES, RUNTIME_CALLS, STEP_DEVICE_TIMES
@@ -143,7 +143,7 @@ def levels_at_step_ends(facts: Facts) -> pl.DataFrame:
     events = facts.trace.required("memory").filter(pl.col("allocated").is_not_null()).select(columns).collect()
     events = in_order(events, "time_ns")
     ends = facts.steps.select("step", time_ns=pl.col("start_ns") + pl.col("duration_ns")).sort("time_ns")
-    allocator, count = numbered(events, ["device_type", "device"])
+    allocator, count = number_groups(events, ["device_type", "device"])
     first = first_rows(allocator, count)
     each = [
         ends.join_asof(events.filter(pl.Series(allocator == number)), on="time_ns", strategy="backward").drop_nulls("allocated")

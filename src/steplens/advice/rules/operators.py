@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
-from steplens.analysis.tools.groups import Float64Array, among, first_rows, medians, numbered
+from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
 from steplens.analysis.tools.names import containing, distinct, with_prefix
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array
@@ -48,8 +48,8 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     if calls.is_empty() or not facts.step_ns:
         return
     start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-    operator, count = numbered(calls, ["name", "step"])
-    tiny = (medians(operator, calls["duration_ns"].to_numpy(), count) < _TINY_NS)[operator]
+    operator, count = number_groups(calls, ["name", "step"])
+    tiny = (group_medians(operator, calls["duration_ns"].to_numpy(), count) < _TINY_NS)[operator]
     lane = calls.select(pl.struct("pid", "tid", "step").rle_id()).to_series().to_numpy()
     apart = np.r_[True, (start[1:] - end[:-1] > _GAP_NS) | (lane[1:] != lane[:-1]) | ~tiny[1:] | ~tiny[:-1]]
     storm = np.cumsum(apart) - 1
@@ -106,7 +106,7 @@ def _outermost(facts: Facts) -> pl.DataFrame:
     # a node of the graph is one call, whatever it calls
     kinds = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     functions = calls.filter(kinds & ~name.is_in(READS) & ~name.is_in(handing_over))
-    inner = among(functions["parent"], pl.concat([functions["id"], outer_calls]))
+    inner = are_among(functions["parent"], pl.concat([functions["id"], outer_calls]))
     return in_order(functions.filter(pl.Series(~inner)), "pid", "tid", "start_ns")
 
 
@@ -134,7 +134,7 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     calls = facts.named_calls.select(*_SHAPE, "start_ns", "step", "self_ns").drop_nulls("input_shapes")
     if not calls["start_ns"].is_sorted():
         calls = calls.sort("start_ns", maintain_order=True)
-    shape, count = numbered(calls, _SHAPE)
+    shape, count = number_groups(calls, _SHAPE)
     row = first_rows(shape, count)
     row = np.sort(row[row >= 0])
     first = calls.select("input_shapes", "step")[row]
@@ -185,7 +185,7 @@ def _later(shape: Int64Array, first: Int64Array, self_ns: pl.Series, count: int)
     selected[shape[first]] = True
     again = selected[shape] & self_ns.is_not_null().to_numpy()
     again[first] = False
-    return medians(shape[again], self_ns.fill_null(0).to_numpy()[again], count)[shape[first]]
+    return group_medians(shape[again], self_ns.fill_null(0).to_numpy()[again], count)[shape[first]]
 
 
 #: how many times faster bfloat16 products are: at least, probably, at most. With AVX512_BF16 measured, conversion included: 1.8

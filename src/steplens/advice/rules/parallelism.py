@@ -34,7 +34,7 @@ from steplens.analysis.tools.parallel import (
     UNKNOWN_PARALLEL,
     Layout,
     Rates,
-    rates,
+    communication_rates,
 )
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON, STEP_DEVICE_TIMES
@@ -66,7 +66,7 @@ class Exposed:
     @cached_property
     def rates(self) -> Rates:
         """Shares of communication."""
-        return rates(self.means)
+        return communication_rates(self.means)
 
     @property
     def distributed(self) -> bool:

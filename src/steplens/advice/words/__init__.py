@@ -9,7 +9,7 @@ from steplens.advice.finding import Finding
 from steplens.advice.registry import all_texts
 from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Text
 from steplens.analysis.steps.summary import StepSummary
-from steplens.analysis.verdict import LIKELY, UNKNOWN, Verdict, percent
+from steplens.analysis.verdict import LIKELY, UNKNOWN, Verdict, whole_percent
 
 #: steps that are named
 _NAMED = 8
@@ -54,7 +54,7 @@ class Words:
         few = verdict.confidence == LIKELY and any(choice.few for choice in verdict.summary.chosen)
         doubt = "" if verdict.kind == UNKNOWN else words.get("few" if few else verdict.confidence, "")
         sentence = words.get(verdict.kind, words["unknown"])
-        return sentence.format(share=percent(verdict.share), device=verdict.device, rank=verdict.rank) + doubt
+        return sentence.format(share=whole_percent(verdict.share), device=verdict.device, rank=verdict.rank) + doubt
 
     def which_steps(self, summary: StepSummary) -> str:
         """Which steps figures of a step are of, and which are left out and why."""

@@ -69,11 +69,11 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
-    return together(_arrivals, traces)
+    return together(_arrivals_of_ranks, traces)
 
 
-def _arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
-    rows = _collectives(traces)
+def _arrivals_of_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
+    rows = _collective_rows(traces)
     if rows["rank"].n_unique() < 2:
         return pl.DataFrame(schema=COLUMNS)
     key = ["step", "group", "operation"]
@@ -89,7 +89,7 @@ def _arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     if rows.is_empty():
         return pl.DataFrame(schema=COLUMNS)
     each = [*key, "number"]
-    rows = _on_one_clock(rows, each, _tolerances(traces))
+    rows = _on_one_clock(rows, each, _clock_tolerances(traces))
     last = pl.col("start_ns").max().over(each)
     second = pl.col("start_ns").top_k(2).min().over(each)
     rows = rows.with_columns(
@@ -172,7 +172,7 @@ def _at_least(count: int, of: int, share: float) -> float:
     return float(sum(comb(of, hits) * share**hits * (1 - share) ** (of - hits) for hits in range(count, of + 1)))
 
 
-def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
+def _collective_rows(traces: Sequence[Trace]) -> pl.DataFrame:
     numbers = ("step", "bytes", "ranks", "start_ns", "end_ns")
     frames: list[pl.DataFrame] = []
     for trace in traces:
@@ -189,7 +189,7 @@ def _collectives(traces: Sequence[Trace]) -> pl.DataFrame:
     return collectives.filter(pl.col("rank") >= 0)
 
 
-def _tolerances(traces: Sequence[Trace]) -> pl.DataFrame:
+def _clock_tolerances(traces: Sequence[Trace]) -> pl.DataFrame:
     """Per rank, by how much its clock may seem to differ from that of the lowest rank: rank, tolerance_ns."""
     ranks = {trace.rank: trace for trace in reversed(traces)}
     lowest = ranks[min(ranks)]

@@ -160,7 +160,7 @@ def rank_means(traces: Sequence[Trace], *, step: int | None = None) -> pl.DataFr
     means = means.with_columns(stored=pl.lit(False)).sort("rank")
     if step is not None:
         return means
-    rows = [_stored(windows[0], rank) for rank, windows in by_rank(traces).items()]
+    rows = [_stored_means(windows[0], rank) for rank, windows in by_rank(traces).items()]
     stored = pl.DataFrame(rows, schema={"rank": pl.Int64, **dict.fromkeys(PARTS, pl.Float64)}, orient="row")
     measured_steps = stored.filter(pl.any_horizontal(pl.col(PARTS).is_not_null())).with_columns(known=pl.lit(True))
     joined = means.join(measured_steps, on="rank", how="left", suffix="_stored")
@@ -181,14 +181,14 @@ def of_chosen_steps(rows: pl.DataFrame, traces: Sequence[Trace]) -> pl.DataFrame
     return pl.concat([chosen_rows, rows.join(chosen_rows, on="rank", how="anti", maintain_order="left")])
 
 
-def _stored(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
+def _stored_means(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
     """The means that a source keeps, ns; None for parts of which it keeps none."""
     part_times: dict[str, float] = {}
     # beside recorded tasks such a file completes them and may be of another recording
     is_flat = trace.meta_values().get("source_format") == "mindspore_flat"
     table = trace.source_table("step_trace_average") if is_flat else None
     if table is not None and table.height:
-        row = {name: _number(value) for name, value in table.row(0, named=True).items()}
+        row = {name: _to_float(value) for name, value in table.row(0, named=True).items()}
         if (row.get("total") or 0) > 0:
             part_times.update({part: value * _TICK_NS for part, name in _MEANS.items() if (value := row.get(name)) is not None})
     means = stored_parts(trace)
@@ -198,7 +198,7 @@ def _stored(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
     return (rank, *(part_times.get(part) for part in PARTS))
 
 
-def _number(value: object) -> float | None:
+def _to_float(value: object) -> float | None:
     try:
         return float(str(value))
     except ValueError:

@@ -115,8 +115,8 @@ def communication_times(trace: Trace) -> pl.DataFrame:
         ``synchronization_ratio`` = synchronization / (synchronization + transit), rounded to 4 digits, 0 where there is
         nothing to divide. ``step`` is null on a run without steps and for operations outside all of them.
     """
-    rows = _plain(trace, "communication_times").with_columns(pl.col(*_TIMES).fill_null(0.0))
-    return _with_steps(trace, rows).with_columns(**_ratios())
+    rows = _read_measurements(trace, "communication_times").with_columns(pl.col(*_TIMES).fill_null(0.0))
+    return _with_steps(trace, rows).with_columns(**_time_ratios())
 
 
 def is_measured(trace: Trace) -> bool:
@@ -128,13 +128,13 @@ def is_measured(trace: Trace) -> bool:
 
 def communication_bandwidth(trace: Trace) -> pl.DataFrame:
     """Bandwidth per operation, transport and packet size: ``communication_bandwidth`` with the step of the operation."""
-    return _with_steps(trace, _plain(trace, "communication_bandwidth"))
+    return _with_steps(trace, _read_measurements(trace, "communication_bandwidth"))
 
 
 def time_totals(times: pl.DataFrame) -> pl.DataFrame:
     """``communication_times`` added up per step and kind; the ratios are those of the sums."""
     sums = times.group_by("step", "kind", maintain_order=True).agg(pl.col(*_TIMES).sum())
-    return sums.with_columns(**_ratios())
+    return sums.with_columns(**_time_ratios())
 
 
 def bandwidth_totals(bandwidth: pl.DataFrame) -> pl.DataFrame:
@@ -147,7 +147,9 @@ def bandwidth_totals(bandwidth: pl.DataFrame) -> pl.DataFrame:
     transport = ["step", "kind", "transport"]
     # size and time of a transport are repeated for each of its packet sizes
     once = bandwidth.unique(["step", "kind", *_OPERATION, "transport"], keep="first", maintain_order=True)
-    return once.group_by(transport, maintain_order=True).agg(pl.col("size_mb", "transit_ms").sum()).with_columns(_bandwidth())
+    return (
+        once.group_by(transport, maintain_order=True).agg(pl.col("size_mb", "transit_ms").sum()).with_columns(_bandwidth_gbps())
+    )
 
 
 def package_totals(bandwidth: pl.DataFrame) -> pl.DataFrame:
@@ -173,7 +175,7 @@ def communication_matrix(trace: Trace) -> pl.DataFrame:
         op_name (null for a total); per type the selections follow one another, in the order top1, middle, bottom1,
         total, bottom2, bottom3 unless the source has its own.
     """
-    rows = _plain(trace, "communication_matrix")
+    rows = _read_measurements(trace, "communication_matrix")
     rows = _with_steps(trace, rows, operation="op_name" if rows["selection"].is_not_null().any() else "name")
     columns = [*_LINK, "selection", "transport", "size_mb", "transit_ms", "bandwidth_gbps", "op_name"]
     selected = rows.filter(pl.col("selection").is_not_null())
@@ -192,7 +194,7 @@ def communication_matrix(trace: Trace) -> pl.DataFrame:
     row_of = {"top1": 0, "middle": pl.col("count") // 2, **{f"bottom{n}": pl.col("count") - n for n in (1, 2, 3)}}
     parts = [ordered.filter(pl.col("place") == row_of[name]).with_columns(selection=pl.lit(name)) for name in _SELECTIONS]
     total = rows.group_by(_LINK, maintain_order=True).agg(pl.col("transport").first(), pl.col("size_mb", "transit_ms").sum())
-    total = total.with_columns(_bandwidth(), selection=pl.lit(TOTAL), op_name=pl.lit(None, dtype=pl.String))
+    total = total.with_columns(_bandwidth_gbps(), selection=pl.lit(TOTAL), op_name=pl.lit(None, dtype=pl.String))
     parts.insert(3, total)
     matrix = pl.concat([part.select(columns) for part in parts])
     # types in order of appearance, and within them the selections, and links as the source lists them
@@ -213,13 +215,13 @@ def link_transfers(trace: Trace) -> pl.DataFrame:
 
     Unlike the totals of ``communication_matrix`` these tell several transports of one link apart.
     """
-    rows = _plain(trace, "communication_matrix")
+    rows = _read_measurements(trace, "communication_matrix")
     selects = bool(rows["selection"].is_not_null().any())
     rows = _with_steps(trace, rows, operation="op_name" if selects else "name")
     return rows.filter(pl.col("selection") == TOTAL) if selects else rows
 
 
-def _plain(trace: Trace, table: str) -> pl.DataFrame:
+def _read_measurements(trace: Trace, table: str) -> pl.DataFrame:
     """A measurement table with its names as text, its class known, and nothing in it that is no number."""
     point_to_point = pl.col("name").str.to_lowercase().str.contains(_POINT_TO_POINT)
     by_name = pl.when(point_to_point).then(pl.lit(POINT_TO_POINT)).otherwise(pl.lit(COLLECTIVE))
@@ -271,14 +273,14 @@ def _step_around(time_ns: pl.Series, steps: pl.DataFrame) -> pl.Series:
     return found
 
 
-def _ratios() -> dict[str, pl.Expr]:
-    return {f"{part}_ratio": _share(pl.col(f"{part}_ms"), pl.col("transit_ms")) for part in ("wait", "synchronization")}
+def _time_ratios() -> dict[str, pl.Expr]:
+    return {f"{part}_ratio": _rounded_share(pl.col(f"{part}_ms"), pl.col("transit_ms")) for part in ("wait", "synchronization")}
 
 
-def _share(part: pl.Expr, rest: pl.Expr) -> pl.Expr:
+def _rounded_share(part: pl.Expr, rest: pl.Expr) -> pl.Expr:
     return pl.when(part + rest < _SHORTEST_MS).then(0.0).otherwise(part / (part + rest)).round(4)
 
 
-def _bandwidth() -> pl.Expr:
+def _bandwidth_gbps() -> pl.Expr:
     size, time = pl.col("size_mb"), pl.col("transit_ms")
     return pl.when(time < _SHORTEST_MS).then(0.0).otherwise(size / time).round(4).alias("bandwidth_gbps")

@@ -105,7 +105,7 @@ def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
         transfer_ns=pl.coalesce("transfer_ns", "library_transit_ns"),
         exposed_ns=pl.col("duration_ns") - pl.col("overlapped_ns"),
     )
-    return rows.with_columns(bytes_per_second=rate("bytes", "transfer_ns")).select(
+    return rows.with_columns(bytes_per_second=transfer_rate("bytes", "transfer_ns")).select(
         pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items()
     )
 
@@ -194,7 +194,7 @@ def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFram
     groups = groups.with_columns(
         wait_percent=pl.when(pl.col("_waited") > 0).then(pl.col("wait_ns") * 100 / pl.col("_waited")),
         exposed_percent=pl.when(pl.col("_overlaps") > 0).then(pl.col("exposed_ns") * 100 / pl.col("_overlaps")),
-        bytes_per_second=rate("_bytes", "_moved"),
+        bytes_per_second=transfer_rate("_bytes", "_moved"),
     )
     order = keys if by in ("step", "rank") else ["duration_ns", *keys]
     return groups.sort(order, descending=[name == "duration_ns" for name in order]).select(
@@ -202,6 +202,6 @@ def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFram
     )
 
 
-def rate(size: str, time_ns: str) -> pl.Expr:
+def transfer_rate(size: str, time_ns: str) -> pl.Expr:
     """Bytes per second; null where nothing moved or no time is known."""
     return pl.when((pl.col(time_ns) > 0) & (pl.col(size) > 0)).then(pl.col(size) * 1e9 / pl.col(time_ns))

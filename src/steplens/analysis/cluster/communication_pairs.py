@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.cluster.communication_operations import ARRIVAL, communication_operations, rate
+from steplens.analysis.cluster.communication_operations import ARRIVAL, communication_operations, transfer_rate
 from steplens.trace.schema import RECEIVE, SEND
 from steplens.trace.trace import Trace
 
@@ -88,7 +88,7 @@ def pairs(traces: Sequence[Trace]) -> pl.DataFrame:
     )
     rank_pairs = rank_pairs.with_columns(shorter=pl.min_horizontal("send_ns", "receive_ns"))
     return (
-        rank_pairs.with_columns(bytes_per_second=rate("bytes", "shorter"))
+        rank_pairs.with_columns(bytes_per_second=transfer_rate("bytes", "shorter"))
         .sort("source", "destination")
         .select(pl.col(name).cast(dtype) for name, dtype in PAIRS.items())
     )

@@ -51,7 +51,7 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """
     job = layout(traces)
     place = {id(trace): number for number, trace in enumerate(traces)}
-    shifts = _shifts(traces)
+    shifts = _clock_shifts(traces)
     frames: list[pl.DataFrame] = []
     reference: int | None = None
     for rank, windows in by_rank(traces).items():
@@ -69,7 +69,7 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
         if how == CLOCK and abs(first - reference) > _ONE_CLOCK_NS:
             shift, how = first - reference, STEP_START
         rank_columns = {"rank": pl.lit(rank), "stage": pl.lit(job.stage_of(rank)), "aligned_by": pl.lit(how)}
-        frames.append(steps.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_typed(STEPS)))
+        frames.append(steps.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_cast_columns(STEPS)))
     return pl.concat([pl.DataFrame(schema=STEPS), *frames]).sort("rank", "start_ns")
 
 
@@ -92,7 +92,7 @@ def joined_operators(traces: Sequence[Trace], step: int, steps: pl.DataFrame | N
     frames: list[pl.DataFrame] = []
     for row in chosen_steps.iter_rows(named=True):
         trace = traces[row["trace"]]
-        shift, begin, end = _raw(trace, row)
+        shift, begin, end = _recorded_range(trace, row)
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         is_inside = (pl.col("start_ns") >= begin) & (pl.col("start_ns") < end)
         computed = outermost_tasks(trace).filter(is_inside & pl.col("kind").cast(pl.String).is_in(_KINDS))
@@ -104,7 +104,7 @@ def joined_operators(traces: Sequence[Trace], step: int, steps: pl.DataFrame | N
         rows = pl.concat([part.collect() for part in parts]).drop_nulls().sort("start_ns", "end_ns", "name")
         rows = rows.with_columns(number=pl.int_range(pl.len()).over("name"))
         rank_columns = {"rank": pl.lit(row["rank"]), "stage": pl.lit(row["stage"])}
-        frames.append(rows.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_typed(JOINED)))
+        frames.append(rows.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_cast_columns(JOINED)))
     origin = chosen_steps["start_ns"].min() or 0
     operators = pl.concat([pl.DataFrame(schema=JOINED), *frames])
     return operators.with_columns(pl.col(_ENDS) - origin).sort("start_ns", "rank", "name", "number")
@@ -148,21 +148,21 @@ def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame 
     frames: list[pl.DataFrame] = []
     for row in chosen_steps.iter_rows(named=True):
         trace = traces[row["trace"]]
-        shift, begin, end = _raw(trace, row)
+        shift, begin, end = _recorded_range(trace, row)
         time = (pl.col("time_ns") >= begin) & (pl.col("time_ns") < end)
         calls = counted_calls(trace).select("op", "flops")
         placed = trace.required("ops").select(op="id", time_ns="start_ns").filter(time).collect()
         work = calls.join(placed, on="op").select("time_ns", value=pl.col("flops").cast(pl.Int64))
         bucket = ((pl.col("time_ns") - shift - origin) // width).alias("bucket")
         place = (begin - shift - origin) // width, (max(end, begin + 1) - 1 - shift - origin) // width
-        most = _allocated(trace, begin, end, bucket, place)
+        most = _allocated_per_bucket(trace, begin, end, bucket, place)
         done = work.group_by(bucket).agg(flops=pl.col("value").sum())
         both = most.join(done, on="bucket", how="full", coalesce=True)
-        frames.append(both.with_columns(rank=pl.lit(row["rank"])).select(_typed(LOADS)))
+        frames.append(both.with_columns(rank=pl.lit(row["rank"])).select(_cast_columns(LOADS)))
     return pl.concat([pl.DataFrame(schema=LOADS), *frames]).sort("rank", "bucket")
 
 
-def _allocated(trace: Trace, begin: int, end: int, bucket: pl.Expr, place: tuple[int, int]) -> pl.DataFrame:
+def _allocated_per_bucket(trace: Trace, begin: int, end: int, bucket: pl.Expr, place: tuple[int, int]) -> pl.DataFrame:
     """Most memory by bucket, from the first to the last bucket of a step; none before the first event."""
     events = trace.required("memory").filter(pl.col("time_ns") < end).drop_nulls("allocated")
     allocations = events.select("time_ns", "allocated", "device_type", "device").sort("time_ns", maintain_order=True).collect()
@@ -178,7 +178,7 @@ def _allocated(trace: Trace, begin: int, end: int, bucket: pl.Expr, place: tuple
     return pl.concat(curves).drop_nulls().group_by("bucket").agg(pl.col("allocated_bytes").max())
 
 
-def _shifts(traces: Sequence[Trace]) -> dict[int, int]:
+def _clock_shifts(traces: Sequence[Trace]) -> dict[int, int]:
     """Rank -> its clock minus that of the lowest rank, as ``arrivals`` moved it; of ranks that met others at collectives."""
     met = arrivals(traces)
     if met.is_empty():
@@ -190,11 +190,11 @@ def _shifts(traces: Sequence[Trace]) -> dict[int, int]:
     return {rank: round(shift) for rank, shift in apart.iter_rows()}
 
 
-def _raw(trace: Trace, row: dict[str, int]) -> tuple[int, int, int]:
+def _recorded_range(trace: Trace, row: dict[str, int]) -> tuple[int, int, int]:
     """By how much the clock of a rank was moved, and start and end of one of its steps on its own clock."""
     step_ends = trace.required("steps").filter(pl.col("id") == row["step"]).select(_ENDS).collect().row(0)
     return step_ends[0] - row["start_ns"], step_ends[0], step_ends[1]
 
 
-def _typed(schema: dict[str, pl.DataType]) -> list[pl.Expr]:
+def _cast_columns(schema: dict[str, pl.DataType]) -> list[pl.Expr]:
     return [pl.col(name).cast(dtype) for name, dtype in schema.items()]

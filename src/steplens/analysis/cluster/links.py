@@ -36,10 +36,10 @@ def links(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
     """
-    return together(_links, traces)
+    return together(_measured_links, traces)
 
 
-def _links(traces: Sequence[Trace]) -> pl.DataFrame:
+def _measured_links(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:
@@ -47,7 +47,7 @@ def _links(traces: Sequence[Trace]) -> pl.DataFrame:
             sums = moved.group_by("step", *_KEY, maintain_order=True).agg(
                 time_ns=pl.col("transit_ms").sum() * 1e6, bytes=pl.col("size_mb").sum() * 1e6
             )
-            frames.append(_typed(sums.with_columns(_bandwidth(), rank=pl.lit(rank)), LINKS))
+            frames.append(_cast_to_schema(sums.with_columns(_bytes_per_second(), rank=pl.lit(rank)), LINKS))
     return pl.concat([pl.DataFrame(schema=LINKS), *frames]).sort("rank", "step", *_KEY)
 
 
@@ -59,7 +59,7 @@ def link_means(found: pl.DataFrame) -> pl.DataFrame:
     steps = found.group_by("rank").agg(of=pl.col("step").n_unique())
     sums = found.group_by("rank", *_KEY, maintain_order=True).agg(pl.col("time_ns", "bytes").sum())
     means = sums.join(steps, on="rank").with_columns(pl.col("time_ns", "bytes") / pl.col("of"))
-    return _typed(means.with_columns(_bandwidth(), step=pl.lit(None)), LINKS).sort("rank", *_KEY)
+    return _cast_to_schema(means.with_columns(_bytes_per_second(), step=pl.lit(None)), LINKS).sort("rank", *_KEY)
 
 
 def slow_links(means: pl.DataFrame, *, threshold: float = 0.2) -> pl.DataFrame:
@@ -103,13 +103,13 @@ def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
             sums = times.group_by("step", maintain_order=True).agg(
                 transit_ns=pl.col("transit_ms").sum() * 1e6, wait_ns=pl.col("wait_ms").sum() * 1e6
             )
-            frames.append(_typed(sums.with_columns(rank=pl.lit(rank)), COSTS))
+            frames.append(_cast_to_schema(sums.with_columns(rank=pl.lit(rank)), COSTS))
     return pl.concat([pl.DataFrame(schema=COSTS), *frames]).sort("rank", "step")
 
 
-def _bandwidth() -> pl.Expr:
+def _bytes_per_second() -> pl.Expr:
     return pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns") * 1e9).alias("bytes_per_s")
 
 
-def _typed(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+def _cast_to_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())

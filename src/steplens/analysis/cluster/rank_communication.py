@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication import communication_times, link_transfers
-from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, rate
+from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, transfer_rate
 from steplens.analysis.cluster.links import communication_costs, link_means, links
 from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.trace.trace import Trace
@@ -53,9 +53,9 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
     )
     total_time = pl.col("transfer_ns") + pl.col("wait_ns")
     means = means.with_columns(
-        communication_share=pl.when(total_time > 0).then(pl.col("transfer_ns") / total_time), stage=_stage(traces, "rank")
+        communication_share=pl.when(total_time > 0).then(pl.col("transfer_ns") / total_time), stage=_stage_of_rank(traces, "rank")
     )
-    return means.sort("rank").select(_typed(COSTS))
+    return means.sort("rank").select(_cast_columns(COSTS))
 
 
 def cost_steps(traces: Sequence[Trace]) -> list[int]:
@@ -100,8 +100,8 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
             bytes_per_s=pl.lit(None),
             kind=pl.lit(WAIT),
         )
-    ends = {f"{end}_stage": _stage(traces, end) for end in ("source", "destination")}
-    return edges.with_columns(**ends).sort(_LINK_KEY).select(_typed(EDGES))
+    ends = {f"{end}_stage": _stage_of_rank(traces, end) for end in ("source", "destination")}
+    return edges.with_columns(**ends).sort(_LINK_KEY).select(_cast_columns(EDGES))
 
 
 def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None) -> pl.DataFrame:
@@ -127,13 +127,13 @@ def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None)
         operation_rows = rows.group_by(operation="name").agg(
             transfer_ns=pl.col("transit_ms").sum() * 1e6, wait_ns=pl.col("wait_ms").sum() * 1e6, calls=pl.len()
         )
-        operation_rows = operation_rows.join(_sizes(windows, step), on="operation", how="left")
+        operation_rows = operation_rows.join(_operation_sizes(windows, step), on="operation", how="left")
         steps = rows["step"].n_unique()
     per_step = 1 if step is not None else max(steps, 1)
     operation_rows = operation_rows.with_columns(pl.col("transfer_ns", "wait_ns", "bytes") / per_step)
-    operation_rows = operation_rows.with_columns(bytes_per_s=rate("bytes", "transfer_ns"))
+    operation_rows = operation_rows.with_columns(bytes_per_s=transfer_rate("bytes", "transfer_ns"))
     order = pl.col("transfer_ns") + pl.col("wait_ns")
-    return operation_rows.sort(order, "operation", descending=[True, False]).select(_typed(OPERATIONS))
+    return operation_rows.sort(order, "operation", descending=[True, False]).select(_cast_columns(OPERATIONS))
 
 
 def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, step: int | None = None) -> pl.DataFrame:
@@ -167,7 +167,7 @@ def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, s
     return sums.sort("operation", *_LINK_KEY).select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
-def _sizes(windows: Sequence[Trace], step: int | None) -> pl.DataFrame:
+def _operation_sizes(windows: Sequence[Trace], step: int | None) -> pl.DataFrame:
     """Names and bytes of the operations of a rank, by the library's names."""
     tensors = pl.concat(
         [
@@ -185,11 +185,11 @@ def _sizes(windows: Sequence[Trace], step: int | None) -> pl.DataFrame:
 _MOVED = (*_LINK_KEY, "time_ns", "bytes", "bytes_per_s")
 
 
-def _stage(traces: Sequence[Trace], column: str) -> pl.Expr:
+def _stage_of_rank(traces: Sequence[Trace], column: str) -> pl.Expr:
     """The pipeline stage of the rank in a column."""
     job = layout(traces)
     return (pl.col(column) // max(job.size // job.stages, 1) + 1).clip(upper_bound=job.stages)
 
 
-def _typed(schema: dict[str, pl.DataType]) -> list[pl.Expr]:
+def _cast_columns(schema: dict[str, pl.DataType]) -> list[pl.Expr]:
     return [pl.col(name).cast(dtype) for name, dtype in schema.items()]

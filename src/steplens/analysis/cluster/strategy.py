@@ -97,7 +97,7 @@ class Drawn:
     left_out: int
 
 
-def drawn(operators: pl.DataFrame, expanded: Collection[str] = (), most: int = 300) -> Drawn:
+def collapse_scopes(operators: pl.DataFrame, expanded: Collection[str] = (), most: int = 300) -> Drawn:
     """The operators of a stage with all scopes closed but some.
 
     Args:
@@ -106,7 +106,7 @@ def drawn(operators: pl.DataFrame, expanded: Collection[str] = (), most: int = 3
         most: so many nodes at most, in the order of the graph; what is left out is counted.
     """
     open_scopes = set(expanded)
-    drawn_scope = {scope: _shown(scope, open_scopes) for scope in operators["scope"].unique()}
+    drawn_scope = {scope: _outermost_closed_scope(scope, open_scopes) for scope in operators["scope"].unique()}
     closed = {scope: path for scope, (path, is_closed) in drawn_scope.items() if is_closed}
     rows = operators.with_columns(
         id=pl.coalesce(
@@ -146,7 +146,7 @@ def drawn(operators: pl.DataFrame, expanded: Collection[str] = (), most: int = 3
     return Drawn(nodes, edges.filter(pl.col("source").is_in(node_ids) & pl.col("destination").is_in(node_ids)), left_out)
 
 
-def _shown(scope: str, open_scopes: Collection[str]) -> tuple[str, bool]:
+def _outermost_closed_scope(scope: str, open_scopes: Collection[str]) -> tuple[str, bool]:
     """Path of the outermost closed scope around an operator; the scope itself and False where all are open."""
     path = ""
     for part in scope.split(_SEPARATOR) if scope else []:

@@ -138,7 +138,7 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
         return []
     roots = table.filter(pl.col("parent").is_null())["id"].to_list()
     if len(roots) > 1:
-        trees = _trees(table)
+        trees = _tree_roots(table)
         bottleneck_numbers = [number for root in roots for number in bottlenecks(table.filter(trees == root), high=high, low=low)]
         return [number for number in table["id"].to_list() if number in set(bottleneck_numbers)]
     usage = dict(table.drop_nulls("usage").select("id", "usage").iter_rows())
@@ -158,7 +158,7 @@ def bottlenecks(table: pl.DataFrame, *, high: float = HIGH_USAGE, low: float = L
     return bottleneck_numbers
 
 
-def _trees(table: pl.DataFrame) -> pl.Series:
+def _tree_roots(table: pl.DataFrame) -> pl.Series:
     """The last operation of the tree that each row belongs to."""
     root: dict[int, int] = {}
     for number, parent in table.select("id", "parent").iter_rows():

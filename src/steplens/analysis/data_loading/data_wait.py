@@ -32,14 +32,14 @@ class DataWait:
     @property
     def wait_ns(self) -> float:
         """Wait of a step: the median over these steps; of points of the device the mean, which MindSpore's tools take."""
-        return self._typical("wait_ns")
+        return self._typical_time("wait_ns")
 
     @property
     def step_ns(self) -> float:
         """Length of a step, in the same way."""
-        return self._typical("total_ns")
+        return self._typical_time("total_ns")
 
-    def _typical(self, column: str) -> float:
+    def _typical_time(self, column: str) -> float:
         values = self.steps[column]
         return float((values.mean() if self.by_device else values.median()) or 0)  # type: ignore[arg-type]
 

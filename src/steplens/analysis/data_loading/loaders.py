@@ -239,11 +239,13 @@ def verdicts(trace: Trace) -> list[LoaderVerdict]:
         steady_stages = steady.filter(pl.col("loader") == row["loader"])
         parts = {part["stage"]: part for part in all_stages.filter(pl.col("loader") == row["loader"]).iter_rows(named=True)}
         if steady_stages.height and parts:
-            loader_verdicts.append(_verdict(row, steady_stages, parts, each_worker.filter(pl.col("loader") == row["loader"])))
+            loader_verdicts.append(
+                _judge_loader(row, steady_stages, parts, each_worker.filter(pl.col("loader") == row["loader"]))
+            )
     return loader_verdicts
 
 
-def _verdict(
+def _judge_loader(
     loader: dict[str, object], own: pl.DataFrame, parts: dict[str, dict[str, float]], each_worker: pl.DataFrame
 ) -> LoaderVerdict:
     # what lies between epochs (evaluation, checkpoints) is none of the loop's time
@@ -256,7 +258,7 @@ def _verdict(
     pinned = own["pin_end_ns"].null_count() < own.height
     pinning = float((own["pin_end_ns"] - own["receive_end_ns"]).sum()) / span if count and pinned else 0.0
     worked, rested = (int(each_worker[column].sum()) for column in ("busy_ns", "wait_ns"))
-    busy = _ratio(worked, worked + rested)
+    busy = _ratio_or_none(worked, worked + rested)
     made = [name for name in (FETCH, TRANSFORM, COLLATE) if name in parts]
     longest = max(made or parts, key=lambda name: parts[name]["mean_ns"])
     # with a thread that pins, receiving is its work and not the loop's
@@ -288,11 +290,11 @@ def _verdict(
         next_share=in_next,
         wait_share=waits,
         receive_share=in_loop,
-        usage=_ratio(ready, capacity) if isinstance(ready, float) and isinstance(capacity, int) else None,
+        usage=_ratio_or_none(ready, capacity) if isinstance(ready, float) and isinstance(capacity, int) else None,
         busy_share=busy if count else None,
         cpu_share=float(share) if count and isinstance(share := each_worker["cpu_share"].mean(), float) else None,
     )
 
 
-def _ratio(part: float, whole: float) -> float | None:
+def _ratio_or_none(part: float, whole: float) -> float | None:
     return part / whole if whole > 0 else None

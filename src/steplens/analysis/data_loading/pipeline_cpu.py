@@ -38,7 +38,7 @@ def cpu_samples(trace: Trace, *, first: int | None = None, last: int | None = No
     """
     recorded = trace.required("pipeline_samples").filter(pl.col("name").cast(pl.String) != "queue_size")
     samples = recorded.with_columns(pl.col("scope", "name", "unit").cast(pl.String)).collect()
-    batches = _batches(trace)
+    batches = _batch_times(trace)
     if not batches.height or not samples.height or samples["time_ns"].null_count() == samples.height:
         batch_samples = samples.with_columns(batch=pl.lit(None, pl.Int64))
     else:
@@ -53,7 +53,7 @@ def cpu_samples(trace: Trace, *, first: int | None = None, last: int | None = No
     return batch_samples.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
-def _batches(trace: Trace) -> pl.DataFrame:
+def _batch_times(trace: Trace) -> pl.DataFrame:
     """batch, batch_ns of the batches handed to the device, else of those that the loop took; in order of time."""
     rows = trace.required("pipeline_batches").drop_nulls("time_ns").collect()
     for kind in ("send", "iterate"):

@@ -50,17 +50,17 @@ class Place:
     costs: dict[str, float]
 
 
-def batches(trace: Trace, kind: str) -> pl.DataFrame:
+def batches_at_place(trace: Trace, kind: str) -> pl.DataFrame:
     """The batches at one place in their order, columns as in ``BATCHES``; null is what was not recorded."""
     rows = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == kind).sort("batch", "time_ns")
     return rows.select(pl.col(name).cast(dtype) for name, dtype in BATCHES.items()).collect()
 
 
-def flow(trace: Trace) -> list[Place]:
+def recorded_places(trace: Trace) -> list[Place]:
     """The places at which batches were recorded, in the order in which a batch passes them."""
     edges = []
     for kind in PLACES:
-        rows = batches(trace, kind)
+        rows = batches_at_place(trace, kind)
         if not rows.height:
             continue
         summary = queue_summary(trace, kind)

@@ -154,7 +154,7 @@ def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]
 
     Operations that one thread runs are left out. Rules 1 and 5 need samples of the processors; the others speak without.
     """
-    observed = _seen(trace)
+    observed = _observe_operations(trace)
     findings: list[PipelineFinding] = []
     slowest: int | None = None
     for one in reversed(observed):
@@ -181,7 +181,7 @@ def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]
     return sorted(findings, key=lambda one: one.id), slowest
 
 
-def _seen(trace: Trace) -> list[_Seen]:
+def _observe_operations(trace: Trace) -> list[_Seen]:
     """The operations from the last one to the sources."""
     table = operations(trace)
     usage = dict(table.select("id", "usage").iter_rows())

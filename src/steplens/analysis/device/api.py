@@ -27,7 +27,7 @@ def api_statistic(trace: Trace) -> pl.DataFrame:
     """
     duration = pl.col("end_ns") - pl.col("start_ns")
     return (
-        pl.concat([_calls(trace.required("api"), pl.col("layer").cast(pl.String)), _framework_calls(trace)])
+        pl.concat([_calls_of_layer(trace.required("api"), pl.col("layer").cast(pl.String)), _framework_calls(trace)])
         .group_by("layer", "name")
         .agg(
             count=pl.len().cast(pl.Int64),
@@ -43,7 +43,7 @@ def api_statistic(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _calls(table: pl.LazyFrame, layer: pl.Expr) -> pl.LazyFrame:
+def _calls_of_layer(table: pl.LazyFrame, layer: pl.Expr) -> pl.LazyFrame:
     return table.select(layer.alias("layer"), pl.col("name").cast(pl.String), "start_ns", "end_ns")
 
 
@@ -52,4 +52,4 @@ def _framework_calls(trace: Trace) -> pl.LazyFrame:
     on_cpu = kernels.select((pl.col("core").cast(pl.String) == CORE_CPU).any()).collect().item()
     counted = (pl.col("counted_as") == pl.col("id")) & pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     ops = trace.required("ops")
-    return _calls(ops.filter(counted) if on_cpu else ops.clear(), pl.lit(FRAMEWORK))
+    return _calls_of_layer(ops.filter(counted) if on_cpu else ops.clear(), pl.lit(FRAMEWORK))

@@ -68,10 +68,10 @@ def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
     """
     if by not in ("step", "operator"):
         raise ValueError(f'bound(by={by!r}): by must be "step" or "operator"')
-    return _steps(trace) if by == "step" else _operators(trace)
+    return _bound_of_steps(trace) if by == "step" else _bound_of_operators(trace)
 
 
-def _steps(trace: Trace) -> pl.DataFrame:
+def _bound_of_steps(trace: Trace) -> pl.DataFrame:
     steps = trace.required("steps").select(step="id", start_ns="start_ns", end_ns="end_ns").collect()
     if steps.is_empty():
         return pl.DataFrame(schema=STEPS)
@@ -84,20 +84,20 @@ def _steps(trace: Trace) -> pl.DataFrame:
         tasks.drop_nulls("step").group_by("step").agg(tasks=pl.len().cast(pl.Int64), mean_task_ns=pl.col("self_ns").mean())
     )
     step_rows = steps.join(tasks_of_step, on="step", how="left").with_columns(duration_ns=length, busy_ns=pl.Series(busy))
-    step_rows = step_rows.with_columns(**_launching(trace, tasks, start, end), tasks=pl.col("tasks").fill_null(0))
+    step_rows = step_rows.with_columns(**_launches_per_step(trace, tasks, start, end), tasks=pl.col("tasks").fill_null(0))
     percent = pl.col("busy_ns") * 100 / pl.col("duration_ns")
     return (
         step_rows.with_columns(
             busy_percent=pl.when(pl.col("duration_ns") > 0).then(percent),
             launching_percent=pl.when(pl.col("duration_ns") > 0).then(pl.col("launching_ns") * 100 / pl.col("duration_ns")),
         )
-        .with_columns(bound=_who(pl.col("busy_percent") >= DEVICE_BOUND_PERCENT))
+        .with_columns(bound=_limiting_side(pl.col("busy_percent") >= DEVICE_BOUND_PERCENT))
         .sort("start_ns")
         .select(pl.col(name).cast(dtype) for name, dtype in STEPS.items())
     )
 
 
-def _launching(trace: Trace, tasks: pl.DataFrame, start: Int64Array, end: Int64Array) -> dict[str, pl.Series | pl.Expr]:
+def _launches_per_step(trace: Trace, tasks: pl.DataFrame, start: Int64Array, end: Int64Array) -> dict[str, pl.Series | pl.Expr]:
     """Number and time of the launches in each step."""
     calls = trace.required("api").filter(pl.col("correlation") > 0).select("start_ns", "end_ns", "correlation").collect()
     calls = calls.join(tasks.select("correlation").unique(), on="correlation", how="semi").sort("start_ns")
@@ -112,7 +112,7 @@ def _launching(trace: Trace, tasks: pl.DataFrame, start: Int64Array, end: Int64A
     }
 
 
-def _operators(trace: Trace) -> pl.DataFrame:
+def _bound_of_operators(trace: Trace) -> pl.DataFrame:
     on_accelerator = trace.has_accelerator
     counted = (pl.col("counted_as") == pl.col("id")) & pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     groups = (
@@ -131,12 +131,12 @@ def _operators(trace: Trace) -> pl.DataFrame:
     return (
         groups.with_columns(
             device_percent=pl.when(pl.col("host_ns") > 0).then(pl.col("device_ns") * 100 / pl.col("host_ns")),
-            bound=_who(parts * pl.col("device_ns") >= pl.col("host_ns")),
+            bound=_limiting_side(parts * pl.col("device_ns") >= pl.col("host_ns")),
         )
         .sort("device_ns", "name", descending=[True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in OPERATORS.items())
     )
 
 
-def _who(by_device: pl.Expr) -> pl.Expr:
+def _limiting_side(by_device: pl.Expr) -> pl.Expr:
     return pl.when(by_device).then(pl.lit(DEVICE)).when(~by_device).then(pl.lit(HOST))

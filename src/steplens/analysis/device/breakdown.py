@@ -70,12 +70,12 @@ def temporal_breakdown(trace: Trace, *, per_device: bool = False) -> pl.DataFram
     rows = []
     if trace.is_results_only:
         return _given_breakdown(trace)
-    for device, tasks in _devices(_busy(trace), per_device):
-        compute, busy = _union(tasks, KIND_COMPUTE), _union(tasks)
+    for device, tasks in _tasks_by_device(_read_busy_work(trace), per_device):
+        compute, busy = _merge_kind(tasks, KIND_COMPUTE), _merge_kind(tasks)
         total = int(tasks["end_ns"].max()) - int(tasks["start_ns"].min())  # type: ignore[arg-type]
         idle, non_compute = total - busy.length_ns, busy.length_ns - compute.length_ns
         parts = (idle, compute.length_ns, non_compute)
-        rows.append((device, total, *parts, *(_percent(part, total) for part in parts)))
+        rows.append((device, total, *parts, *(_percent_of(part, total) for part in parts)))
     return pl.DataFrame(rows, schema=_TEMPORAL, orient="row")
 
 
@@ -86,7 +86,7 @@ def _given_breakdown(trace: Trace) -> pl.DataFrame:
     compute, non_compute, idle = (int(total) for total in steps.sum().row(0))
     total = compute + non_compute + idle
     parts = (idle, compute, non_compute)
-    return pl.DataFrame([(None, total, *parts, *(_percent(part, total) for part in parts))], schema=_TEMPORAL, orient="row")
+    return pl.DataFrame([(None, total, *parts, *(_percent_of(part, total) for part in parts))], schema=_TEMPORAL, orient="row")
 
 
 def communication_overlap(trace: Trace, *, per_device: bool = False) -> pl.DataFrame:
@@ -101,11 +101,13 @@ def communication_overlap(trace: Trace, *, per_device: bool = False) -> pl.DataF
         per_device: one row per device; else one row for all devices of the process together (``device`` null).
     """
     rows = []
-    for device, tasks in _devices(_busy(trace), per_device):
-        communication = _union(tasks, KIND_COMMUNICATION)
-        overlapped = intersect(communication, _union(tasks, KIND_COMPUTE)).length_ns
+    for device, tasks in _tasks_by_device(_read_busy_work(trace), per_device):
+        communication = _merge_kind(tasks, KIND_COMMUNICATION)
+        overlapped = intersect(communication, _merge_kind(tasks, KIND_COMPUTE)).length_ns
         communication_ns = communication.length_ns
-        rows.append((device, communication_ns, overlapped, _percent(overlapped, communication_ns) if communication_ns else None))
+        rows.append(
+            (device, communication_ns, overlapped, _percent_of(overlapped, communication_ns) if communication_ns else None)
+        )
     return pl.DataFrame(rows, schema=_OVERLAP, orient="row")
 
 
@@ -123,8 +125,8 @@ def kind_breakdown(trace: Trace, kinds: tuple[str, ...] = BUSY_KINDS) -> pl.Data
     Returns:
         kinds, time_ns, percent (share of the sum); only what occurs.
     """
-    tasks = _busy(trace)
-    running = {kind: _union(tasks, kind) for kind in kinds}
+    tasks = _read_busy_work(trace)
+    running = {kind: _merge_kind(tasks, kind) for kind in kinds}
     rows = []
     for count in range(len(kinds), 0, -1):
         for together in itertools.combinations(kinds, count):
@@ -137,7 +139,7 @@ def kind_breakdown(trace: Trace, kinds: tuple[str, ...] = BUSY_KINDS) -> pl.Data
                 rows.append((" + ".join(together), part.length_ns))
     total = sum(time for _, time in rows)
     rows.sort(key=lambda row: (-row[1], row[0]))
-    return pl.DataFrame([(name, time, _percent(time, total)) for name, time in rows], schema=_KINDS, orient="row")
+    return pl.DataFrame([(name, time, _percent_of(time, total)) for name, time in rows], schema=_KINDS, orient="row")
 
 
 def idle_breakdown(trace: Trace, *, short_gap_ns: int = SHORT_GAP_NS) -> pl.DataFrame:
@@ -156,7 +158,7 @@ def idle_breakdown(trace: Trace, *, short_gap_ns: int = SHORT_GAP_NS) -> pl.Data
     Returns:
         device, stream, cause, gaps (number), idle_ns, idle_percent (share of the stream's idle time); sorted.
     """
-    tasks = _tasks(trace).sort("device", "stream", "start_ns")
+    tasks = _read_busy_tasks(trace).sort("device", "stream", "start_ns")
     lane = ["device", "stream"]
     gaps = (
         tasks.with_columns(until=pl.col("end_ns").cum_max().shift().over(lane))
@@ -180,23 +182,23 @@ def idle_breakdown(trace: Trace, *, short_gap_ns: int = SHORT_GAP_NS) -> pl.Data
     )
 
 
-def _busy(trace: Trace) -> pl.DataFrame:
+def _read_busy_work(trace: Trace) -> pl.DataFrame:
     """What occupies a device: its tasks, and communication that is no task, as that of a CPU."""
-    tasks = _tasks(trace)
+    tasks = _read_busy_tasks(trace)
     if (tasks["kind"] == KIND_COMMUNICATION).any():
         return tasks
     operations = trace.required("communication").select("device", "stream", "start_ns", "end_ns", "launch_ns")
     return pl.concat([tasks, operations.with_columns(kind=pl.lit(KIND_COMMUNICATION)).collect()])
 
 
-def _tasks(trace: Trace) -> pl.DataFrame:
+def _read_busy_tasks(trace: Trace) -> pl.DataFrame:
     """The tasks that occupy a device."""
     kind = pl.col("kind").cast(pl.String)
     tasks = trace.required("kernels").select("device", "stream", "start_ns", "end_ns", "launch_ns", kind=kind)
     return tasks.filter(pl.col("kind").is_in(BUSY_KINDS)).collect()
 
 
-def _devices(tasks: pl.DataFrame, per_device: bool) -> list[tuple[int | None, pl.DataFrame]]:
+def _tasks_by_device(tasks: pl.DataFrame, per_device: bool) -> list[tuple[int | None, pl.DataFrame]]:
     if not tasks.height:
         return []
     if not per_device:
@@ -204,10 +206,10 @@ def _devices(tasks: pl.DataFrame, per_device: bool) -> list[tuple[int | None, pl
     return [(group["device"][0], group) for group in tasks.sort("device").partition_by("device", maintain_order=True)]
 
 
-def _union(tasks: pl.DataFrame, kind: str | None = None) -> Intervals:
+def _merge_kind(tasks: pl.DataFrame, kind: str | None = None) -> Intervals:
     tasks_of_kind = tasks if kind is None else tasks.filter(pl.col("kind") == kind)
     return merged(tasks_of_kind)
 
 
-def _percent(part: int, whole: int) -> float:
+def _percent_of(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0

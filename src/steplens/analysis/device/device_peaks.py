@@ -54,37 +54,43 @@ _HALF = ("c10::Half", "c10::BFloat16", "half", "bfloat16", "float16", "DT_FLOAT1
 _FLOAT32 = ("float", "float32", "DT_FLOAT")
 
 
-def _peak(name: str, float32: float | None, tf32: float | None, half: float | None, memory_gb: float | None) -> DevicePeak:
+def _make_peak(name: str, float32: float | None, tf32: float | None, half: float | None, memory_gb: float | None) -> DevicePeak:
     """Figures in 10**12 FLOP/s and 10**9 bytes/s."""
-    return DevicePeak(name, _times(float32, _TERA), _times(tf32, _TERA), _times(half, _TERA), _times(memory_gb, _GIGA))
+    return DevicePeak(
+        name,
+        _scale_figure(float32, _TERA),
+        _scale_figure(tf32, _TERA),
+        _scale_figure(half, _TERA),
+        _scale_figure(memory_gb, _GIGA),
+    )
 
 
-def _times(value: float | None, unit: int) -> float | None:
+def _scale_figure(value: float | None, unit: int) -> float | None:
     return None if value is None else value * unit
 
 
 #: the first pattern found in the product's name decides, without letter case; more exact ones come first
 TABLE: tuple[tuple[str, DevicePeak], ...] = (
-    (r"\bB200\b", _peak("NVIDIA B200", 80, 1100, 2250, 8000)),
-    (r"\bGH200\b|\bH200\b", _peak("NVIDIA H200", 67, 494.7, 989.4, 4800)),
-    (r"\bH100 PCIe", _peak("NVIDIA H100 PCIe", 51, 378, 756, 2000)),
-    (r"\bH100\b", _peak("NVIDIA H100 SXM", 67, 494.7, 989.4, 3350)),
-    (r"\bA100\b.*PCIe.*80|\bA100 80GB PCIe", _peak("NVIDIA A100 80GB PCIe", 19.5, 156, 312, 1935)),
-    (r"\bA100\b.*80GB", _peak("NVIDIA A100 80GB", 19.5, 156, 312, 2039)),
-    (r"\bA100\b", _peak("NVIDIA A100 40GB", 19.5, 156, 312, 1555)),
-    (r"\bL40S\b", _peak("NVIDIA L40S", 91.6, 183, 362, 864)),
-    (r"\bL4\b", _peak("NVIDIA L4", 30.3, 60, 121, 300)),
-    (r"\bA40\b", _peak("NVIDIA A40", 37.4, 74.8, 149.7, 696)),
-    (r"\bA10\b", _peak("NVIDIA A10", 31.2, 62.5, 125, 600)),
-    (r"\bV100\b.*PCIe", _peak("NVIDIA V100 PCIe", 14, None, 112, 900)),
-    (r"\bV100\b", _peak("NVIDIA V100 SXM2", 15.7, None, 125, 900)),
-    (r"\bT4\b", _peak("NVIDIA T4", 8.1, None, 65, 320)),
-    (r"\bP100\b", _peak("NVIDIA P100", 10.6, None, None, 732)),
-    (r"\bMI300X\b", _peak("AMD MI300X", 163.4, 653.7, 1307.4, 5300)),
+    (r"\bB200\b", _make_peak("NVIDIA B200", 80, 1100, 2250, 8000)),
+    (r"\bGH200\b|\bH200\b", _make_peak("NVIDIA H200", 67, 494.7, 989.4, 4800)),
+    (r"\bH100 PCIe", _make_peak("NVIDIA H100 PCIe", 51, 378, 756, 2000)),
+    (r"\bH100\b", _make_peak("NVIDIA H100 SXM", 67, 494.7, 989.4, 3350)),
+    (r"\bA100\b.*PCIe.*80|\bA100 80GB PCIe", _make_peak("NVIDIA A100 80GB PCIe", 19.5, 156, 312, 1935)),
+    (r"\bA100\b.*80GB", _make_peak("NVIDIA A100 80GB", 19.5, 156, 312, 2039)),
+    (r"\bA100\b", _make_peak("NVIDIA A100 40GB", 19.5, 156, 312, 1555)),
+    (r"\bL40S\b", _make_peak("NVIDIA L40S", 91.6, 183, 362, 864)),
+    (r"\bL4\b", _make_peak("NVIDIA L4", 30.3, 60, 121, 300)),
+    (r"\bA40\b", _make_peak("NVIDIA A40", 37.4, 74.8, 149.7, 696)),
+    (r"\bA10\b", _make_peak("NVIDIA A10", 31.2, 62.5, 125, 600)),
+    (r"\bV100\b.*PCIe", _make_peak("NVIDIA V100 PCIe", 14, None, 112, 900)),
+    (r"\bV100\b", _make_peak("NVIDIA V100 SXM2", 15.7, None, 125, 900)),
+    (r"\bT4\b", _make_peak("NVIDIA T4", 8.1, None, 65, 320)),
+    (r"\bP100\b", _make_peak("NVIDIA P100", 10.6, None, None, 732)),
+    (r"\bMI300X\b", _make_peak("AMD MI300X", 163.4, 653.7, 1307.4, 5300)),
     # a process sees one of the two dies of the card as its device
-    (r"\bMI250X\b", _peak("AMD MI250X, one die", 47.9, None, 191.5, 1638)),
-    (r"\bMI250\b", _peak("AMD MI250, one die", 45.3, None, 181, 1638)),
-    (r"Ascend910A\b", _peak("Ascend 910A", None, None, 256, 1200)),
+    (r"\bMI250X\b", _make_peak("AMD MI250X, one die", 47.9, None, 191.5, 1638)),
+    (r"\bMI250\b", _make_peak("AMD MI250, one die", 45.3, None, 181, 1638)),
+    (r"Ascend910A\b", _make_peak("Ascend 910A", None, None, 256, 1200)),
 )
 _KNOWN = tuple((re.compile(pattern, re.IGNORECASE), peak) for pattern, peak in TABLE)
 

@@ -37,7 +37,7 @@ def device_timeline(trace: Trace) -> pl.DataFrame:
     Returns:
         part, time_ns, percent; no rows where nothing counts.
     """
-    tasks = _tasks(trace)
+    tasks = _counted_tasks(trace)
     if not tasks.height:
         return pl.DataFrame(schema=COLUMNS)
     computing, communication, copy = (_of_kind(tasks, kind) for kind in (KIND_COMPUTE, KIND_COMMUNICATION, KIND_COPY))
@@ -60,7 +60,7 @@ def device_timeline(trace: Trace) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
-def _tasks(trace: Trace) -> pl.DataFrame:
+def _counted_tasks(trace: Trace) -> pl.DataFrame:
     """What counts: start_ns, end_ns and kind, of which memory sets compute."""
     kind = pl.col("kind").cast(pl.String)
     is_set = (kind == KIND_COPY) & (pl.col("category").cast(pl.String) == MEMSET).fill_null(False)

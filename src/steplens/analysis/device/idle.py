@@ -68,8 +68,8 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
     if not periods.height:
         return pl.DataFrame(schema={"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64})
     gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
-    launch_ns, is_known = _launches(trace, gaps.ends_ns)
-    lengths = _causes(gaps, launch_ns, is_known, _host(trace))
+    launch_ns, is_known = _gap_launches(trace, gaps.ends_ns)
+    lengths = _lengths_by_cause(gaps, launch_ns, is_known, _host_activities(trace))
     step = periods["step"].gather(pl.Series(gaps.period))
     frames = [pl.DataFrame({"step": step, "idle_ns": ns}).with_columns(cause=pl.lit(cause)) for cause, ns in lengths.items()]
     return (
@@ -106,7 +106,7 @@ def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
     return gaps
 
 
-def _host(trace: Trace) -> dict[str, Intervals]:
+def _host_activities(trace: Trace) -> dict[str, Intervals]:
     """When the host did what, by cause; on all threads."""
     ops, api = trace.required("ops"), trace.required("api")
     call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & (pl.col("depth").fill_null(0) >= 0)
@@ -114,15 +114,15 @@ def _host(trace: Trace) -> dict[str, Intervals]:
     waits = names.containing(runtime, SYNCHRONIZATION_NAME)
     allocates = [one for one in names.containing(runtime, ALLOCATION_NAME) if one not in set(waits)]
     return {
-        GARBAGE_COLLECTION: _merged(trace.required("gc")),
-        DATA: _merged(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), DATALOADER_PREFIX)))),
-        SYNCHRONIZATION: _merged(api.filter(name.is_in(waits))),
-        ALLOCATION: _merged(api.filter(name.is_in(allocates))),
-        CALLS: union(_merged(ops.filter(call)), _merged(api)),
+        GARBAGE_COLLECTION: _merge_rows(trace.required("gc")),
+        DATA: _merge_rows(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), DATALOADER_PREFIX)))),
+        SYNCHRONIZATION: _merge_rows(api.filter(name.is_in(waits))),
+        ALLOCATION: _merge_rows(api.filter(name.is_in(allocates))),
+        CALLS: union(_merge_rows(ops.filter(call)), _merge_rows(api)),
     }
 
 
-def _merged(rows: pl.LazyFrame) -> Intervals:
+def _merge_rows(rows: pl.LazyFrame) -> Intervals:
     frame = rows.select("start_ns", "end_ns").drop_nulls().collect()
     return merged(frame)
 
@@ -156,7 +156,7 @@ class _Gaps:
         return cls(period[keep], part_start[keep], part_end[keep], begins[gap][keep], ends[gap][keep])
 
 
-def _launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+def _gap_launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
     """When the host launched the task that ends each gap, and whether that is known; of several the first launch."""
     ends_frame = pl.DataFrame({"start_ns": ends}).lazy()
     if trace.has_accelerator:
@@ -172,7 +172,7 @@ def _launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArray[n
     return launch.fill_null(0).to_numpy(), launch.is_not_null().to_numpy()
 
 
-def _causes(
+def _lengths_by_cause(
     gaps: _Gaps, launch: Int64Array, is_known: npt.NDArray[np.bool_], host: dict[str, Intervals]
 ) -> dict[str, Int64Array]:
     """Length of each part of a gap by cause, ns.

@@ -54,7 +54,7 @@ def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns:
 
     Source: ``kernels``, and ``ops`` for modules and stacks; ns.
     """
-    tasks = _tasks(trace, longest_interval_ns)
+    tasks = _classify_tasks(trace, longest_interval_ns)
     lane = ["device", "stream", "step"]
     cuts = (pl.col("state") == _PAUSE) | ((pl.col("state") == _LARGE) & (pl.len().over("run") > TOLERATED))
     tasks = (
@@ -78,7 +78,7 @@ def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns:
         )
         .filter((pl.col("tasks") >= least_tasks) & (pl.col("running_ns") < pl.col("issuing_ns")))
     )
-    storm_tasks = _described(trace, tasks.join(storm.select("stretch"), on="stretch", how="semi"))
+    storm_tasks = _add_call_sites(trace, tasks.join(storm.select("stretch"), on="stretch", how="semi"))
     for key in ("name", "module", "line"):
         most = (
             storm_tasks.drop_nulls(key)
@@ -96,7 +96,7 @@ def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns:
     )
 
 
-def _tasks(trace: Trace, longest_interval_ns: int) -> pl.DataFrame:
+def _classify_tasks(trace: Trace, longest_interval_ns: int) -> pl.DataFrame:
     """The tasks that compute, in order of issue, with interval, running, issuing and state."""
     on_accelerator = trace.has_accelerator
     lane = ["device", "stream"]
@@ -119,7 +119,7 @@ def _tasks(trace: Trace, longest_interval_ns: int) -> pl.DataFrame:
     )
 
 
-def _described(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:
+def _add_call_sites(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:
     """The tasks with name, module and line as text."""
     calls = trace.required("ops").select(op="id", module="module", stack="stack").collect()
     joined = tasks.join(calls, on="op", how="left")

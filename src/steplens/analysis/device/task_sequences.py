@@ -98,7 +98,7 @@ def sequences(tasks: pl.DataFrame, breaks: pl.Series, weights: pl.Series, least_
     )
     sequence_list: list[Sequence] = []
     first, hashes = np.arange(tasks.height), table.code
-    recurring = _recurring(pl.DataFrame({"row": hashes}).group_by("row").agg(count=pl.len()), hashes)
+    recurring = _is_recurring(pl.DataFrame({"row": hashes}).group_by("row").agg(count=pl.len()), hashes)
     for length in range(2, LONGEST + 1):
         # rows of this length are two of the length before, one task apart; those recur at least as often
         first, hashes = first[recurring], hashes[recurring]
@@ -115,7 +115,7 @@ def sequences(tasks: pl.DataFrame, breaks: pl.Series, weights: pl.Series, least_
     return sequence_list
 
 
-def costliest(found: Iterable[Sequence], worth: Callable[[Sequence], float], count: int) -> list[Sequence]:
+def costliest_sequences(found: Iterable[Sequence], worth: Callable[[Sequence], float], count: int) -> list[Sequence]:
     """The rows that are worth most and share less than half of their tasks with those before them.
 
     Args:
@@ -163,10 +163,10 @@ class _Table:
                 busy = int((self.busy[at + length] - self.busy[at]).sum())
                 weight = float((self.weight[at + length] - self.weight[at]).sum()) / max(busy, 1)
                 sequence_rows.append(Sequence(length, at, total_ns, busy, weight))
-        return sequence_rows, _recurring(sums, hashes)
+        return sequence_rows, _is_recurring(sums, hashes)
 
 
-def _recurring(counts: pl.DataFrame, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+def _is_recurring(counts: pl.DataFrame, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     """Which of the rows occur often enough, overlapping ones counted; ``counts`` has row and count of all of them."""
     often = counts.filter(pl.col("count") > _COUNT)["row"]
     if len(often) == counts.height:

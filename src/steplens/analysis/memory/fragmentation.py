@@ -47,11 +47,11 @@ def fragmentation(trace: Trace) -> pl.DataFrame:
         pl.col("time_ns") < pl.col("until_ns")
     )
     all_events = events.with_columns(step=pl.lit(None, dtype=pl.Int64))
-    figures = pl.concat([_figures(all_events, lane), _figures(events_of_steps, lane)]).collect()
+    figures = pl.concat([_unused_memory(all_events, lane), _unused_memory(events_of_steps, lane)]).collect()
     return figures.sort(*lane, "step", nulls_last=False).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
-def _figures(events: pl.LazyFrame, lane: list[str]) -> pl.LazyFrame:
+def _unused_memory(events: pl.LazyFrame, lane: list[str]) -> pl.LazyFrame:
     reserved, allocated = pl.col("reserved"), pl.col("allocated")
     unused, lasting = pl.col("unused"), pl.col("lasting")
     return (

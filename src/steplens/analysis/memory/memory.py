@@ -73,7 +73,7 @@ def _every_operator_memory(traces: Sequence[Trace]) -> pl.DataFrame:
 
 
 def _operator_memory(trace: Trace, device_types: list[str] | None) -> pl.DataFrame:
-    rows = with_owner(trace, _pairs(_of_devices(trace.required("memory"), device_types)), queue_threads_of(trace))
+    rows = with_owner(trace, _pair_events(_of_devices(trace.required("memory"), device_types)), queue_threads_of(trace))
     recorded = _of_devices(trace.required("allocations"), device_types).select(COLUMNS).collect()
     if recorded.is_empty():
         return rows
@@ -88,7 +88,7 @@ def _of_devices(frame: pl.LazyFrame, device_types: list[str] | None) -> pl.LazyF
     return frame if device_types is None else frame.filter(pl.col("device_type").cast(pl.String).is_in(device_types))
 
 
-def _pairs(events: pl.LazyFrame) -> pl.DataFrame:
+def _pair_events(events: pl.LazyFrame) -> pl.DataFrame:
     """One row per allocation, in order of allocation time; with pid and tid, without the owner's name."""
     by_sign = pl.when(pl.col("bytes") > 0).then(_ALLOCATED).when(pl.col("bytes") < 0).then(_FREED)
     recorded = pl.col("event").cast(pl.String).replace_strict(_KINDS, default=None, return_dtype=pl.Int32)
@@ -182,9 +182,9 @@ def with_owner(trace: Trace, rows: pl.DataFrame, queue_threads: pl.DataFrame) ->
     text = distinct.cast(pl.String)
     owner = rows["op"].to_frame("op")["op"]
     owner = owner.set(owner.is_not_null() & ((owner < 0) | (owner >= ops.height)), None)
-    owner = _climb(owner, distinct.filter(text.is_in(_NOT_AN_OWNER) | text.str.starts_with(MODULE_PREFIX)), ops)
+    owner = _nearest_caller(owner, distinct.filter(text.is_in(_NOT_AN_OWNER) | text.str.starts_with(MODULE_PREFIX)), ops)
     if queued is not None and queued.any():
-        upper_owner = _climb(owner, distinct.filter(~text.str.contains(_QUEUE_OWNER)), ops)
+        upper_owner = _nearest_caller(owner, distinct.filter(~text.str.contains(_QUEUE_OWNER)), ops)
         owner = pl.select(pl.when(queued).then(pl.coalesce(upper_owner, owner)).otherwise(owner)).to_series()
     return rows.with_columns(owner.alias("op"), name=name.gather(owner))
 
@@ -201,13 +201,13 @@ def user_of(trace: Trace, owner: pl.Series) -> pl.Series:
     ops = trace.required("ops").select("id", "name", "parent", "scope").collect()
     distinct = ops["name"].unique()
     allocators = distinct.filter(distinct.cast(pl.String).is_in(_ALLOCATORS))
-    upper_owner = _climb(owner, allocators, ops)
+    upper_owner = _nearest_caller(owner, allocators, ops)
     fits = ops["scope"].gather(upper_owner).is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]).fill_null(False)
     users: pl.Series = pl.select(pl.when(fits).then(upper_owner).otherwise(owner)).to_series()
     return users
 
 
-def _climb(owner: pl.Series, passed_over: pl.Series, ops: pl.DataFrame) -> pl.Series:
+def _nearest_caller(owner: pl.Series, passed_over: pl.Series, ops: pl.DataFrame) -> pl.Series:
     """The nearest call at or around each of ``owner`` with none of the names ``passed_over``; null where there is none."""
     if not len(passed_over):
         return owner

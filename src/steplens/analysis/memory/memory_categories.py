@@ -60,7 +60,7 @@ def uncategorised_events(trace: Trace) -> pl.DataFrame:
         columns as in ``EVENTS``.
     """
     rows = _single_events(trace)
-    recorded = rows.select(_component()).to_series().unique()
+    recorded = rows.select(_component_name()).to_series().unique()
     rows = pl.concat([rows, _paired_events(trace, recorded)]).sort("time_ns", maintain_order=True)
     if rows.is_empty():
         return pl.DataFrame(schema=EVENTS)
@@ -89,7 +89,7 @@ def uncategorised_events(trace: Trace) -> pl.DataFrame:
     return events.select(pl.col(name).cast(dtype) for name, dtype in EVENTS.items())
 
 
-def _component() -> pl.Expr:
+def _component_name() -> pl.Expr:
     return pl.col("component").cast(pl.String).fill_null("")
 
 
@@ -100,23 +100,23 @@ def _single_events(trace: Trace) -> pl.DataFrame:
         kind.replace_strict({ALLOCATE: True, FREE: False}, default=None, return_dtype=pl.Boolean), pl.col("bytes") > 0
     )
     rows = trace.required("memory").filter(pl.col("bytes").is_not_null() & (pl.col("bytes") != 0) & kind.ne_missing(BLOCK_FREE))
-    return _events(rows, "time_ns", creates, "allocated", pl.col("address")).collect()
+    return _event_rows(rows, "time_ns", creates, "allocated", pl.col("address")).collect()
 
 
 def _paired_events(trace: Trace, recorded: pl.Series) -> pl.DataFrame:
     """The ends of pairs as events, of the components whose single events were not recorded; see ``_single_events``."""
-    pairs = trace.required("allocations").filter((pl.col("bytes") > 0) & ~_component().is_in(recorded.implode()))
+    pairs = trace.required("allocations").filter((pl.col("bytes") > 0) & ~_component_name().is_in(recorded.implode()))
     nowhere = pl.lit(None, dtype=pl.Int64)
-    begins = _events(pairs, "allocation_ns", pl.lit(True), "allocation_allocated", nowhere)
-    ends = _events(pairs, "release_ns", pl.lit(False), "release_allocated", nowhere)
+    begins = _event_rows(pairs, "allocation_ns", pl.lit(True), "allocation_allocated", nowhere)
+    ends = _event_rows(pairs, "release_ns", pl.lit(False), "release_allocated", nowhere)
     return pl.concat([begins, ends]).drop_nulls("time_ns").collect()
 
 
-def _events(rows: pl.LazyFrame, time: str, creates: pl.Expr, allocated: str, address: pl.Expr) -> pl.LazyFrame:
+def _event_rows(rows: pl.LazyFrame, time: str, creates: pl.Expr, allocated: str, address: pl.Expr) -> pl.LazyFrame:
     return rows.select(
         pl.col("device_type").cast(pl.String).fill_null("CPU"),
         pl.col("device").fill_null(0),
-        component=_component(),
+        component=_component_name(),
         address=address,
         time_ns=time,
         creates=creates,

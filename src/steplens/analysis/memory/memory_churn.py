@@ -57,7 +57,7 @@ def memory_churn(trace: Trace, by: str = "step") -> pl.DataFrame:
     if by not in KEYS:
         raise ValueError(f"memory_churn(by={by!r}): by must be one of {', '.join(KEYS)}")
     columns = schema_of(by)
-    blocks = _blocks(trace, by)
+    blocks = _keyed_blocks(trace, by)
     key, device = next(iter(KEYS[by])), list(_DEVICE)
     size, in_call, in_step = pl.col("bytes"), pl.col("in_call"), pl.col("in_step")
     churn = blocks.group_by(*device, key).agg(
@@ -80,7 +80,7 @@ def memory_churn(trace: Trace, by: str = "step") -> pl.DataFrame:
     return churn.select(pl.col(name).cast(dtype) for name, dtype in columns.items())
 
 
-def _blocks(trace: Trace, by: str) -> pl.DataFrame:
+def _keyed_blocks(trace: Trace, by: str) -> pl.DataFrame:
     """Every block with its end, step, whether it lived within its call and step, and the key."""
     blocks = trace.once_if_small(_owned_blocks)
     if by in ("module", "line"):

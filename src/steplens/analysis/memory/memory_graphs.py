@@ -51,11 +51,15 @@ def memory_graphs(trace: Trace) -> pl.DataFrame:
 
     Source: MindSpore's ``memory_usage_<rank>.pb``.
     """
-    nodes, tensors = _table(trace, "memory_nodes", _NODES), _table(trace, "memory_tensors", _TENSORS)
+    nodes, tensors = _read_source_table(trace, "memory_nodes", _NODES), _read_source_table(trace, "memory_tensors", _TENSORS)
     rows: list[dict[str, Any]] = []
-    for row in _table(trace, "memory_graphs", _GRAPHS).iter_rows(named=True):
-        nodes_of_graph = _of(nodes, row["graph"])
-        curve = _curve(_lives(_of(tensors, row["graph"]), nodes_of_graph.height), row["static_bytes"], nodes_of_graph.height)
+    for row in _read_source_table(trace, "memory_graphs", _GRAPHS).iter_rows(named=True):
+        nodes_of_graph = _rows_of_graph(nodes, row["graph"])
+        curve = _memory_curve(
+            _tensor_lives(_rows_of_graph(tensors, row["graph"]), nodes_of_graph.height),
+            row["static_bytes"],
+            nodes_of_graph.height,
+        )
         names = nodes_of_graph["name"].to_list()
         points = {
             f"{point}_node": names.index(row[f"{point}_name"]) if row[f"{point}_name"] in names else None
@@ -67,7 +71,7 @@ def memory_graphs(trace: Trace) -> pl.DataFrame:
                 **{name: row[name] for name in ("graph", "capacity_bytes", "static_bytes", "forward_name", "backward_name")},
                 **points,
                 "nodes": nodes_of_graph.height,
-                "tensors": _of(tensors, row["graph"]).height,
+                "tensors": _rows_of_graph(tensors, row["graph"]).height,
                 "peak_bytes": int(curve[peak]) if peak is not None else row["static_bytes"],
                 "peak_node": peak,
             }
@@ -81,9 +85,11 @@ def graph_curve(trace: Trace, graph: int) -> Int64Array:
     Raises:
         ValueError: there is no such graph; the message says which there are.
     """
-    static = _static(trace, graph)
-    count = _of(_table(trace, "memory_nodes", _NODES), graph).height
-    return _curve(_lives(_of(_table(trace, "memory_tensors", _TENSORS), graph), count), static, count)
+    static = _static_bytes(trace, graph)
+    count = _rows_of_graph(_read_source_table(trace, "memory_nodes", _NODES), graph).height
+    return _memory_curve(
+        _tensor_lives(_rows_of_graph(_read_source_table(trace, "memory_tensors", _TENSORS), graph), count), static, count
+    )
 
 
 def graph_tensors(trace: Trace, graph: int) -> pl.DataFrame:
@@ -95,9 +101,9 @@ def graph_tensors(trace: Trace, graph: int) -> pl.DataFrame:
     Raises:
         ValueError: there is no such graph.
     """
-    _static(trace, graph)
-    count = _of(_table(trace, "memory_nodes", _NODES), graph).height
-    lives = _lives(_of(_table(trace, "memory_tensors", _TENSORS), graph), count)
+    _static_bytes(trace, graph)
+    count = _rows_of_graph(_read_source_table(trace, "memory_nodes", _NODES), graph).height
+    lives = _tensor_lives(_rows_of_graph(_read_source_table(trace, "memory_tensors", _TENSORS), graph), count)
     return lives.select(pl.col(name).cast(dtype) for name, dtype in TENSORS.items())
 
 
@@ -107,14 +113,16 @@ def tensors_at(tensors: pl.DataFrame, node: int) -> pl.DataFrame:
     return alive_tensors.sort("bytes", "tensor", descending=[True, False])
 
 
-def _static(trace: Trace, graph: int) -> int:
-    static_bytes: dict[int, int] = dict(_table(trace, "memory_graphs", _GRAPHS).select("graph", "static_bytes").iter_rows())
+def _static_bytes(trace: Trace, graph: int) -> int:
+    static_bytes: dict[int, int] = dict(
+        _read_source_table(trace, "memory_graphs", _GRAPHS).select("graph", "static_bytes").iter_rows()
+    )
     if graph not in static_bytes:
         raise ValueError(f"there is no planned graph {graph}; there is {', '.join(map(str, sorted(static_bytes))) or 'none'}")
     return static_bytes[graph]
 
 
-def _table(trace: Trace, name: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def _read_source_table(trace: Trace, name: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """A table of the source with the types of a schema; columns that it lacks are null."""
     table = trace.source_table(name)
     if table is None:
@@ -125,11 +133,11 @@ def _table(trace: Trace, name: str, schema: Mapping[str, pl.DataType]) -> pl.Dat
     )
 
 
-def _of(table: pl.DataFrame, graph: int) -> pl.DataFrame:
+def _rows_of_graph(table: pl.DataFrame, graph: int) -> pl.DataFrame:
     return table.filter(pl.col("graph") == graph)
 
 
-def _lives(tensors: pl.DataFrame, nodes: int) -> pl.DataFrame:
+def _tensor_lives(tensors: pl.DataFrame, nodes: int) -> pl.DataFrame:
     """Tensors with whole lives inside the graph; those with none are left out."""
     if not tensors.height or not nodes:
         return pl.DataFrame(schema=TENSORS)
@@ -139,7 +147,7 @@ def _lives(tensors: pl.DataFrame, nodes: int) -> pl.DataFrame:
     return lives.filter((pl.col("life_start") >= 0) & (pl.col("life_start") <= pl.col("life_end")) & (pl.col("bytes") > 0))
 
 
-def _curve(lives: pl.DataFrame, static: int, nodes: int) -> Int64Array:
+def _memory_curve(lives: pl.DataFrame, static: int, nodes: int) -> Int64Array:
     change = np.zeros(nodes + 1, dtype=np.int64)
     if lives.height:
         size = lives["bytes"].to_numpy()

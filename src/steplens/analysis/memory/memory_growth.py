@@ -58,7 +58,7 @@ def memory_growth(traces: Sequence[Trace]) -> pl.DataFrame:
     points = [
         frame.with_columns(rank=pl.lit(trace.rank), window=number)
         for number, trace in enumerate(traces)
-        if (frame := _lowest(trace)).height
+        if (frame := _lowest_per_step(trace)).height
     ]
     if not points:
         return pl.DataFrame(schema=COLUMNS)
@@ -67,16 +67,16 @@ def memory_growth(traces: Sequence[Trace]) -> pl.DataFrame:
     for (rank, device_type, device), device_points in pl.concat(points).sort("step").partition_by(keys, as_dict=True).items():
         across = device_type != CORE_CPU and device_points["window"].n_unique() > 1
         groups = [device_points] if across else device_points.partition_by("window")
-        series = [_thinned(group["step"].to_numpy(), group["bytes"].to_numpy()) for group in groups]
+        series = [_thin_out(group["step"].to_numpy(), group["bytes"].to_numpy()) for group in groups]
         if sum(len(step) for step, _ in series if len(step) > 1) < 3:
             continue
         place = {"rank": rank, "device_type": device_type, "device": device, "windows": device_points["window"].n_unique()}
         ends = {"first_bytes": device_points["bytes"][0], "last_bytes": device_points["bytes"][-1], "steps": device_points.height}
-        rows.append({**place, **ends, **_trend(series), "across_windows": across})
+        rows.append({**place, **ends, **_fit_trend(series), "across_windows": across})
     return pl.DataFrame(rows, schema=COLUMNS).sort(keys)
 
 
-def _lowest(trace: Trace) -> pl.DataFrame:
+def _lowest_per_step(trace: Trace) -> pl.DataFrame:
     """Lowest total inside every step but the first: device_type, device, step, bytes."""
     steps = trace.required("steps").sort("start_ns").select(step="id", start_ns="start_ns", end_ns="end_ns").collect()
     if steps.height > 2:
@@ -98,14 +98,14 @@ def _lowest(trace: Trace) -> pl.DataFrame:
     return totals
 
 
-def _thinned(step: npt.NDArray[np.int64], size: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _thin_out(step: npt.NDArray[np.int64], size: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     if len(step) <= _MOST_STEPS:
         return step, size
     sampled_rows = np.linspace(0, len(step) - 1, _MOST_STEPS).astype(np.int64)
     return step[sampled_rows], size[sampled_rows]
 
 
-def _trend(series: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> dict[str, Any]:
+def _fit_trend(series: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> dict[str, Any]:
     """Slope, interval, chance and verdict of points whose pairs count within each of the series."""
     slopes, score, variance = [], 0, 0.0
     for step, size in series:

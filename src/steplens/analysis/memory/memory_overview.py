@@ -58,14 +58,14 @@ def memory_overview(trace: Trace) -> pl.DataFrame:
     reached = at.join_asof(steps, left_on="peak_ns", right_on="start_ns", strategy="backward")
     peaks = reached.filter(pl.col("peak_ns") < pl.col("end_ns")).select("row", peak_step="id")
     overview = overview.join(peaks, on="row", how="left", maintain_order="left").join(
-        _capacities(trace), on="device", how="left", maintain_order="left"
+        _device_capacities(trace), on="device", how="left", maintain_order="left"
     )
     capacity = pl.when(pl.col("device_type") != CORE_CPU).then("capacity_bytes")
     overview = overview.with_columns(capacity_bytes=capacity)
     return overview.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
-def _capacities(trace: Trace) -> pl.DataFrame:
+def _device_capacities(trace: Trace) -> pl.DataFrame:
     """device, capacity_bytes."""
     properties = trace.meta_values().get("deviceProperties")
     sizes = {

@@ -86,18 +86,18 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
 
 def _at_peak(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The peaks, the blocks alive at them and what no block accounts for; the same for every kind of group."""
-    events = _events(trace)
-    peaks = _peaks(events)
+    events = _allocator_events(trace)
+    peaks = _allocator_peaks(events)
     if peaks.is_empty():
         return peaks, pl.DataFrame(), pl.DataFrame()
-    blocks = [_alive(trace, events, peaks)]
+    blocks = [_alive_blocks(trace, events, peaks)]
     if trace.required("allocations").select(pl.len()).collect().item():
         blocks.append(_alive_pairs(trace, peaks))
-    alive = _described(trace, pl.concat(blocks, how="vertical_relaxed"))
-    return peaks, alive, _rest(events, peaks, alive)
+    alive = _describe_blocks(trace, pl.concat(blocks, how="vertical_relaxed"))
+    return peaks, alive, _unattributed_memory(events, peaks, alive)
 
 
-def _events(trace: Trace) -> pl.DataFrame:
+def _allocator_events(trace: Trace) -> pl.DataFrame:
     """Allocations and releases in the order of time, numbered by ``order``; ``gain`` is what the total changes by.
 
     ``space`` is a number for the address of one allocator and process.
@@ -117,7 +117,7 @@ def _events(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _peaks(events: pl.DataFrame) -> pl.DataFrame:
+def _allocator_peaks(events: pl.DataFrame) -> pl.DataFrame:
     """The peak of every allocator: its event, time and total; counted: its total before the first event, 0 where unknown."""
     total = pl.col("allocated")
     return (
@@ -134,7 +134,7 @@ def _peaks(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _alive(trace: Trace, events: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
+def _alive_blocks(trace: Trace, events: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
     """The blocks whose last event up to the peak allocated them."""
     with_address = events.filter(pl.col("address").is_not_null() & (pl.col("gain") != 0))
     with_address = with_address.join(
@@ -159,11 +159,11 @@ def _alive_pairs(trace: Trace, peaks: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(address=pl.lit(None, dtype=pl.Int64), release_op=pl.lit(None, dtype=pl.Int32)).select(_BLOCK)
 
 
-def _described(trace: Trace, blocks: pl.DataFrame) -> pl.DataFrame:
+def _describe_blocks(trace: Trace, blocks: pl.DataFrame) -> pl.DataFrame:
     """Blocks with the module, line and phase of the call that owns them, and the phase of the one that released them."""
     ops = trace.required("ops").select("name", "module", "stack").collect()
     phases = phase_of_calls(trace)
-    owner, ender = (_known(blocks[column], ops.height) for column in ("op", "release_op"))
+    owner, ender = (_valid_call_ids(blocks[column], ops.height) for column in ("op", "release_op"))
     return blocks.select(
         *_ALLOCATOR,
         "address",
@@ -178,12 +178,12 @@ def _described(trace: Trace, blocks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _known(ids: pl.Series, count: int) -> pl.Series:
+def _valid_call_ids(ids: pl.Series, count: int) -> pl.Series:
     """Ids of calls that there are; null for others."""
     return pl.select(pl.when((ids >= 0) & (ids < count)).then(ids)).to_series()
 
 
-def _rest(events: pl.DataFrame, peaks: pl.DataFrame, alive: pl.DataFrame) -> pl.DataFrame:
+def _unattributed_memory(events: pl.DataFrame, peaks: pl.DataFrame, alive: pl.DataFrame) -> pl.DataFrame:
     """What was there before the window, and what no event accounts for."""
     with_address = events.filter(pl.col("address").is_not_null() & (pl.col("gain") != 0)).select(
         *_ALLOCATOR, "space", "order", "gain"

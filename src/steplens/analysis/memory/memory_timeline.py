@@ -27,7 +27,7 @@ class Timeline:
     sizes: Int64Array
 
 
-def timeline(events: pl.DataFrame) -> Timeline:
+def category_timeline(events: pl.DataFrame) -> Timeline:
     """Add up the events of one device.
 
     Args:

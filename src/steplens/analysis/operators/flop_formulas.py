@@ -31,7 +31,7 @@ class Work(NamedTuple):
 _Formula = Callable[[Sequence[Shape], Sequence[str]], Work]
 
 
-def _product(left: Shape, right: Shape) -> Work:
+def _matrix_product(left: Shape, right: Shape) -> Work:
     """``left @ right`` of equal batch dimensions, or of vectors."""
     *batch, rows, inner = left if len(left) > 1 else (1, *left)
     columns = right[-1] if len(right) > 1 else 1
@@ -42,35 +42,35 @@ def _product(left: Shape, right: Shape) -> Work:
     return Work(2 * result * inner, math.prod(left) + math.prod(right) + result)
 
 
-def _multiply(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    return _product(shapes[0], shapes[1])
+def _multiply_inputs(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
+    return _matrix_product(shapes[0], shapes[1])
 
 
 def _add_multiply(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    work = _product(shapes[1], shapes[2])
+    work = _matrix_product(shapes[1], shapes[2])
     return Work(work.flops, work.elements + math.prod(shapes[0]))
 
 
-def _linear(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
+def _linear_layer(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
     input_shape, weight = shapes[0], shapes[1]
-    work = _product((math.prod(input_shape[:-1]), input_shape[-1]), (weight[1], weight[0]))
+    work = _matrix_product((math.prod(input_shape[:-1]), input_shape[-1]), (weight[1], weight[0]))
     bias = math.prod(shapes[2]) if len(shapes) > 2 and shapes[2] else 0
     return Work(work.flops, work.elements + bias)
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     return [int(number) for number in text.strip("[]").split(",")]
 
 
-def _each(values: list[int], count: int) -> list[int]:
+def _per_dimension(values: list[int], count: int) -> list[int]:
     """One value per dimension: PyTorch takes one for all."""
     return values * count if len(values) == 1 else values
 
 
-def _output(given: Shape, weight: Shape, arguments: Sequence[str]) -> Shape:
+def _convolution_output(given: Shape, weight: Shape, arguments: Sequence[str]) -> Shape:
     """Shape of what a convolution gives; arguments: stride, padding, dilation, transposed, output padding, groups."""
     count = len(given) - 2
-    stride, padding, dilation, extra = (_each(_numbers(arguments[place]), count) for place in (0, 1, 2, 4))
+    stride, padding, dilation, extra = (_per_dimension(_parse_numbers(arguments[place]), count) for place in (0, 1, 2, 4))
     size = []
     for place, (length, kernel) in enumerate(zip(given[2:], weight[2:], strict=True)):
         reach = dilation[place] * (kernel - 1)
@@ -82,22 +82,22 @@ def _output(given: Shape, weight: Shape, arguments: Sequence[str]) -> Shape:
     return (given[0], channels, *size)
 
 
-def _positions(given: Shape, output: Shape, weight: Shape, transposed: bool) -> int:
+def _convolution_operations(given: Shape, output: Shape, weight: Shape, transposed: bool) -> int:
     """Multiplications and additions of a convolution in one direction; both gradients take as many."""
     return 2 * given[0] * math.prod((given if transposed else output)[2:]) * math.prod(weight)
 
 
-def _convolution(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
+def _convolution_forward(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
     input_shape, weight = shapes[0], shapes[1]
-    output = _output(input_shape, weight, arguments[3:9])
+    output = _convolution_output(input_shape, weight, arguments[3:9])
     elements = math.prod(input_shape) + math.prod(weight) + math.prod(output)
     bias = math.prod(shapes[2]) if len(shapes) > 2 and shapes[2] else 0
-    return Work(_positions(input_shape, output, weight, arguments[6] == "True"), elements + bias)
+    return Work(_convolution_operations(input_shape, output, weight, arguments[6] == "True"), elements + bias)
 
 
 def _convolution_backward(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
     output, input_shape, weight = shapes[:3]
-    once = _positions(input_shape, output, weight, arguments[7] == "True")
+    once = _convolution_operations(input_shape, output, weight, arguments[7] == "True")
     of_input, of_weight, of_bias = (part.strip() == "True" for part in arguments[10].strip("[]").split(","))
     elements = math.prod(output)
     if of_input:
@@ -108,21 +108,21 @@ def _convolution_backward(shapes: Sequence[Shape], arguments: Sequence[str]) -> 
     return Work(once * (of_input + of_weight), elements + bias)
 
 
-def _heads(query: Shape, key: Shape, value: Shape) -> tuple[int, int, int, int, int]:
+def _attention_sizes(query: Shape, key: Shape, value: Shape) -> tuple[int, int, int, int, int]:
     batch, heads, queries, width = query
     if key[-1] != width or key[2] != value[2] or key[0] != batch or heads % key[1]:
         raise ValueError("shapes do not match")
     return batch * heads, queries, key[2], width, value[3]
 
 
-def _attention(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    count, queries, keys, width, value_width = _heads(*shapes[:3])
+def _attention_forward(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
+    count, queries, keys, width, value_width = _attention_sizes(*shapes[:3])
     elements = sum(math.prod(shape) for shape in shapes[:3]) + count * queries * value_width
     return Work(2 * count * queries * keys * (width + value_width), elements)
 
 
 def _attention_backward(shapes: Sequence[Shape], arguments: Sequence[str]) -> Work:
-    count, queries, keys, width, value_width = _heads(*shapes[1:4])
+    count, queries, keys, width, value_width = _attention_sizes(*shapes[1:4])
     # the scores again, then a gradient each of value, scores, query and key
     flops = 2 * count * queries * keys * (3 * width + 2 * value_width)
     tensors = sum(math.prod(shape) for shape in shapes[1:4])
@@ -133,12 +133,12 @@ def _attention_backward(shapes: Sequence[Shape], arguments: Sequence[str]) -> Wo
 _ATTENTION = ("efficient_attention", "flash_attention", "cudnn_attention", "flash_attention_for_cpu")
 
 FORMULAS: dict[str, _Formula] = {
-    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm"), _multiply),
+    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm"), _multiply_inputs),
     **dict.fromkeys(("addmm", "baddbmm", "addmv", "_addmm_activation"), _add_multiply),
-    "linear": _linear,
-    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), _convolution),
+    "linear": _linear_layer,
+    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), _convolution_forward),
     "convolution_backward": _convolution_backward,
-    **{f"_scaled_dot_product_{name}": _attention for name in _ATTENTION},
+    **{f"_scaled_dot_product_{name}": _attention_forward for name in _ATTENTION},
     **{f"_scaled_dot_product_{name}_backward": _attention_backward for name in _ATTENTION},
 }
 #: how PyTorch names them; overloads have the same name
@@ -162,7 +162,7 @@ def work_of(name: str, input_shapes: str | None, arguments: str | None = None) -
     try:
         values = json_text.own(arguments) if arguments else []
         texts = [value if isinstance(value, str) else "" for value in values] if isinstance(values, list) else []
-        shapes = [_shape(text) for text in input_shapes.split(";")]
+        shapes = [_parse_shape(text) for text in input_shapes.split(";")]
         work = formula(shapes, texts)
     except (ValueError, IndexError, TypeError, ZeroDivisionError):
         return None
@@ -171,7 +171,7 @@ def work_of(name: str, input_shapes: str | None, arguments: str | None = None) -
     return work
 
 
-def _shape(text: str) -> Shape:
+def _parse_shape(text: str) -> Shape:
     """``2,3`` as (2, 3); of a list of tensors, or what else is no shape, nothing, so that a formula that needs it fails."""
     sizes = text.split(",")
     return tuple(int(size) for size in sizes) if all(size.isdecimal() and len(size) < 19 for size in sizes) else ()

@@ -46,7 +46,7 @@ def flop_tree(trace: Trace) -> pl.DataFrame:
     levels = [leaves.select(path=pl.col("path").list.head(length), below=pl.col("path").list.len(), flops="flops").filter(
         pl.col("below") >= length).group_by("path", maintain_order=True).agg(pl.col("flops").sum(), operators=pl.len())
         for length in range(depth + 1)]  # fmt: skip
-    return _numbered(levels)
+    return _number_nodes(levels)
 
 
 def _counted_by_device(trace: Trace) -> pl.DataFrame:
@@ -61,7 +61,7 @@ def _counted_from_calls(trace: Trace) -> pl.DataFrame:
     return calls.select(path=pl.concat_list(scopes, "name"), flops="flops")
 
 
-def _numbered(levels: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def _number_nodes(levels: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Rows of all levels with numbers; at most one node per scope and operator."""
     all_nodes = (
         pl.concat(list(levels)).with_row_index("id").with_columns(pl.col("id").cast(pl.Int64), depth=pl.col("path").list.len())

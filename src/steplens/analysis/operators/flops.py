@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
-from steplens.analysis.tools.groups import first_rows, numbered
+from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.names import of_calls
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.cpu_device import TYPE_BYTES
@@ -66,12 +66,12 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
 
 
 def _counted_calls(trace: Trace) -> pl.DataFrame:
-    rows = _counted(trace, ["id", "name", "input_shapes", "input_types", "module", "stack", "step", "device_total_ns"])
+    rows = _count_flops(trace, ["id", "name", "input_shapes", "input_types", "module", "stack", "step", "device_total_ns"])
     return rows.select(
         op="id",
         name=pl.col("name").cast(pl.String),
         input_shapes=pl.col("input_shapes").cast(pl.String),
-        dtype=_dtype(rows["input_types"]),
+        dtype=_first_input_type(rows["input_types"]),
         module=pl.col("module").cast(pl.String),
         line=source_line(rows["stack"]),
         step="step",
@@ -90,10 +90,10 @@ def flops_of_steps(trace: Trace) -> pl.DataFrame:
 
 
 def _flops_of_steps(trace: Trace) -> pl.DataFrame:
-    return _counted(trace, ["step"])
+    return _count_flops(trace, ["step"])
 
 
-def _counted(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
+def _count_flops(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of the calls that count, with flops, elements and whether the profiler recorded the flops."""
     ops = trace.required("ops")
     call_names = of_calls(trace)
@@ -105,7 +105,7 @@ def _counted(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
         .select(list(dict.fromkeys(["id", "flops", *keys, *columns])))
         .collect()
     )
-    number, count = numbered(rows, keys)
+    number, count = number_groups(rows, keys)
     first = first_rows(number, count)
     different = rows.select(keys)[first[first >= 0]]
     operator_flops = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
@@ -121,10 +121,10 @@ def _counted(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
         flops=pl.when(was_recorded).then("flops").otherwise("derived")
     )
     rows = rows.filter(pl.col("flops").is_not_null())
-    return rows.filter(~_encloses(rows["id"], trace)).select(*columns, "flops", "elements", "recorded")
+    return rows.filter(~_has_inner_call(rows["id"], trace)).select(*columns, "flops", "elements", "recorded")
 
 
-def _encloses(ids: pl.Series, trace: Trace) -> pl.Series:
+def _has_inner_call(ids: pl.Series, trace: Trace) -> pl.Series:
     """Which of some calls have another one of them below themselves; shape of ``ids``."""
     parent = trace.required("ops").select(pl.col("parent").fill_null(-1)).collect()["parent"].to_numpy()
     is_parent = np.zeros(len(parent), dtype=bool)
@@ -139,7 +139,7 @@ def _encloses(ids: pl.Series, trace: Trace) -> pl.Series:
     return pl.Series(is_parent[ids.to_numpy()])
 
 
-def _dtype(types: pl.Series) -> pl.Series:
+def _first_input_type(types: pl.Series) -> pl.Series:
     """Type of the first input."""
     distinct = types.unique().drop_nulls()
     first = distinct.cast(pl.String).str.split(";").list.first()
@@ -188,9 +188,9 @@ def flops(trace: Trace, by: str = "name") -> pl.DataFrame:
         groups = groups.drop_nulls("step").join(ranges, on="step").with_columns(time_ns="step_ns", timed_flops="flops")
     rate = pl.when(pl.col("time_ns") > 0).then(pl.col("timed_flops") * 1e9 / pl.col("time_ns"))
     groups = groups.with_columns(
-        flops_percent=_percent(pl.col("flops"), pl.col("flops").sum()),
+        flops_percent=_percent_of(pl.col("flops"), pl.col("flops").sum()),
         flops_per_second=rate,
-        best_percent=_percent(rate, rate.max()),
+        best_percent=_percent_of(rate, rate.max()),
         flops_per_byte=pl.when(pl.col("bytes") > 0).then(pl.col("flops") / pl.col("bytes")),
     )
     groups = _against_peak(groups, trace, per_step=by == "step")
@@ -216,10 +216,10 @@ def _against_peak(groups: pl.DataFrame, trace: Trace, *, per_step: bool) -> pl.D
     )
     return groups.with_columns(
         attainable_flops_per_second=attainable,
-        attained_percent=_percent(pl.col("flops_per_second"), attainable),
+        attained_percent=_percent_of(pl.col("flops_per_second"), attainable),
         limit=pl.when(pl.col("compute").is_not_null()).then(limit),
     )
 
 
-def _percent(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+def _percent_of(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
     return pl.when(whole > 0).then(part * 100 / whole)

@@ -75,7 +75,7 @@ class Executions:
     executions: int
 
 
-def query(
+def query_table(
     table: pl.DataFrame,
     *,
     among: Mapping[str, Sequence[object]] | None = None,
@@ -138,11 +138,11 @@ def core_types(trace: Trace) -> pl.DataFrame:
     if table is None:
         type_rows = op_statistic(trace).filter(core=AI_CORE)
         share = pl.col("total_ns") / pl.col("total_ns").sum() * 100
-        return _typed(type_rows.with_columns(average_ns="mean_ns", percent=share), CORE_TYPES)
-    total, count = _number("task_time") * 1e6, _number("execution_frequency")
+        return _cast_to_schema(type_rows.with_columns(average_ns="mean_ns", percent=share), CORE_TYPES)
+    total, count = _number_column("task_time") * 1e6, _number_column("execution_frequency")
     renamed = table.select(type="kernel_type", total_ns=total, count=count.cast(pl.Int64), average_ns=total / count,
-                         percent=_number("percent"))  # fmt: skip
-    return _typed(renamed.sort("total_ns", descending=True), CORE_TYPES)
+                         percent=_number_column("percent"))  # fmt: skip
+    return _cast_to_schema(renamed.sort("total_ns", descending=True), CORE_TYPES)
 
 
 def core_operators(trace: Trace) -> pl.DataFrame:
@@ -157,18 +157,18 @@ def core_operators(trace: Trace) -> pl.DataFrame:
     plain = pl.col("name").str.extract(_TYPE)
     details = table.select(
         name="full_kernel_name",
-        average_ns=_number("task_duration") * 1e6,
-        stored=_number("execution_frequency") if "execution_frequency" in table.columns else pl.lit(None, pl.Float64),
+        average_ns=_number_column("task_duration") * 1e6,
+        stored=_number_column("execution_frequency") if "execution_frequency" in table.columns else pl.lit(None, pl.Float64),
     )
     tasks = trace.required("kernels").group_by(name=pl.col("name").cast(pl.String)).agg(executions=pl.len()).collect()
     details = details.join(tasks, on="name", how="left", maintain_order="left")
     details = details.with_columns(count=pl.coalesce("stored", "executions").cast(pl.Int64)).drop("stored", "executions")
-    details = _described(details, trace.source_table("framework_raw")).with_columns(type=pl.coalesce("type", plain))
+    details = _add_framework_details(details, trace.source_table("framework_raw")).with_columns(type=pl.coalesce("type", plain))
     details = details.join(operator_work(trace).unique("name", keep="first"), on="name", how="left", maintain_order="left")
-    return _typed(details, CORE_OPERATORS)
+    return _cast_to_schema(details, CORE_OPERATORS)
 
 
-def _described(details: pl.DataFrame, framework: pl.DataFrame | None) -> pl.DataFrame:
+def _add_framework_details(details: pl.DataFrame, framework: pl.DataFrame | None) -> pl.DataFrame:
     """With type, subgraph and info of the framework's list of operators."""
     columns = {"type": "kernel_type", "subgraph": "subgraph", "info": "op_info"}
     if framework is None:
@@ -208,8 +208,8 @@ def ai_cpu_types(trace: Trace) -> pl.DataFrame:
         return pl.DataFrame(schema=AI_CPU_TYPES)
     rows = table.select(
         type="kernel_type",
-        total_ns=_number("total_time") * 1e6,
-        dispatch_ns=_number("dispatch_time") * 1e6 if "dispatch_time" in table.columns else pl.lit(None, pl.Float64),
+        total_ns=_number_column("total_time") * 1e6,
+        dispatch_ns=_number_column("dispatch_time") * 1e6 if "dispatch_time" in table.columns else pl.lit(None, pl.Float64),
     )
     grouped = rows.group_by("type", maintain_order=True).agg(
         pl.col("total_ns", "dispatch_ns").sum(),
@@ -217,10 +217,10 @@ def ai_cpu_types(trace: Trace) -> pl.DataFrame:
         average_ns=pl.col("total_ns").mean(),
         average_dispatch_ns=pl.col("dispatch_ns").mean(),
     )
-    return _typed(grouped.with_columns(percent=pl.col("total_ns") / pl.col("total_ns").sum() * 100), AI_CPU_TYPES)
+    return _cast_to_schema(grouped.with_columns(percent=pl.col("total_ns") / pl.col("total_ns").sum() * 100), AI_CPU_TYPES)
 
 
-def executions(trace: Trace) -> Executions:
+def count_executions(trace: Trace) -> Executions:
     """What the device ran, all in all; see ``Executions``.
 
     Source: ``kernels``, and for the AI CPU the totals that it measured itself (``kernel_metrics``) where they are there.
@@ -237,9 +237,9 @@ def executions(trace: Trace) -> Executions:
     return Executions(int(total or 0), lanes if rows.height else 0, rows["name"].n_unique() if rows.height else 0, rows.height)
 
 
-def _typed(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+def _cast_to_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
-def _number(name: str) -> pl.Expr:
+def _number_column(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64, strict=False)

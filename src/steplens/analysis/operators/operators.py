@@ -55,15 +55,15 @@ def operators(trace: Trace, by: str = "name", steps: Collection[int] | None = No
         return trace.once(operators_by_name)
     counted = pl.lit(True) if steps is None else pl.col("step").is_in(list(steps))
     if by == "module":
-        return _with_percentages(_modules(trace, counted))
+        return _with_percentages(_group_modules(trace, counted))
     if by in ("category", "line"):
-        return _regrouped(_grouped(trace, _KEYS[by], counted), by)
-    return _with_percentages(_grouped(trace, _KEYS[by], counted))
+        return _regroup_sums(_group_calls(trace, _KEYS[by], counted), by)
+    return _with_percentages(_group_calls(trace, _KEYS[by], counted))
 
 
 def operators_by_name(trace: Trace) -> pl.DataFrame:
     """``operators`` by name, of all calls."""
-    return _with_percentages(_grouped(trace, _KEYS["name"], pl.lit(True)))
+    return _with_percentages(_group_calls(trace, _KEYS["name"], pl.lit(True)))
 
 
 def operators_of_traces(traces: Sequence[Trace], by: str = "name") -> pl.DataFrame:
@@ -84,7 +84,7 @@ def _with_percentages(groups: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _regrouped(groups: pl.DataFrame, by: str) -> pl.DataFrame:
+def _regroup_sums(groups: pl.DataFrame, by: str) -> pl.DataFrame:
     """Groups of names as groups of categories, groups of stacks as groups of lines."""
     if by == "category":
         key = pl.Series(by, [category_of(name) for name in groups["name"].to_list()], dtype=pl.String)
@@ -94,7 +94,7 @@ def _regrouped(groups: pl.DataFrame, by: str) -> pl.DataFrame:
     return _with_percentages(sums.sort("self_ns", by, descending=[True, False]))
 
 
-def _grouped(trace: Trace, keys: list[str], counted: pl.Expr) -> pl.DataFrame:
+def _group_calls(trace: Trace, keys: list[str], counted: pl.Expr) -> pl.DataFrame:
     """Sums per group of ``keys``, the name and one more, of the calls that ``counted`` says."""
     counts = pl.col("counted_as") == pl.col("id")
     return (
@@ -125,7 +125,7 @@ def _grouped(trace: Trace, keys: list[str], counted: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
+def _group_modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
     self_rows = (
         trace.required("ops")
         .filter(pl.col("module").is_not_null(), counted)

@@ -65,7 +65,7 @@ def work(traces: Sequence[Trace]) -> pl.DataFrame:
 
 def work_of(trace: Trace) -> dict[str, object] | None:
     """Work of a step of one trace: flops, flops_per_s, utilization_percent and source of ``work``; None where nothing tells."""
-    counted = _summary(trace)
+    counted = _read_flops_summary(trace)
     if counted is None and (totals := operator_totals(trace)) is not None:
         flops, flops_per_s = totals
         rate = {"flops": flops, "flops_per_s": flops_per_s}
@@ -73,7 +73,7 @@ def work_of(trace: Trace) -> dict[str, object] | None:
     return counted or _from_shapes(trace)
 
 
-def _summary(trace: Trace) -> dict[str, object] | None:
+def _read_flops_summary(trace: Trace) -> dict[str, object] | None:
     table = trace.source_table("flops_summary")
     if table is None or not {"FLOPs", "FLOPS"} <= set(table.columns):
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.tools.groups import numbered
+from steplens.analysis.tools.groups import number_groups
 from steplens.trace.schema import SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
@@ -60,11 +60,11 @@ def shapes(trace: Trace, by: str = "operator") -> pl.DataFrame:
     """
     if by not in ("operator", "step"):
         raise ValueError(f'shapes(by={by!r}): by must be "operator" or "step"')
-    calls = _calls(trace)
+    calls = _calls_by_shape(trace)
     return _per_step(calls) if by == "step" else _per_operator(calls)
 
 
-def _calls(trace: Trace) -> pl.DataFrame:
+def _calls_by_shape(trace: Trace) -> pl.DataFrame:
     """One row per name, shape and step: calls, duration, duration of the first call, and whether the shape is new there."""
     counted = (pl.col("counted_as") == pl.col("id")) & (pl.col("scope") == SCOPE_FUNCTION)
     length = pl.col("end_ns") - pl.col("start_ns")
@@ -73,7 +73,7 @@ def _calls(trace: Trace) -> pl.DataFrame:
     each = trace.required("ops").filter(has_shapes).select(*columns, length=length).collect()
     if not each["start_ns"].is_sorted():
         each = each.sort("start_ns", maintain_order=True)
-    shape, _ = numbered(each, ("name", "input_shapes"))
+    shape, _ = number_groups(each, ("name", "input_shapes"))
     rows = (
         each.with_columns(shape=pl.Series(shape))
         .group_by("shape", "step")

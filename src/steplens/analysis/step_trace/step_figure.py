@@ -89,7 +89,7 @@ def step_figure(
         ValueError: the run has no such step; the message says which it has.
     """
     if forward_point is None and backward_point is None and points_of(trace) == NamedPoints():
-        table, collectives, mean = trace.once(_unnamed)
+        table, collectives, mean = trace.once(_default_tables)
     else:
         collectives = collectives_of_steps(trace)
         table = step_trace(trace, forward_point=forward_point, backward_point=backward_point)
@@ -113,10 +113,12 @@ def step_figure(
     named = points_of(trace)
     point_names = (forward_point or named.forward, backward_point or named.backward)
     forward, backward = _point_names(trace, points, point_names)
-    return StepFigure(step, numbers, mean.excluded, (*_rows(means), *_streams(mine)), forward, backward, mean.parts)
+    return StepFigure(
+        step, numbers, mean.excluded, (*_total_and_part_rows(means), *_stream_rows(mine)), forward, backward, mean.parts
+    )
 
 
-def _unnamed(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, StepAverages]:
+def _default_tables(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, StepAverages]:
     """What the figures of all steps rest on, where nobody names points: the environment may name others later."""
     table, collectives = step_trace(trace), collectives_of_steps(trace)
     return table, collectives, averages(trace, steps=table, collectives=collectives)
@@ -138,7 +140,7 @@ def collectives_of_steps(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _rows(means: dict[str, tuple[Any, int]]) -> list[Row]:
+def _total_and_part_rows(means: dict[str, tuple[Any, int]]) -> list[Row]:
     total, steps = means.get("total_ns", (None, 0))
     if total is None:
         return []
@@ -155,7 +157,7 @@ def _rows(means: dict[str, tuple[Any, int]]) -> list[Row]:
     return [*rows, Row(PARTS, None, parts)] if parts else rows
 
 
-def _streams(collectives: pl.DataFrame) -> list[Row]:
+def _stream_rows(collectives: pl.DataFrame) -> list[Row]:
     rows = []
     for (stream,), mine in sorted(collectives.partition_by("stream", as_dict=True).items(), key=lambda item: item[0][0] or 0):
         ordered = mine.sort("start_ns")

@@ -92,9 +92,11 @@ def points_of(trace: Trace) -> NamedPoints:
     ]
     if not any(candidates):
         return NamedPoints()
-    names = distinct(_tasks(trace)["name"])
-    forward, backward = (name if name is not None and _matching(names, name) else None for name in candidates)
-    return NamedPoints(forward, backward, tuple(name for name in candidates if name is not None and not _matching(names, name)))
+    names = distinct(_tasks_of_steps(trace)["name"])
+    forward, backward = (name if name is not None and _names_of_point(names, name) else None for name in candidates)
+    return NamedPoints(
+        forward, backward, tuple(name for name in candidates if name is not None and not _names_of_point(names, name))
+    )
 
 
 def step_trace(trace: Trace, *, forward_point: str | None = None, backward_point: str | None = None) -> pl.DataFrame:
@@ -121,54 +123,54 @@ def step_trace(trace: Trace, *, forward_point: str | None = None, backward_point
     named = points_of(trace)
     forward_point, backward_point = forward_point or named.forward, backward_point or named.backward
     if forward_point is None and backward_point is None:
-        return trace.once(_unnamed)
-    points = trace.once(_unnamed)
+        return trace.once(_default_step_trace)
+    points = trace.once(_default_step_trace)
     if not points.height:
         return points
-    tasks = _tasks(trace)
+    tasks = _tasks_of_steps(trace)
     for column, point, time in (("forward_ns", forward_point, "start_ns"), ("backward_ns", backward_point, "end_ns")):
         if point is not None:
-            of_name = tasks.filter(pl.col("name").is_in(_matching(distinct(tasks["name"]), point)))
+            of_name = tasks.filter(pl.col("name").is_in(_names_of_point(distinct(tasks["name"]), point)))
             moved = pl.col(time).min() if column == "forward_ns" else pl.col(time).max()
             points = points.drop(column).join(of_name.group_by("step").agg(moved.alias(column)), on="step", how="left")
-    return _parts(points)
+    return _add_part_lengths(points)
 
 
-def _unnamed(trace: Trace) -> pl.DataFrame:
+def _default_step_trace(trace: Trace) -> pl.DataFrame:
     """The step trace without what a user names."""
     recorded = trace.step_points
     if recorded is not None:
-        return _parts(_training(recorded))
-    return pl.DataFrame(schema=COLUMNS) if trace.steps is None else _parts(_found(trace, trace.steps))
+        return _add_part_lengths(_training_points(recorded))
+    return pl.DataFrame(schema=COLUMNS) if trace.steps is None else _add_part_lengths(_points_from_tasks(trace, trace.steps))
 
 
-def _parts(points: pl.DataFrame) -> pl.DataFrame:
+def _add_part_lengths(points: pl.DataFrame) -> pl.DataFrame:
     forward, backward = pl.col("forward_ns"), pl.col("backward_ns")
     return (
         points.sort("start_ns")
         .with_columns(
             total_ns=pl.col("end_ns") - pl.col("start_ns"),
-            interval_ns=_length(pl.col("start_ns"), forward),
-            forward_backward_ns=_length(forward, backward),
-            tail_ns=_length(backward, pl.col("end_ns")),
+            interval_ns=_length_between(pl.col("start_ns"), forward),
+            forward_backward_ns=_length_between(forward, backward),
+            tail_ns=_length_between(backward, pl.col("end_ns")),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
 
 
-def _length(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+def _length_between(start: pl.Expr, end: pl.Expr) -> pl.Expr:
     return pl.when(end >= start).then(end - start)
 
 
-def _training(points: pl.DataFrame) -> pl.DataFrame:
+def _training_points(points: pl.DataFrame) -> pl.DataFrame:
     """Points of the model that trains: the one with the most steps; others fill queues or initialise."""
     models = points.group_by("model_id").agg(pl.len(), last=pl.col("end_ns").max()).sort("len", "last", descending=True)
     mine = points.join(models.head(1).select("model_id"), on="model_id", how="semi", nulls_equal=True)
     return mine.unique("step", keep="first", maintain_order=True)
 
 
-def _found(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
-    tasks = _tasks(trace)
+def _points_from_tasks(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    tasks = _tasks_of_steps(trace)
     computes = _is_forward(trace, tasks) & ~tasks["takes_data"]
     first_forward = tasks.filter(computes)
     if tasks["takes_data"].any():
@@ -185,10 +187,10 @@ def _found(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
         joined = tasks.join(reduces, on="step", how="left", maintain_order="left")
         before = pl.col("start_ns") < pl.col("last_reduce_ns")
         if joined["last_reduce_ns"].null_count():
-            before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(before).otherwise(pl.lit(_backward(trace, tasks)))
+            before = pl.when(pl.col("last_reduce_ns").is_not_null()).then(before).otherwise(pl.lit(_is_backward(trace, tasks)))
         last_backward = joined.lazy().filter(before).select("step", "start_ns", "end_ns").collect()
     else:
-        last_backward = tasks.filter(_backward(trace, tasks))
+        last_backward = tasks.filter(_is_backward(trace, tasks))
     points = _device_ranges(trace)
     if points is None:
         points = steps.select(step="id", start_ns="start_ns", end_ns="end_ns")
@@ -222,14 +224,14 @@ def _device_ranges(trace: Trace) -> pl.DataFrame | None:
     return ranges.select("step", start_ns=pl.min_horizontal(start, end), end_ns=end)
 
 
-def _tasks(trace: Trace) -> pl.DataFrame:
+def _tasks_of_steps(trace: Trace) -> pl.DataFrame:
     """Computing tasks of steps: step, start_ns, end_ns, name, op, takes_data."""
     is_computing = (pl.col("kind") == KIND_COMPUTE) & pl.col("step").is_not_null()
     tasks = trace.required("kernels").filter(is_computing).select("step", "start_ns", "end_ns", "name", "op").collect()
     return tasks.with_columns(takes_data=pl.col("name").is_in(containing(distinct(tasks["name"]), _GET_NEXT)))
 
 
-def _backward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
+def _is_backward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
     """Which of the tasks are of the backward pass; true, false or null of a task without a name."""
     backward = pl.col("name").is_in(with_prefix(distinct(tasks["name"]), GRADIENTS_PREFIX))
     if trace.ops is not None:
@@ -254,7 +256,7 @@ def _is_forward(trace: Trace, tasks: pl.DataFrame) -> pl.Series:
     return forward & (phase_of_calls(trace) == FORWARD).gather(calls).fill_null(True)
 
 
-def _matching(names: pl.Series, point: str) -> list[str]:
+def _names_of_point(names: pl.Series, point: str) -> list[str]:
     """Those of ``distinct`` names that a point names."""
     matching_names: list[str] = names.filter((names == point) | names.str.ends_with("/" + point)).to_list()
     return matching_names
@@ -270,7 +272,7 @@ def step_collectives(trace: Trace) -> pl.DataFrame:
     recorded = trace.required("step_collectives").collect()
     if trace.step_points is None:
         return recorded
-    mine = _training(trace.step_points).select("step", "model_id")
+    mine = _training_points(trace.step_points).select("step", "model_id")
     return recorded.join(mine, on=["step", "model_id"], how="semi", nulls_equal=True)
 
 
@@ -301,7 +303,7 @@ def averages(
             "mean_ns": counted[part].mean(),
             "median_ns": counted[part].median(),
             "p90_ns": counted[part].quantile(0.9, "linear"),
-            "share": _share(counted[part].mean(), total),
+            "share": _share_of_total(counted[part].mean(), total),
             "steps": counted[part].count(),
         }
         for part in PARTS
@@ -328,7 +330,7 @@ def part_averages(trace: Trace) -> pl.DataFrame:
     return averages(trace).parts
 
 
-def _share(part: object, total: object) -> float | None:
+def _share_of_total(part: object, total: object) -> float | None:
     if not isinstance(part, float) or not isinstance(total, float) or total <= 0:
         return None
     return part / total
@@ -378,10 +380,10 @@ def detail_table(trace: Trace, *, average_from: int = 1) -> pl.DataFrame:
     if not table.height:
         return table.rename({"step": "step_num"}).with_columns(pl.col("step_num").cast(pl.String))
     counted = table.with_columns(step_columns.drop("step")).slice(average_from if table.height > average_from else 0)
-    means = {name: _mean(counted[name].drop_nulls()) for name in table.columns[1:]}
+    means = {name: _rounded_mean(counted[name].drop_nulls()) for name in table.columns[1:]}
     last = pl.DataFrame({"step_num": ["-"], **{name: [value] for name, value in means.items()}})
     return pl.concat([table.select(pl.col("step").cast(pl.String).alias("step_num"), pl.exclude("step")), last])
 
 
-def _mean(counts: pl.Series) -> int:
+def _rounded_mean(counts: pl.Series) -> int:
     return round(Fraction(sum(counts.to_list()), len(counts))) if len(counts) else 0

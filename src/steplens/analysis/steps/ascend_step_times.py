@@ -52,22 +52,22 @@ def ascend_step_times(trace: Trace, *, whole_trace_without_steps: bool = False) 
     steps = trace.steps
     if steps is not None and steps.height:
         return trace.once(_of_steps)
-    whole_step = _whole(trace) if whole_trace_without_steps else None
-    return pl.DataFrame(schema=COLUMNS) if whole_step is None else _times(trace, whole_step)
+    whole_step = _whole_trace_step(trace) if whole_trace_without_steps else None
+    return pl.DataFrame(schema=COLUMNS) if whole_step is None else _compute_times(trace, whole_step)
 
 
 def _of_steps(trace: Trace) -> pl.DataFrame:
-    return _times(trace, trace.required("steps").collect())
+    return _compute_times(trace, trace.required("steps").collect())
 
 
-def _times(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+def _compute_times(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     columns: dict[str, Int64Array | pl.Series] = {"step": steps["id"], "start_ns": start, "duration_ns": end - start}
     columns.update(_device_times(trace, steps))
     return pl.DataFrame({name: columns[name] for name in COLUMNS}, schema=COLUMNS)
 
 
-def _whole(trace: Trace) -> pl.DataFrame | None:
+def _whole_trace_step(trace: Trace) -> pl.DataFrame | None:
     """One row that spans all calls and device work; None where there is neither."""
     spans = [trace.required(table).select("start_ns", "end_ns") for table in ("ops", "kernels", "communication")]
     bounds = pl.concat(spans).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()

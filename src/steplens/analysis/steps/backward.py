@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from steplens.analysis.steps.device_work import COMMUNICATION, device_work
-from steplens.analysis.steps.host_calls import HostCalls, bridge
+from steplens.analysis.steps.host_calls import HostCalls, bridge_gaps
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, subtract, union
 from steplens.trace.trace import Trace
 
@@ -23,7 +23,7 @@ def backward_passes(trace: Trace, calls: HostCalls) -> Intervals:
     # what the thread does outside of backward ends a pass
     elsewhere = union(subtract(calls.operators, calls.roots), union(calls.data, calls.model))
     elsewhere = subtract(elsewhere, union(calls.backward, calls.reduced))
-    passes = bridge(calls.backward, elsewhere, calls.step_starts)
+    passes = bridge_gaps(calls.backward, elsewhere, calls.step_starts)
     if not len(passes.start):
         return passes
     passes = _with_reduced(passes, calls)
@@ -39,7 +39,7 @@ def _with_reduced(passes: Intervals, calls: HostCalls) -> Intervals:
     if not len(calls.reduced.start):
         return passes
     away = subtract(union(union(calls.data, calls.model), calls.optimizer), union(passes, calls.reduced))
-    bridged = bridge(union(passes, calls.reduced), away, calls.step_starts)
+    bridged = bridge_gaps(union(passes, calls.reduced), away, calls.step_starts)
     # a stretch without a node of autograd is none
     holds_pass = length_inside(passes, bridged.start, bridged.end) > 0
     begins = np.searchsorted(bridged.start, passes.start, side="right") - 1

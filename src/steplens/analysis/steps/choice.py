@@ -109,7 +109,7 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     Args:
         traces: of one run: its ranks and windows.
     """
-    choices = [trace.once(_choose) for trace in traces]
+    choices = [trace.once(_choose_for_trace) for trace in traces]
     if len(traces) == 1:
         return (choices[0],)
     left_out_by_step = together(_left_out_by_step, traces)
@@ -122,7 +122,7 @@ def chosen_steps(trace: Trace) -> ChosenSteps:
 
 
 def _of_run(trace: Trace) -> ChosenSteps:
-    return _with_others(trace, trace.once(_choose), together(_left_out_by_step, trace.companions))
+    return _with_others(trace, trace.once(_choose_for_trace), together(_left_out_by_step, trace.companions))
 
 
 def incomplete_steps(trace: Trace) -> set[int]:
@@ -141,7 +141,7 @@ def incomplete_steps(trace: Trace) -> set[int]:
     return parts
 
 
-def _choose(trace: Trace) -> ChosenSteps:
+def _choose_for_trace(trace: Trace) -> ChosenSteps:
     """The choice for one trace alone."""
     steps = trace.required("steps").select("id", "start_ns", "end_ns").sort("start_ns").collect()
     if not steps.height and trace.is_results_only:
@@ -169,7 +169,7 @@ def _warm_up(trace: Trace, steps: pl.DataFrame) -> list[LeftOut]:
         return []
     periods = device_periods(trace).select(id="step", period_ns="period_ns")
     columns = [steps.select("id", duration=pl.col("end_ns") - pl.col("start_ns")), periods]
-    columns += [_counts(trace, table) for table in ("ops", "kernels")]
+    columns += [_rows_per_step(trace, table) for table in ("ops", "kernels")]
     frame = steps.select("id")
     for column in columns:
         frame = frame.join(column, on="id", how="left", maintain_order="left")
@@ -177,7 +177,7 @@ def _warm_up(trace: Trace, steps: pl.DataFrame) -> list[LeftOut]:
     kinds = (HOST_DURATION, DEVICE_PERIOD if trace.has_accelerator else HOST_DURATION, WORK_DONE, WORK_DONE)
     warm_up: list[LeftOut] = []
     for row in range(steps.height - 1):
-        differing = next((pair for pair in zip(kinds, values, strict=True) if differs(pair[1][row], pair[1][row + 1 :])), None)
+        differing = next((pair for pair in zip(kinds, values, strict=True) if is_unusual(pair[1][row], pair[1][row + 1 :])), None)
         if differing is None:
             break
         kind, figures = differing
@@ -186,7 +186,7 @@ def _warm_up(trace: Trace, steps: pl.DataFrame) -> list[LeftOut]:
     return warm_up
 
 
-def differs(value: float, rest: npt.NDArray[np.float64]) -> bool:
+def is_unusual(value: float, rest: npt.NDArray[np.float64]) -> bool:
     """Whether a step differs from the rest in a figure; see ``choose_steps``. False where the figure is not known."""
     numbers = rest[~np.isnan(rest)]
     if np.isnan(value) or len(numbers) < 2:
@@ -198,7 +198,7 @@ def differs(value: float, rest: npt.NDArray[np.float64]) -> bool:
     return bool(outside and away > _DEVIATIONS * spread and away > _LEAST_SHARE * median)
 
 
-def _counts(trace: Trace, table: str) -> pl.DataFrame:
+def _rows_per_step(trace: Trace, table: str) -> pl.DataFrame:
     """How many rows of a table belong to each step; null for steps without any, of which nothing was recorded."""
     rows = trace.required(table).select("step").drop_nulls().group_by("step").agg(pl.len().alias(f"{table}_count"))
     return rows.rename({"step": "id"}).collect()
@@ -208,18 +208,18 @@ def _left_out_by_step(traces: Sequence[Trace]) -> dict[int, list[tuple[Trace, Le
     """What each trace alone leaves out, by number of the step: every trace is looked at once, not once for every other one."""
     left_out: dict[int, list[tuple[Trace, LeftOut]]] = {}
     for trace in traces:
-        for entry in trace.once(_choose).left_out:
+        for entry in trace.once(_choose_for_trace).left_out:
             left_out.setdefault(entry.step, []).append((trace, entry))
     return left_out
 
 
 def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequence[tuple[Trace, LeftOut]]]) -> ChosenSteps:
     """The choice of one trace, without the steps that ranks beside it leave out."""
-    spans = _spans(trace)
+    spans = _cached_step_spans(trace)
     beside: dict[int, LeftOut] = {}
     for step, (start, end) in spans.items():
         for other_trace, entry in others.get(step, ()):
-            theirs = _spans(other_trace).get(step)
+            theirs = _cached_step_spans(other_trace).get(step)
             if theirs is not None and start < theirs[1] and theirs[0] < end and other_trace.rank != trace.rank:
                 beside[step] = LeftOut(step, entry.reason)
                 break
@@ -230,7 +230,7 @@ def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequenc
     return ChosenSteps(steps, tuple(left_out[step] for step in sorted(left_out, key=lambda step: spans[step][0])), chosen.few)
 
 
-def _spans(trace: Trace) -> dict[int, tuple[int, int]]:
+def _cached_step_spans(trace: Trace) -> dict[int, tuple[int, int]]:
     """When each step of a trace ran."""
     return trace.once(_step_spans)
 

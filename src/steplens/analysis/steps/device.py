@@ -68,8 +68,8 @@ def _device_periods(trace: Trace) -> pl.DataFrame:
         start = end = last = np.zeros(steps.height, dtype=np.int64)
         step_of_work = work.given_step
     else:
-        start, end, recorded, step_of_work = _periods(trace, steps, work)
-        last = _extreme(np.maximum, work.end_ns, step_of_work, steps.height)
+        start, end, recorded, step_of_work = _step_periods(trace, steps, work)
+        last = _extreme_per_row(np.maximum, work.end_ns, step_of_work, steps.height)
     parts = device_parts(trace)
     computing, communication, copy, overlapped = (
         length_inside(part, start, end) for part in (parts.computing, parts.communication, parts.copy, parts.overlapped)
@@ -83,26 +83,26 @@ def _device_periods(trace: Trace) -> pl.DataFrame:
         "exposed_copy_ns": copy,
         "idle_ns": end - start - computing - communication - copy,
         "overlapped_communication_ns": overlapped,
-        **_launched(work, step_of_work, steps.height),
+        **_launched_lengths(work, step_of_work, steps.height),
         "last_work_ns": last,
     }
     frame = pl.DataFrame({"step": steps["id"], **figures, "recorded": recorded}, schema=COLUMNS)
     return frame.with_columns(pl.when("recorded").then(pl.col(name)).alias(name) for name in figures)
 
 
-def _periods(trace: Trace, steps: pl.DataFrame, work: DeviceWork) -> tuple[Int64Array, Int64Array, BoolArray, Int64Array]:
+def _step_periods(trace: Trace, steps: pl.DataFrame, work: DeviceWork) -> tuple[Int64Array, Int64Array, BoolArray, Int64Array]:
     """Start and end of the device period of every step, whether it was recorded, and the step that each piece of work is of."""
     host_start, host_end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     if not trace.has_accelerator:
         return host_start, host_end, np.ones(steps.height, dtype=bool), work.given_step
-    launched = work.launched_in if work.are_launches_told else _given(work, host_start, host_end)
+    launched = work.launched_in if work.are_launches_told else _steps_of_source(work, host_start, host_end)
     if launched is None:
-        recorded = _recorded(np.bincount(work.given_step[work.given_step >= 0], minlength=steps.height))
+        recorded = _is_fully_recorded(np.bincount(work.given_step[work.given_step >= 0], minlength=steps.height))
         return host_start, host_end, recorded, work.given_step
     counts = np.bincount(launched[launched >= 0], minlength=steps.height)
-    recorded = _recorded(counts)
-    first = _extreme(np.minimum, work.start_ns, launched, steps.height)
-    last = _extreme(np.maximum, work.end_ns, launched, steps.height)
+    recorded = _is_fully_recorded(counts)
+    first = _extreme_per_row(np.minimum, work.start_ns, launched, steps.height)
+    last = _extreme_per_row(np.maximum, work.end_ns, launched, steps.height)
     order = np.argsort(host_start, kind="stable")
     place = order[counts[order] > 0]
     start, end = np.zeros(steps.height, dtype=np.int64), np.zeros(steps.height, dtype=np.int64)
@@ -131,7 +131,7 @@ def _is_followed(ids: Int64Array, has_work: BoolArray) -> BoolArray:
     return followed
 
 
-def _given(work: DeviceWork, host_start: Int64Array, host_end: Int64Array) -> Int64Array | None:
+def _steps_of_source(work: DeviceWork, host_start: Int64Array, host_end: Int64Array) -> Int64Array | None:
     """The steps that the source tells of its tasks; None where they are no more than the ranges in which the tasks begin."""
     step_numbers = work.given_step
     of_step = step_numbers >= 0
@@ -140,7 +140,7 @@ def _given(work: DeviceWork, host_start: Int64Array, host_end: Int64Array) -> In
     return step_numbers if outside.any() else None
 
 
-def _recorded(counts: Int64Array) -> BoolArray:
+def _is_fully_recorded(counts: Int64Array) -> BoolArray:
     """Of which steps the work of the device was recorded whole, by their numbers of tasks."""
     recorded: BoolArray = counts > 0
     rows = np.flatnonzero(recorded)
@@ -152,7 +152,7 @@ def _recorded(counts: Int64Array) -> BoolArray:
     return recorded
 
 
-def _extreme(choose: np.ufunc, values: Int64Array, row: Int64Array, rows: int) -> Int64Array:
+def _extreme_per_row(choose: np.ufunc, values: Int64Array, row: Int64Array, rows: int) -> Int64Array:
     """The least or greatest of ``values`` per row; 0 where there are none."""
     extremes: Int64Array = np.full(rows, np.iinfo(np.int64).max if choose is np.minimum else np.iinfo(np.int64).min)
     has_row = row >= 0
@@ -161,7 +161,7 @@ def _extreme(choose: np.ufunc, values: Int64Array, row: Int64Array, rows: int) -
     return extremes
 
 
-def _launched(work: DeviceWork, step_of_work: Int64Array, rows: int) -> dict[str, Int64Array]:
+def _launched_lengths(work: DeviceWork, step_of_work: Int64Array, rows: int) -> dict[str, Int64Array]:
     """How long what each step launched ran, ns, per kind."""
     frames = {}
     for name, kind in (("computing", COMPUTING), ("communication", COMMUNICATION), ("copy", COPY)):

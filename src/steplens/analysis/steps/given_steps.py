@@ -25,7 +25,7 @@ def given_steps(trace: Trace) -> pl.DataFrame:
         if table is None or _STEP[column] not in table.columns:
             continue
         parts = {
-            f"{part}_ns": _microseconds(names[column]) if names[column] in table.columns else pl.lit(None, dtype=pl.Int64)
+            f"{part}_ns": _microseconds_to_ns(names[column]) if names[column] in table.columns else pl.lit(None, dtype=pl.Int64)
             for part, names in STEP_PARTS.items()
         }
         number = pl.col(_STEP[column]).cast(pl.String).str.extract(r"(\d{1,18})").cast(pl.Int64, strict=False)
@@ -36,6 +36,6 @@ def given_steps(trace: Trace) -> pl.DataFrame:
     return pl.DataFrame(schema=COLUMNS)
 
 
-def _microseconds(column: str) -> pl.Expr:
+def _microseconds_to_ns(column: str) -> pl.Expr:
     microseconds = pl.col(column).cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
     return (microseconds * 1000).round().cast(pl.Int64, strict=False)

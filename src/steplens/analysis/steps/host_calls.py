@@ -92,7 +92,7 @@ def host_calls(trace: Trace) -> HostCalls | None:
     step_starts = np.sort(trace.required("steps").select("start_ns").collect()["start_ns"].to_numpy())
     data = selected.named_with(DATALOADER_PREFIX)
     operators, operator_starts = selected.operators()
-    model, model_starts = _model(trace, thread, selected)
+    model, model_starts = _model_calls(trace, thread, selected)
     optimizer = selected.ranges(OPTIMIZER_STEP_PREFIX, _SAYS_OPTIMIZER, GRAPH_OPTIMIZER)
     waits = _device_waits(trace, thread, selected)
     running, autograd = selected.backward_calls()
@@ -113,11 +113,11 @@ def host_calls(trace: Trace) -> HostCalls | None:
         optimizer_ends=optimizer.end,
         closure_starts=selected.called(OPTIMIZER_CLOSURE).start,
         device_waits=waits,
-        inference=bridge(subtract(operators, optimizer), union(union(data, waits), optimizer), step_starts),
+        inference=bridge_gaps(subtract(operators, optimizer), union(union(data, waits), optimizer), step_starts),
     )
 
 
-def bridge(intervals: Intervals, blockers: Intervals, borders: Int64Array) -> Intervals:
+def bridge_gaps(intervals: Intervals, blockers: Intervals, borders: Int64Array) -> Intervals:
     """``intervals`` with every gap filled that holds no part of ``blockers`` and no time of ``borders`` (sorted)."""
     if len(intervals.start) < 2:
         return intervals
@@ -137,7 +137,7 @@ def outermost_calls(trace: Trace) -> pl.DataFrame:
     selected = _Selected.of(trace, thread, ops)
     rows = ops.filter(selected.is_operator).select("name", "start_ns", "end_ns")
     rows = in_order(rows, "start_ns")
-    return rows.filter(_outermost(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()))
+    return rows.filter(_is_outermost(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()))
 
 
 def synchronising_calls(trace: Trace) -> pl.DataFrame:
@@ -183,7 +183,7 @@ class _Selected:
             is_own = is_process
         return cls(ops, call_names, is_own, is_process, is_own & is_call, is_graph)
 
-    def _merged(self, chosen: pl.Series) -> Intervals:
+    def _merge_calls(self, chosen: pl.Series) -> Intervals:
         # column by column: a query takes longer than the few calls of a small trace
         return merge_intervals(*(self.ops[name].filter(chosen).to_numpy() for name in ("start_ns", "end_ns")))
 
@@ -193,21 +193,21 @@ class _Selected:
 
     def called(self, name: str) -> Intervals:
         """When calls of one name run on the thread."""
-        return self._merged(self.is_own & self._named([name]))
+        return self._merge_calls(self.is_own & self._named([name]))
 
     def named_with(self, prefix: str) -> Intervals:
         """When calls run on the thread whose names begin so."""
-        return self._merged(self.is_own & self._named(names.with_prefix(self.known, prefix)))
+        return self._merge_calls(self.is_own & self._named(names.with_prefix(self.known, prefix)))
 
     def says(self, pattern: str) -> Intervals:
         """When ranges of users and libraries whose names match are open on the thread."""
-        return self._merged(self.is_own & ~self.is_operator & self._named(names.containing(self.known, pattern)))
+        return self._merge_calls(self.is_own & ~self.is_operator & self._named(names.containing(self.known, pattern)))
 
     def ranges(self, prefix: str, pattern: str, in_graph: str) -> Intervals:
         """When ranges are open whose names begin with ``prefix``, else those that match, else operators of a graph with it."""
         if self.is_graph:
-            merged_ranges = self._merged(self.is_own & self._named(names.containing(self.known, in_graph)))
-            return bridge(merged_ranges, subtract(self.operators()[0], merged_ranges), np.empty(0, dtype=np.int64))
+            merged_ranges = self._merge_calls(self.is_own & self._named(names.containing(self.known, in_graph)))
+            return bridge_gaps(merged_ranges, subtract(self.operators()[0], merged_ranges), np.empty(0, dtype=np.int64))
         named_ranges = self.named_with(prefix)
         return named_ranges if len(named_ranges.start) else self.says(pattern)
 
@@ -215,7 +215,7 @@ class _Selected:
         """When operators run on the thread, and when the outermost ones begin."""
         rows = in_order(pl.DataFrame([self.ops[name].filter(self.is_operator) for name in ("start_ns", "end_ns")]), "start_ns")
         start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        return merge_intervals(start, end), start[_outermost(start, end).to_numpy()]
+        return merge_intervals(start, end), start[_is_outermost(start, end).to_numpy()]
 
     def backward_calls(self) -> tuple[Intervals, Intervals]:
         """When something runs that could be backward's work, and when autograd's nodes run, on any thread of the process."""
@@ -224,8 +224,8 @@ class _Selected:
             wrappers += names.with_prefix(self.known, GRADIENTS_PREFIX)
         autograd = self.is_process & ((self.ops["scope"] == SCOPE_BACKWARD) | self._named(wrappers))
         communicates = self._named(names.containing(self.known, _COMMUNICATION))
-        nodes = self._merged(autograd)
-        return union(nodes, self._merged(self.is_operator & ~communicates)), nodes
+        nodes = self._merge_calls(autograd)
+        return union(nodes, self._merge_calls(self.is_operator & ~communicates)), nodes
 
     def answered_starts(self) -> Int64Array:
         """When the outermost operators of the thread begin that a node of backward answers to.
@@ -252,18 +252,18 @@ class _Selected:
         return np.unique(outermost[np.maximum(place, 0)])
 
 
-def _outermost(start: Int64Array, end: Int64Array) -> pl.Series:
+def _is_outermost(start: Int64Array, end: Int64Array) -> pl.Series:
     """Which intervals, in order of their starts, begin behind the ends of all before them."""
     outermost: npt.NDArray[np.bool_] = np.ones(len(start), dtype=bool)
     outermost[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]
     return pl.Series(outermost)
 
 
-def _model(trace: Trace, thread: TrainingThread, selected: _Selected) -> tuple[Intervals, Int64Array]:
+def _model_calls(trace: Trace, thread: TrainingThread, selected: _Selected) -> tuple[Intervals, Int64Array]:
     """Calls of modules and ranges that say forward, on the training thread; of ranges in one another the outermost."""
     is_module = selected.is_own & (selected.ops["scope"] == SCOPE_MODULE)
     frames = trace.required("python").filter(thread.is_own() & pl.col("name").cast(pl.String).str.starts_with(MODULE_PREFIX))
-    modules = union(selected._merged(is_module), merged(frames.select("start_ns", "end_ns").collect()))
+    modules = union(selected._merge_calls(is_module), merged(frames.select("start_ns", "end_ns").collect()))
     model = union(modules, selected.says(_SAYS_FORWARD))
     # an optimizer's or a loader's call of a module is none of the model
     return model, model.start

@@ -104,7 +104,7 @@ def _phase_intervals(trace: Trace) -> HostPhases | None:
         return None
     passes = backward_passes(trace, calls)
     data = calls.data
-    forward = subtract(_forward(calls, passes), data)
+    forward = subtract(_forward_intervals(calls, passes), data)
     backward = subtract(passes, data)
     forward = subtract(forward, backward)
     optimizer = subtract(subtract(calls.optimizer, union(forward, backward)), data)
@@ -116,7 +116,7 @@ def _phase_intervals(trace: Trace) -> HostPhases | None:
     return HostPhases(data, forward, backward, synchronising, optimizer, waits, between)
 
 
-def _forward(calls: HostCalls, passes: Intervals) -> Intervals:
+def _forward_intervals(calls: HostCalls, passes: Intervals) -> Intervals:
     """From the first forward operator of each pair to the beginning of its backward pass, and calls of the model without one."""
     begins = _forward_begins(calls, passes)
     has_forward = begins < passes.start

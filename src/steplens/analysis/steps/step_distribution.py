@@ -63,8 +63,8 @@ def step_distribution(steps: pl.DataFrame) -> StepDistribution:
         return StepDistribution(0, None, None, None, None, None, None, None, (), (), without_deviations)
     low, median, p90, p99, high = (float(value) for value in np.quantile(lengths, [0, 0.5, 0.9, 0.99, 1]))
     std = float(lengths.std(ddof=1)) if len(lengths) > 1 else None
-    counts, edges = np.histogram(lengths, bins=_bins(lengths))
-    away, spread, stands_out = _away(lengths)
+    counts, edges = np.histogram(lengths, bins=_bin_count(lengths))
+    away, spread, stands_out = _deviations_from_median(lengths)
     deviations = pl.Series(away / spread if spread else np.full(len(away), np.nan)).fill_nan(None)
     outliers = (
         chosen_steps.with_columns(deviations=deviations, _away=pl.Series(np.abs(away)))
@@ -81,10 +81,10 @@ def step_distribution(steps: pl.DataFrame) -> StepDistribution:
 def any_stands_out(steps: pl.DataFrame) -> bool:
     """Whether any of the chosen steps stands out; see ``step_distribution``, of which this is a small part of the work."""
     lengths = steps.filter("chosen")["step_time_ns"].to_numpy() if len(steps) >= _LEAST_STEPS else np.empty(0)
-    return len(lengths) > 0 and bool(_away(lengths.astype(np.float64))[2].any())
+    return len(lengths) > 0 and bool(_deviations_from_median(lengths.astype(np.float64))[2].any())
 
 
-def _away(lengths: Float64Array) -> tuple[Float64Array, float, npt.NDArray[np.bool_]]:
+def _deviations_from_median(lengths: Float64Array) -> tuple[Float64Array, float, npt.NDArray[np.bool_]]:
     """How far each length is from the median, the robust standard deviation, and whether it stands out."""
     median = float(np.quantile(lengths, 0.5))
     away = lengths - median
@@ -93,7 +93,7 @@ def _away(lengths: Float64Array) -> tuple[Float64Array, float, npt.NDArray[np.bo
     return away, spread, (far > _DEVIATIONS * spread) & (far > _LEAST_SHARE * median) & (len(lengths) >= _LEAST_STEPS)
 
 
-def _bins(lengths: Float64Array) -> int:
+def _bin_count(lengths: Float64Array) -> int:
     quarters = np.quantile(lengths, [0.25, 0.75])
     width = 2 * float(quarters[1] - quarters[0]) / len(lengths) ** (1 / 3)
     span = float(lengths.max() - lengths.min())

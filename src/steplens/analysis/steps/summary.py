@@ -76,18 +76,18 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         return StepSummary(0, 0, None, None, None, None, "", {}, {}, 0.0, 0.0, False, choices)
     recorded = steps.drop_nulls("device_period_ns")
     usual = pl.concat([usual_step_times(trace) for trace in traces])
-    host_ns, device_ns = _median(steps, "duration_ns"), _median(recorded, "device_period_ns")
+    host_ns, device_ns = _column_median(steps, "duration_ns"), _column_median(recorded, "device_period_ns")
     behind = any(runs_behind(trace) for trace in traces)
     called = usual.drop_nulls(list(HOST_PARTS))
-    host = _shares(called, (*HOST_PARTS, "gradient_sync_ns"), "duration_ns", host_ns or 0.0)
+    host = _scaled_shares(called, (*HOST_PARTS, "gradient_sync_ns"), "duration_ns", host_ns or 0.0)
     worked = usual.drop_nulls("device_period_ns")
     worked = worked if worked.height else recorded
-    device = _shares(worked, (*DEVICE_PARTS, "overlapped_communication_ns"), "device_period_ns", device_ns or 0.0)
-    quartiles = (_quantile(steps, 0.25), _quantile(steps, 0.75))
+    device = _scaled_shares(worked, (*DEVICE_PARTS, "overlapped_communication_ns"), "device_period_ns", device_ns or 0.0)
+    quartiles = (_step_time_quantile(steps, 0.25), _step_time_quantile(steps, 0.75))
     return StepSummary(
         steps=steps.height,
         device_steps=recorded.height,
-        step_time_ns=_median(steps, "step_time_ns"),
+        step_time_ns=_column_median(steps, "step_time_ns"),
         quartiles_ns=quartiles,
         host_ns=host_ns,
         device_ns=device_ns,
@@ -119,17 +119,17 @@ def _usual_step_times(trace: Trace) -> pl.DataFrame:
     return steps.join(outliers, on="step", how="anti") if outliers.height * _RARE < steps.height else steps
 
 
-def _median(steps: pl.DataFrame, column: str) -> float | None:
+def _column_median(steps: pl.DataFrame, column: str) -> float | None:
     value = steps[column].median()
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _quantile(steps: pl.DataFrame, share: float) -> float:
+def _step_time_quantile(steps: pl.DataFrame, share: float) -> float:
     value = steps["step_time_ns"].quantile(share, "linear")
     return float(value) if value is not None else 0.0
 
 
-def _shares(steps: pl.DataFrame, parts: Sequence[str], whole: str, scale: float) -> dict[str, float]:
+def _scaled_shares(steps: pl.DataFrame, parts: Sequence[str], whole: str, scale: float) -> dict[str, float]:
     total = float(steps[whole].sum()) if steps.height else 0.0
     return {name: float(steps[name].sum()) / total * scale for name in parts} if total > 0 else {}
 

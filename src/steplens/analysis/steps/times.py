@@ -51,7 +51,7 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
         return trace.once(times_of_steps)
     if trace.is_results_only:
         return trace.once(_of_given)
-    whole_step = _whole(trace) if whole_trace_without_steps else None
+    whole_step = _whole_trace_times(trace) if whole_trace_without_steps else None
     return pl.DataFrame(schema=COLUMNS) if whole_step is None else whole_step
 
 
@@ -123,7 +123,7 @@ def _runs_behind(trace: Trace) -> bool:
     return bool(late > _BEHIND * usual)
 
 
-def _whole(trace: Trace) -> pl.DataFrame | None:
+def _whole_trace_times(trace: Trace) -> pl.DataFrame | None:
     """One row that spans all calls and device work, on the thread with the most calls; None where there is neither."""
     spans = [trace.required(table).select("start_ns", "end_ns") for table in ("ops", "kernels", "communication")]
     start, end = pl.concat(spans).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
@@ -133,15 +133,15 @@ def _whole(trace: Trace) -> pl.DataFrame | None:
     row |= {"complete": True, "chosen": True}
     bounds = (pl.Series([start]).to_numpy(), pl.Series([end]).to_numpy())
 
-    def length(intervals) -> int:  # type: ignore[no-untyped-def]
+    def total_length(intervals) -> int:  # type: ignore[no-untyped-def]
         return int(length_inside(intervals, *bounds)[0])
 
     phases = phase_intervals(trace)
     if phases is not None:
         sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
-        lengths = [length(intervals) for intervals in sets]
+        lengths = [total_length(intervals) for intervals in sets]
         row |= dict(zip(PHASES, [*lengths, end - start - sum(lengths)], strict=True))
-        row["gradient_sync_ns"] = length(phases.gradient_sync)
+        row["gradient_sync_ns"] = total_length(phases.gradient_sync)
     work = device_work(trace)
     if len(work.start_ns):
         first, last = int(work.start_ns.min()), int(work.end_ns.max())

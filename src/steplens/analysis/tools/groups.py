@@ -19,7 +19,7 @@ _SPARSE, _SOME = 8, 1 << 16
 _MOST = 1 << 63
 
 
-def numbered(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64Array, int]:
+def number_groups(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64Array, int]:
     """A number per row, equal where all of these columns are.
 
     Args:
@@ -31,7 +31,7 @@ def numbered(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64Array, in
     """
     number, size = np.zeros(rows.height, dtype=np.int64), 1
     for column in columns:
-        codes, count = _codes(rows[column])
+        codes, count = _value_codes(rows[column])
         number, size = number * count + codes, size * count
         if size > _SPARSE * rows.height + _SOME:
             distinct_numbers, number = np.unique(number, return_inverse=True)
@@ -39,7 +39,7 @@ def numbered(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64Array, in
     return number, size
 
 
-def _codes(column: pl.Series) -> tuple[Int64Array, int]:
+def _value_codes(column: pl.Series) -> tuple[Int64Array, int]:
     """Small numbers for the values of a column, and how many there are."""
     numbers = column if column.dtype.is_integer() else column.cast(NAME).to_physical()
     low, high = (int(bound) if bound is not None else 0 for bound in (numbers.min(), numbers.max()))  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def first_rows(groups: Int64Array, count: int) -> Int64Array:
     return first
 
 
-def medians(groups: Int64Array, values: Int64Array, count: int) -> Float64Array:
+def group_medians(groups: Int64Array, values: Int64Array, count: int) -> Float64Array:
     """Median of the values of every group; nan of a group without any.
 
     Args:
@@ -92,7 +92,7 @@ def medians(groups: Int64Array, values: Int64Array, count: int) -> Float64Array:
     return median_of
 
 
-def among(numbers: pl.Series, those: pl.Series) -> BoolArray:
+def are_among(numbers: pl.Series, those: pl.Series) -> BoolArray:
     """Which numbers are among those, as of rows; null is not. Numbers of rows need no hash.
 
     Args:

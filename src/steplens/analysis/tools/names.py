@@ -53,13 +53,13 @@ def containing(names: pl.Series, pattern: str) -> list[str]:
     """Those of ``distinct`` names in which a regular expression is found."""
     if len(names) <= _FEW:
         # the traces of a job have the same names
-        return list(_containing(tuple(sorted(names.drop_nulls().to_list())), pattern))
+        return list(_filter_names(tuple(sorted(names.drop_nulls().to_list())), pattern))
     matching: list[str] = names.filter(names.str.contains(pattern)).to_list()
     return matching
 
 
 @functools.lru_cache(maxsize=_KEPT_ANSWERS)
-def _containing(names: tuple[str, ...], pattern: str) -> tuple[str, ...]:
+def _filter_names(names: tuple[str, ...], pattern: str) -> tuple[str, ...]:
     all_names = pl.Series(names, dtype=pl.String)
     return tuple(all_names.filter(all_names.str.contains(pattern)).to_list())
 

@@ -22,10 +22,10 @@ def in_order(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     if any(rows[column].null_count() for column in columns):
         return rows.sort(columns, maintain_order=True)
     keys = [rows[column].to_numpy() for column in columns]
-    return rows if _ordered(keys) else rows[np.lexsort(keys[::-1])]
+    return rows if _is_ordered(keys) else rows[np.lexsort(keys[::-1])]
 
 
-def _ordered(keys: list[npt.NDArray[np.integer[Any]]]) -> bool:
+def _is_ordered(keys: list[npt.NDArray[np.integer[Any]]]) -> bool:
     """Whether each row is behind the one before it, or equal to it, in order of all the keys."""
     equal: npt.NDArray[np.bool_] | None = None
     for key in keys:

@@ -100,11 +100,11 @@ def length_inside(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Arra
         return np.zeros(len(start), dtype=np.int64)
     before = np.r_[0, np.cumsum(a.end - a.start)]
 
-    def covered(time: Int64Array) -> Int64Array:
+    def covered_before(time: Int64Array) -> Int64Array:
         index = np.searchsorted(a.start, time, side="right")
         inside_last = np.where(
             index > 0, np.minimum(time, a.end[np.maximum(index - 1, 0)]) - a.start[np.maximum(index - 1, 0)], 0
         )
         return np.where(index > 0, before[np.maximum(index - 1, 0)] + inside_last, 0)
 
-    return covered(end) - covered(start)
+    return covered_before(end) - covered_before(start)

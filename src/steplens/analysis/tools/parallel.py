@@ -64,10 +64,10 @@ def layout(traces: Sequence[Trace]) -> Layout:
     all-reduces and broadcasts alone data parallel, other collectives model parallel. Collectives whose operation is not known,
     such as those launched before the recording, say nothing where others are known.
     """
-    return together(_layout, traces)
+    return together(_determine_layout, traces)
 
 
-def _layout(traces: Sequence[Trace]) -> Layout:
+def _determine_layout(traces: Sequence[Trace]) -> Layout:
     ranks = tuple(by_rank(traces))
     metas = [trace.meta_values() for trace in traces]
     sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]
@@ -79,10 +79,10 @@ def _layout(traces: Sequence[Trace]) -> Layout:
     numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
     stages = max([number for number in numbers if 0 < number <= size], default=1)
     parallel_mode = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
-    return Layout(_mode(parallel_mode, stages) or _mode_of(traces), ranks, size, stages)
+    return Layout(_mode_from_name(parallel_mode, stages) or _mode_of(traces), ranks, size, stages)
 
 
-def _mode(named: str, stages: int) -> str:
+def _mode_from_name(named: str, stages: int) -> str:
     kind = named.lower().replace("_", "-").partition("-")[0]
     if kind in (DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL):
         return kind
@@ -118,7 +118,7 @@ class Rates:
     within_stages: dict[int, float]
 
 
-def rates(means: pl.DataFrame) -> Rates:
+def communication_rates(means: pl.DataFrame) -> Rates:
     """Shares of communication in the steps of a job.
 
     Args:
@@ -126,15 +126,15 @@ def rates(means: pl.DataFrame) -> Rates:
     """
     unhidden_time = pl.col("computation_ns") + pl.col("communication_alone_ns")
 
-    def share(part: str, rows: pl.DataFrame) -> float | None:
+    def share_of_time(part: str, rows: pl.DataFrame) -> float | None:
         complete_rows = rows.drop_nulls(["computation_ns", "communication_alone_ns", part])
         total = complete_rows.select(unhidden_time.sum()).item()
         return float(complete_rows[part].sum() / total) if complete_rows.height and total and total > 0 else None
 
     stages = {int(stage): means.filter(stage=stage) for stage in means["stage"].unique()}
-    within = {stage: share("collective_alone_ns", rows) for stage, rows in stages.items()}
+    within = {stage: share_of_time("collective_alone_ns", rows) for stage, rows in stages.items()}
     return Rates(
-        share("communication_alone_ns", means),
-        share("receive_alone_ns", means),
+        share_of_time("communication_alone_ns", means),
+        share_of_time("receive_alone_ns", means),
         {stage: value for stage, value in sorted(within.items()) if value is not None},
     )

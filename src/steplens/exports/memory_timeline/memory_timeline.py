@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.memory.memory_categories import CATEGORIES, UNKNOWN, uncategorised_events
-from steplens.analysis.memory.memory_timeline import Timeline, timeline
+from steplens.analysis.memory.memory_timeline import Timeline, category_timeline
 from steplens.errors import InputError
 from steplens.exports.json_events import chunks
 from steplens.exports.json_events import write as write_cells
@@ -113,7 +113,7 @@ def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
     elif name.endswith(RAW_SUFFIX):
         _write_events(memory, handle)
     else:
-        _write_points(timeline(memory.events), handle)
+        _write_points(category_timeline(memory.events), handle)
 
 
 def _write_events(memory: DeviceMemory, handle: IO[bytes]) -> None:
@@ -140,7 +140,7 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
 
 
 def _page(memory: DeviceMemory) -> str:
-    timeline_columns = timeline(memory.events)
+    timeline_columns = category_timeline(memory.events)
     title = [f"Max memory {word}: {_gigabytes(size)}" for word, size in _maxima(memory)]
     labels = [name if name != CATEGORIES[UNKNOWN] else "Unknown" for name in CATEGORIES]
     picture = stacked_areas(

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
 from steplens.analysis.cluster.rank_heat import rank_heat
-from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, layout, rates
+from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, communication_rates, layout
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Runs
@@ -141,7 +141,7 @@ def cluster_parts(
         raise Refusal(422, f"the ranks cannot be sorted by {sort[:64]!r}", "sort", f"One of rank, stage, {', '.join(parts)}")
     step_parts = runs.frame(chosen, ("cluster_steps",), partial(cluster_steps, traces))
     means = runs.frame(chosen, ("rank_means", step), partial(rank_means, traces, step=step))
-    shares = rates(means)
+    shares = communication_rates(means)
     rows = means if stage is None else means.filter(stage=stage)
     ordered = rows.sort(sort, "rank", descending=[descending, False], nulls_last=True)
     page = (

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens.analysis.cluster.strategy import drawn, stage_operators, stages, transfers
+from steplens.analysis.cluster.strategy import collapse_scopes, stage_operators, stages, transfers
 from steplens.common import json_text
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
@@ -180,7 +180,7 @@ def strategy_graph(
     most: Annotated[int, Query(ge=1, le=1000)] = 300,
 ) -> StrategyGraph:
     """The merged graph of a stage; a closed scope stands for its operators."""
-    graph = drawn(_operators(runs, chosen, stage), expanded or (), most)
+    graph = collapse_scopes(_operators(runs, chosen, stage), expanded or (), most)
     return StrategyGraph(nodes=columns.records(graph.nodes), edges=columns.records(graph.edges), left_out=graph.left_out)
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
-from steplens.analysis.data_loading.pipeline_flow import Place, flow
+from steplens.analysis.data_loading.pipeline_flow import Place, recorded_places
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import PROBLEMS, Chosen, Points, TraceNumber
@@ -75,7 +75,9 @@ def pipeline(chosen: Chosen, trace: TraceNumber = 0) -> Pipeline:
     tables = chosen.trace(trace)
     pipeline_operations = operations(tables)
     return Pipeline(
-        operations=columns.records(pipeline_operations), bottlenecks=bottlenecks(pipeline_operations), places=flow(tables)
+        operations=columns.records(pipeline_operations),
+        bottlenecks=bottlenecks(pipeline_operations),
+        places=recorded_places(tables),
     )
 
 

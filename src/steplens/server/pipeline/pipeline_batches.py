@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from steplens.advice import Finding
 from steplens.advice.rules.pipeline_operations import kind_of
 from steplens.analysis.data_loading.data_pipeline import operations
-from steplens.analysis.data_loading.pipeline_flow import BATCHES, PlaceKind, batches
+from steplens.analysis.data_loading.pipeline_flow import BATCHES, PlaceKind, batches_at_place
 from steplens.analysis.data_loading.pipeline_queues import operation_name, pipeline_operation
 from steplens.server import advice
 from steplens.server.advice import FindingShown
@@ -97,7 +97,7 @@ class OperationShown(BaseModel):
 @router.get("/batches")
 def pipeline_batches(chosen: Chosen, kind: Kind, trace: TraceNumber = 0, points: Points = 500) -> BatchCurves:
     """Queue sizes and costs of the batches at one place, in their order."""
-    batch_rows = batches(chosen.trace(trace), kind)
+    batch_rows = batches_at_place(chosen.trace(trace), kind)
     page = []
     for name in list(BATCHES)[1:]:
         rows = batch_rows.select("batch", name).drop_nulls()

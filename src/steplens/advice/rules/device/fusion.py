@@ -25,7 +25,7 @@ from steplens.advice.rules.optimizers import updates
 from steplens.advice.rules.tools.task_rows import Rows, row_findings
 from steplens.advice.rules.tools.tasks import matters, steps_of, top
 from steplens.analysis.device.task_sequences import Sequence
-from steplens.analysis.tools.groups import among
+from steplens.analysis.tools.groups import are_among
 from steplens.analysis.tools.names import looked_up
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array
@@ -159,7 +159,7 @@ def _optimizer(facts: Facts) -> Iterator[Finding]:
 def _outermost(facts: Facts) -> pl.DataFrame:
     """The calls of operators that the program makes itself, in order of thread and time."""
     functions = facts.named_calls.filter(pl.col("scope") == SCOPE_FUNCTION)
-    within = among(functions["parent"], functions["id"])
+    within = are_among(functions["parent"], functions["id"])
     outermost = functions.filter(pl.Series(~within) & ~pl.col("name").is_in(list(TRANSPARENT)))
     columns = ["name", "step", "pid", "tid", "start_ns", "duration_ns", "device_total_ns", "stack"]
     return in_order(outermost.select(columns), "pid", "tid", "start_ns")

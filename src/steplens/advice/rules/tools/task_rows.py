@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.task_sequences import Sequence as Row
-from steplens.analysis.device.task_sequences import costliest, sequences
+from steplens.analysis.device.task_sequences import costliest_sequences, sequences
 from steplens.trace.schema import KIND_COMPUTE
 
 _AI_CPU = ("AI_CPU", "AICPU", "KERNEL_AICPU")
@@ -100,7 +100,7 @@ def row_findings(
     if not facts.step_ns:
         return
     rows = facts.once(rows_of)
-    costly = costliest(rows.rows, lambda row: worth(rows, row), _KEPT)
+    costly = costliest_sequences(rows.rows, lambda row: worth(rows, row), _KEPT)
     if not costly:
         return
     steps = facts.recorded.height
