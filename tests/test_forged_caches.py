@@ -21,11 +21,11 @@ from steplens import offline, rundir
 from steplens.cli.main import main
 from steplens.readers import detect
 from steplens.server.timeline import tile_format
-from steplens.server.timeline.tiles import tile
+from steplens.server.timeline.tiles import build_tile
 from steplens.timeline import timeline_file
-from steplens.timeline.layout import build
+from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
-from steplens.timeline.time_origin import origins
+from steplens.timeline.time_origin import trace_origins
 from steplens.trace.cache import store
 
 from .trace import forged
@@ -310,12 +310,14 @@ def small_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
 def picture(path: Path) -> bytes:
     """The tile of the whole timeline, from its file where that is believed."""
     run = steplens.open(path)
-    (trace,), origin = run.traces, origins(run.traces)[0]
+    (trace,), origin = run.traces, trace_origins(run.traces)[0]
     assert trace.kept is not None
-    pyramid = timeline_file.load(trace.kept, origin) or Pyramid(build(trace, origin))
-    timeline_file.save(pyramid, trace.kept)
+    pyramid = timeline_file.load_timeline(trace.kept, origin) or Pyramid(build_timeline(trace, origin))
+    timeline_file.save_timeline(pyramid, trace.kept)
     low, high = pyramid.timeline.bounds
-    return tile_format.encode(tile(pyramid, range(len(pyramid.timeline.offsets) - 1), low, high, 300), pyramid.timeline)
+    return tile_format.encode_tile(
+        build_tile(pyramid, range(len(pyramid.timeline.offsets) - 1), low, high, 300), pyramid.timeline
+    )
 
 
 def change_timeline(file: Path, mark: Callable[[bytes], bytes]) -> None:
@@ -326,7 +328,7 @@ def change_timeline(file: Path, mark: Callable[[bytes], bytes]) -> None:
     header = msgspec.json.decode(raw[begin : begin + length])
     header["names"] = [name.replace("op_0", "FAKE") for name in header["names"]]
     counts = [one["count"] for one in header["columns"]]
-    types = timeline_file._types(len(header["shifts"]))
+    types = timeline_file._column_types(len(header["shifts"]))
     at, columns = begin + length, []
     for count, dtype in zip(counts, types, strict=True):
         at += -at % 64
@@ -370,7 +372,7 @@ def test_a_forged_timeline_changes_no_picture(what: str, capture: Path, tmp_path
         file.write_bytes(its.read_bytes())
     run = steplens.open(capture)
     place = run.traces[0].kept
-    assert place is not None and timeline_file.load(place, origins(run.traces)[0]) is None
+    assert place is not None and timeline_file.load_timeline(place, trace_origins(run.traces)[0]) is None
     assert timeline_file.is_there(place) == (what == "content"), "which asks for the seal only"
     assert picture(capture) == true
 

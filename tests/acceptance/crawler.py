@@ -34,7 +34,7 @@ _MOMENT = re.compile(r"(^|_)(time|start|end|from|to|at|begin|origin|moment|launc
 
 def of_frame(frame: pl.DataFrame, table: str = "") -> Iterator[str]:
     """What cannot be in a table of some name: column, value and bound."""
-    for column in columns.describe(frame.schema, {}):
+    for column in columns.describe_columns(frame.schema, {}):
         values = frame[column.name]
         if not values.dtype.is_numeric():
             continue

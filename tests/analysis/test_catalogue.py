@@ -61,7 +61,7 @@ def test_a_name_is_one_table_everywhere() -> None:
     for one in ANALYSES:
         name_of = {by: name for name, by in one.tables()}
         for name, by in one.names().items():
-            table = tables.table(name)
+            table = tables.find_table(name)
             assert table.name == name_of[by]
             expected = getattr(run, one.name)(*([by] if by else []))
             page = table.of_run(run) if table.of_run else table.of_trace(run.trace()) if table.of_trace else None

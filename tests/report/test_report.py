@@ -279,7 +279,7 @@ def test_items_of_a_window_are_cut_at_buckets(library: RunLibrary) -> None:
     rows = range(len(pyramid.timeline.offsets) - 1)
     middle = (low + high) // 2 >> 10 << 10
     parts = [
-        _inside(tiles.tile(pyramid, rows, start, end, max((end - start) >> 10, 1)), start, end)
+        _inside(tiles.build_tile(pyramid, rows, start, end, max((end - start) >> 10, 1)), start, end)
         for start, end in ((low >> 10 << 10, middle), (middle, (high >> 10) + 1 << 10))
     ]
     assert sum(int(part.items.count.sum()) for part in parts) == len(pyramid.timeline.start)

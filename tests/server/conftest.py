@@ -19,7 +19,7 @@ import uvicorn
 from steplens.cli.view_captures import Trainings
 from steplens.server.app import STATIC, create_app
 from steplens.server.http import connections
-from steplens.server.http.address import listen
+from steplens.server.http.address import open_listening_socket
 from steplens.server.runs import RunLibrary
 
 from ..once import once, run_program
@@ -104,10 +104,10 @@ def serve() -> Iterator[Start]:
     def start(
         paths: Sequence[Path], static: Path = STATIC, wait: bool = True, limits: connections.Limits | None = None
     ) -> Client:
-        bound = listen("127.0.0.1", 0)
+        bound = open_listening_socket("127.0.0.1", 0)
         library = RunLibrary(paths)
         app = create_app(library, TOKEN, static=static, control=Trainings())
-        server = connections.server(app, limits)
+        server = connections.create_server(app, limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
         running.append((server, thread))

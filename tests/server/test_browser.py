@@ -41,7 +41,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[str]:
 def test_the_browser_is_told_a_private_file_that_leads_to_the_link(state: Path, told: queue.SimpleQueue[str]) -> None:
     before = os.umask(0)
     try:
-        with browser.shown(LINK):
+        with browser.open_in_browser(LINK):
             address = told.get(timeout=DEADLINE_S)
             assert "secret" not in address
             path = Path(urlsplit(address).path)
@@ -60,7 +60,7 @@ def test_the_file_is_removed_when_the_browser_has_had_its_time(
     state: Path, told: queue.SimpleQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(browser, "_KEPT_S", 0.0)
-    with browser.shown(LINK):
+    with browser.open_in_browser(LINK):
         told.get(timeout=DEADLINE_S)
         deadline = time.monotonic() + DEADLINE_S
         while os.listdir(state):
@@ -75,7 +75,7 @@ def test_files_of_servers_that_were_killed_go_and_nothing_else_does(state: Path,
         path.write_text("x")
     for path in (old, other):
         os.utime(path, (1, 1))
-    with browser.shown(LINK):
+    with browser.open_in_browser(LINK):
         told.get(timeout=DEADLINE_S)
         assert len(os.listdir(state)) == 3
     assert sorted(os.listdir(state)) == sorted([new.name, other.name])
@@ -94,7 +94,7 @@ def test_without_a_private_place_no_browser_is_opened_and_one_line_says_why(
         state.symlink_to("elsewhere")
     else:
         state.write_text("")
-    with caplog.at_level(logging.WARNING), browser.shown(LINK):
+    with caplog.at_level(logging.WARNING), browser.open_in_browser(LINK):
         pass
     assert told.empty()
     assert len(caplog.records) == 1 and str(state) in (said := caplog.records[0].getMessage())

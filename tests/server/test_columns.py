@@ -18,5 +18,5 @@ from steplens.server.tables import columns
     ],
 )
 def test_rates_are_told_with_their_units(table: dict[str, pl.DataType], units: dict[str, str]) -> None:
-    told = {column.name: column.unit for column in columns.describe(table, {})}
+    told = {column.name: column.unit for column in columns.describe_columns(table, {})}
     assert {name: told[name] for name in units} == units

@@ -14,7 +14,7 @@ from ..advice.test_loader_rules import trace_of, waits
 def pipeline_of(folder: Path, got: Any) -> list[dict[str, Any]]:
     trace = trace_of(folder, got)
     shown: Any = SimpleNamespace(trace=lambda number: trace)
-    return overview._pipeline(shown, 0)
+    return overview._pipeline_bottlenecks(shown, 0)
 
 
 def test_the_stage_that_holds_up_a_loader_is_named_and_not_the_end_of_its_queue(tmp_path: Path) -> None:

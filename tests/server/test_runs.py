@@ -11,7 +11,7 @@ import pytest
 
 from steplens.server.memo import AnswerCache
 from steplens.server.runs import RunLibrary
-from steplens.timeline.time_origin import origins
+from steplens.timeline.time_origin import trace_origins
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
@@ -109,12 +109,12 @@ UNIX_NS = 1_700_000_000 * 10**9
 
 
 def test_traces_on_one_clock_have_one_origin() -> None:
-    assert origins([trace_at(UNIX_NS + 7), trace_at(UNIX_NS + DAY_NS, UNIX_NS + 3)]) == (UNIX_NS + 3, UNIX_NS + 3)
+    assert trace_origins([trace_at(UNIX_NS + 7), trace_at(UNIX_NS + DAY_NS, UNIX_NS + 3)]) == (UNIX_NS + 3, UNIX_NS + 3)
 
 
 def test_ticks_and_unix_times_have_origins_of_their_own() -> None:
-    assert origins([trace_at(UNIX_NS), trace_at(1000), trace_at(UNIX_NS + 1), trace_at()]) == (UNIX_NS, 0, UNIX_NS, 0)
+    assert trace_origins([trace_at(UNIX_NS), trace_at(1000), trace_at(UNIX_NS + 1), trace_at()]) == (UNIX_NS, 0, UNIX_NS, 0)
 
 
 def test_the_latest_clock_of_a_trace_counts() -> None:
-    assert origins([trace_at(UNIX_NS + 9, 50, UNIX_NS)]) == (UNIX_NS,)
+    assert trace_origins([trace_at(UNIX_NS + 9, 50, UNIX_NS)]) == (UNIX_NS,)

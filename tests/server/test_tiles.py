@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.server.timeline import search, tile_format, window
-from steplens.server.timeline.tiles import shift_of, tile
+from steplens.server.timeline.tiles import build_tile, shift_of
 from steplens.timeline import items
 from steplens.timeline import pyramid as pyramid_module
-from steplens.timeline.layout import Timeline, build
+from steplens.timeline.layout import Timeline, build_timeline
 from steplens.timeline.pyramid import Pyramid
-from steplens.timeline.rows import MOST_ROWS, first_free, placed, walked
+from steplens.timeline.rows import MOST_ROWS, assign_rows, first_free, mark_visited_places
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
@@ -50,7 +50,7 @@ def trace_of(events: list[tuple[int, int, int, str]]) -> Trace:
 
 
 def timeline_of(events: list[tuple[int, int, int, str]]) -> Timeline:
-    return build(trace_of(events), ORIGIN)
+    return build_timeline(trace_of(events), ORIGIN)
 
 
 def kernel_lanes(timeline: Timeline) -> list[Any]:
@@ -81,7 +81,7 @@ def test_a_table_in_pieces_is_laid_out_as_one_in_a_piece(events: list[tuple[int,
     borders = [0, *sorted(cuts), whole.height]
     pieces = [whole[low:high] for low, high in pairwise(borders)]
     cut = pl.concat([piece for piece in pieces if piece.height], rechunk=False)
-    expected, found = (build(Trace(Path("made"), {"kernels": frame}), ORIGIN) for frame in (whole, cut))
+    expected, found = (build_timeline(Trace(Path("made"), {"kernels": frame}), ORIGIN) for frame in (whole, cut))
     assert found.lanes == expected.lanes
     assert [found.names[name] for name in found.name] == [expected.names[name] for name in expected.name]
     for column in ("offsets", "crossing", "start", "end", "table_row"):
@@ -95,7 +95,7 @@ def test_a_tile_holds_or_counts_every_event_of_its_window(
     pyramid = Pyramid(timeline_of(events))
     timeline = pyramid.timeline
     rows = range(len(timeline.offsets) - 1)
-    found = tile(pyramid, rows, start, start + length, pixels)
+    found = build_tile(pyramid, rows, start, start + length, pixels)
     bucket = 1 << found.shift
     assert bucket <= max(length // pixels, 1)
     assert found.start_ns <= start
@@ -165,7 +165,7 @@ def test_many_short_events_are_kept_at_coarser_resolutions() -> None:
     rows = range(len(timeline.offsets) - 1)
     for pixels in (1, 7, 300, 5000):
         for low, high in ((0, int(start[-1])), (1000, 1100), (int(start[5000]), int(start[9000]))):
-            found = tile(pyramid, rows, low, high, pixels)
+            found = build_tile(pyramid, rows, low, high, pixels)
             for place, row in enumerate(rows):
                 events = range(timeline.offsets[row], timeline.offsets[row + 1])
                 expected = brute_force(timeline, events, found.start_ns, found.end_ns, 1 << found.shift)
@@ -179,7 +179,7 @@ def test_a_selection_adds_up_what_lies_inside(events: list[tuple[int, int, int, 
     timeline = timeline_of(events)
     end = start + length
     lanes = kernel_lanes(timeline)
-    names, lanes_found = window.selection(timeline, lanes, start, end)
+    names, lanes_found = window.summarize_window(timeline, lanes, start, end)
     expected: dict[str, list[int]] = {}
     for _, begin, duration, name in events:
         stop = begin + duration
@@ -198,12 +198,12 @@ def test_a_selection_adds_up_what_lies_inside(events: list[tuple[int, int, int, 
 @given(EVENTS, st.integers(-10, 6000), st.booleans())
 def test_the_next_occurrence_is_the_next_one(events: list[tuple[int, int, int, str]], start: int, forward: bool) -> None:
     timeline = timeline_of(events)
-    found, counts = search.on_lanes(timeline, search.matching(timeline, "MM", whole=False), kernel_lanes(timeline))
+    found, counts = search.on_lanes(timeline, search.find_events(timeline, "MM", whole=False), kernel_lanes(timeline))
     first = timeline.offsets[kernel_lanes(timeline)[0].first_row]
     hits = [event for event in range(first, len(timeline.start)) if timeline.names[timeline.name[event]] == "aten::mm"]
     assert found.tolist() == hits
     assert sum(counts.values()) == len(hits) == sum(name == "aten::mm" for *_, name in events)
-    place = search.neighbour(timeline, found, start, -1, forward=forward)
+    place = search.neighbouring_event(timeline, found, start, -1, forward=forward)
     times = [(int(timeline.start[event]), event) for event in hits]
     ahead = [(at, event) for at, event in times if (at >= start if forward else at < start)]
     assert place == ((min(ahead) if forward else max(ahead))[1] if ahead else None)
@@ -211,10 +211,10 @@ def test_the_next_occurrence_is_the_next_one(events: list[tuple[int, int, int, s
 
 def test_walking_through_all_occurrences_meets_each_once() -> None:
     timeline = timeline_of([(place % 2, 10 * (place // 4), 0, "aten::mm") for place in range(40)])
-    found, _ = search.on_lanes(timeline, search.matching(timeline, "aten::mm", whole=True), timeline.lanes)
+    found, _ = search.on_lanes(timeline, search.find_events(timeline, "aten::mm", whole=True), timeline.lanes)
     met = []
     at, event = -1, -1
-    while (place := search.neighbour(timeline, found, at, event, forward=True)) is not None:
+    while (place := search.neighbouring_event(timeline, found, at, event, forward=True)) is not None:
         met.append(place)
         at, event = int(timeline.start[place]), place
     assert sorted(met) == found.tolist()
@@ -223,9 +223,9 @@ def test_walking_through_all_occurrences_meets_each_once() -> None:
 
 def test_the_binary_form_is_what_the_documentation_says(tmp_path: Path) -> None:
     pyramid = Pyramid(timeline_of([(place % 3, 7 * place, place % 13, f"名 {place % 5}") for place in range(400)]))
-    found = tile(pyramid, range(len(pyramid.timeline.offsets) - 1), 100, 2000, 50)
-    expected = json.loads(json.dumps(tile_format.document(found, pyramid.timeline)))
-    raw = tile_format.encode(found, pyramid.timeline)
+    found = build_tile(pyramid, range(len(pyramid.timeline.offsets) - 1), 100, 2000, 50)
+    expected = json.loads(json.dumps(tile_format.tile_as_json(found, pyramid.timeline)))
+    raw = tile_format.encode_tile(found, pyramid.timeline)
     # written from docs/view.md, without the module
     assert raw[:4] == b"SLT1"
     (length,) = struct.unpack("<I", raw[4:8])
@@ -252,7 +252,7 @@ def test_hundreds_of_events_at_once_lose_none() -> None:
     timeline = timeline_of([(0, place, 10_000 - place, "long") for place in range(count)][::-1])
     pyramid = Pyramid(timeline)
     for low in (0, 5_000, 9_990):
-        found = tile(pyramid, range(len(timeline.offsets) - 1), low, low + 8, 8)
+        found = build_tile(pyramid, range(len(timeline.offsets) - 1), low, low + 8, 8)
         lane = kernel_lanes(timeline)[0]
         rows = slice(found.offsets[lane.first_row], found.offsets[lane.first_row + lane.rows])
         expected = sum(place < found.end_ns for place in range(count))
@@ -262,7 +262,7 @@ def test_hundreds_of_events_at_once_lose_none() -> None:
 def test_nested_calls_lie_below_their_callers() -> None:
     lane = np.zeros(5, dtype=np.int64)
     start, end = np.array([0, 1, 2, 5, 12]), np.array([10, 4, 3, 9, 12])
-    row, order = placed(lane, start, end, None)
+    row, order = assign_rows(lane, start, end, None)
     assert row.tolist() == [0, 1, 2, 1, 0]
     assert order.tolist() == [0, 4, 1, 3, 2]
 
@@ -278,9 +278,9 @@ def test_a_bucket_is_never_wider_than_a_pixel() -> None:
 def test_merging_by_the_fast_way_and_by_the_general_one_is_the_same(events: list[tuple[int, int, int, str]], shift: int) -> None:
     timeline = timeline_of(events)
     row = np.repeat(np.arange(len(timeline.offsets) - 1), np.diff(timeline.offsets))
-    single = items.events(timeline, np.arange(len(timeline.start)))
-    fast, fast_row = items.merged(single, row, shift, crossing=False)
-    general, general_row = items.merged(single, row, shift, crossing=True)
+    single = items.events_as_items(timeline, np.arange(len(timeline.start)))
+    fast, fast_row = items.merge_items(single, row, shift, crossing=False)
+    general, general_row = items.merge_items(single, row, shift, crossing=True)
     assert fast_row.tolist() == general_row.tolist()
     assert [column.tolist() for column in fast.columns] == [column.tolist() for column in general.columns]
 
@@ -289,7 +289,7 @@ def test_a_bucket_longer_than_four_seconds_keeps_its_longest_event() -> None:
     second = 10**9
     timeline = timeline_of([(0, 6 * second * place, (1 + place % 5) * second, f"op {place % 5}") for place in range(40)])
     for shift in (31, 32, 33, 36, 40):
-        found = tile(Pyramid(timeline), range(len(timeline.offsets) - 1), 0, 240 * second, 240 * second >> shift)
+        found = build_tile(Pyramid(timeline), range(len(timeline.offsets) - 1), 0, 240 * second, 240 * second >> shift)
         low, high = (int(one) for one in timeline.offsets[[-2, -1]])
         expected = brute_force(timeline, range(low, high), found.start_ns, found.end_ns, 1 << found.shift)
         mine = slice(found.offsets[-2], found.offsets[-1])
@@ -305,7 +305,7 @@ def test_a_walk_meets_what_a_loop_meets(leaps: list[int]) -> None:
     while place < len(leaps):
         met.append(place)
         place = int(after[place])
-    assert np.flatnonzero(walked(after)).tolist() == met
+    assert np.flatnonzero(mark_visited_places(after)).tolist() == met
 
 
 @given(EVENTS)
@@ -326,13 +326,13 @@ def test_pieces_of_threads_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> Non
     length = np.where(rng.random(30_000) < 0.01, rng.integers(0, 60_000, 30_000), rng.integers(0, 30, 30_000))
     timeline = timeline_of([(place % 3, int(at), int(length[place]), f"op {place % 7}") for place, at in enumerate(start)])
     row = np.repeat(np.arange(len(timeline.offsets) - 1), np.diff(timeline.offsets))
-    single = items.events(timeline, np.arange(len(timeline.start)))
+    single = items.events_as_items(timeline, np.arange(len(timeline.start)))
     for piece in (17, 256, 5000):
         monkeypatch.setattr(pyramid_module, "_PIECE", piece)
         levels = Pyramid(timeline).levels[1:]
         assert levels
         for level in levels:
-            expected, rows = items.merged(single, row, level.shift, crossing=True)
+            expected, rows = items.merge_items(single, row, level.shift, crossing=True)
             assert level.items is not None
             assert level.offsets.tolist() == np.searchsorted(rows, np.arange(len(timeline.offsets))).tolist()
             assert all(np.array_equal(one, other) for one, other in zip(level.items.columns, expected.columns, strict=True))

@@ -15,7 +15,7 @@ from steplens.analysis.device.kernels import kernel_statistics, op_statistic, ou
 from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import step_times
 from steplens.analysis.tools.overlap import merged
-from steplens.timeline.layout import build
+from steplens.timeline.layout import build_timeline
 from steplens.trace.building.build import build_trace
 from steplens.trace.building.checks.order import duplicated_events
 from steplens.trace.building.cpu_device import cpu_tasks, tasks_of_calls
@@ -189,7 +189,7 @@ def test_an_only_child_of_its_parents_name_is_part_of_its_task() -> None:
 def test_calls_of_the_cpu_are_once_on_the_timeline() -> None:
     trace = run([call("aten::linear", 0, 100), call("aten::addmm", 10, 90), call("gloo:all_reduce", 20, 60, tid=GLOO)])
     assert cpu_is_device(trace)
-    timeline = build(trace, 0)
+    timeline = build_timeline(trace, 0)
     drawn = {lane.source.id for lane in timeline.lanes}
     assert drawn == {"operators", "device_states"}
     assert [timeline.names[number] for number in timeline.name].count("aten::addmm") == 1

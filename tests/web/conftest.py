@@ -18,7 +18,7 @@ import pytest
 from steplens.cli.view_captures import Trainings
 from steplens.server.app import STATIC, create_app
 from steplens.server.http import connections
-from steplens.server.http.address import listen
+from steplens.server.http.address import open_listening_socket
 from steplens.server.runs import RunLibrary
 
 from ..once import once, run_program, torchrun
@@ -165,8 +165,8 @@ def axe() -> str:
 def served(paths: Sequence[Path]) -> Iterator[int]:
     """A server of runs on a free port."""
     library = RunLibrary(paths)
-    bound = listen("127.0.0.1", 0)
-    server = connections.server(create_app(library, TOKEN, control=Trainings()))
+    bound = open_listening_socket("127.0.0.1", 0)
+    server = connections.create_server(create_app(library, TOKEN, control=Trainings()))
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
     thread.start()
     library.start()

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from steplens.server.app import addresses
+from steplens.server.app import create_api
 from steplens.server.runs import RunLibrary
 
 _TEXTS = ("description", "summary", "title")
@@ -22,7 +22,7 @@ def without_texts(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    document = without_texts(addresses(RunLibrary(())).openapi())
+    document = without_texts(create_api(RunLibrary(())).openapi())
     for operations in document["paths"].values():
         for operation in operations.values():
             operation["responses"] = {"200": operation["responses"]["200"]}

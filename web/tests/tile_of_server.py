@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from steplens.server.timeline import tile_format
-from steplens.server.timeline.tiles import tile
-from steplens.timeline.layout import build
+from steplens.server.timeline.tiles import build_tile
+from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
@@ -28,8 +28,8 @@ rows = [
 ]
 frame = pl.DataFrame(rows, schema={**SCHEMA["kernels"]}, orient="row")
 frame = frame.with_columns(device=pl.lit(0, pl.Int32), core=pl.lit("CUDA"), kind=pl.lit("compute")).cast(SCHEMA["kernels"])
-pyramid = Pyramid(build(Trace(Path("made"), {"kernels": frame}), ORIGIN))
-found = tile(pyramid, range(len(pyramid.timeline.offsets) - 1), 20_000, 150_000, 1024)
-document = tile_format.document(found, pyramid.timeline)
-encoded = base64.b64encode(tile_format.encode(found, pyramid.timeline)).decode()
+pyramid = Pyramid(build_timeline(Trace(Path("made"), {"kernels": frame}), ORIGIN))
+found = build_tile(pyramid, range(len(pyramid.timeline.offsets) - 1), 20_000, 150_000, 1024)
+document = tile_format.tile_as_json(found, pyramid.timeline)
+encoded = base64.b64encode(tile_format.encode_tile(found, pyramid.timeline)).decode()
 print(json.dumps({"document": document, "bytes": encoded}))

@@ -28,7 +28,7 @@ def view(
     """
     check(paths)
     with needing_the_extra("the web UI"):
-        from steplens.server.http.address import is_local, listen
+        from steplens.server.http.address import is_local, open_listening_socket
         from steplens.server.runs import RunLibrary
 
     out = console()
@@ -41,11 +41,11 @@ def view(
         # whoever reads the link from a pipe waits for it
         out.file.flush()
 
-    bound = listen(host, port)
+    bound = open_listening_socket(host, port)
     library = RunLibrary(paths)
     # the runs are read while most of the server is still being loaded
     library.start()
-    from steplens.server.http.serve import serve
+    from steplens.server.http.serve import serve_runs
 
-    serve(library, bound, host, not no_browser, say, Trainings())
+    serve_runs(library, bound, host, not no_browser, say, Trainings())
     out.print(plain("stopped"))

@@ -13,7 +13,7 @@ import msgspec
 from fastapi import FastAPI
 
 from steplens.readers.common import json_decoder
-from steplens.server.app import addresses
+from steplens.server.app import create_api
 from steplens.server.runs import RunLibrary
 
 Query = Mapping[str, "str | int | bool | Sequence[str]"]
@@ -45,7 +45,7 @@ class InProcessClient:
     """
 
     def __init__(self, library: RunLibrary) -> None:
-        self.app: FastAPI = addresses(library)
+        self.app: FastAPI = create_api(library)
         self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> InProcessClient:

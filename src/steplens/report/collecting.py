@@ -23,7 +23,7 @@ from steplens.report.ask import InProcessClient
 from steplens.report.parts import LeftOut, Parts
 from steplens.report.window import Window
 from steplens.server.runs import OpenedRun, RunLibrary
-from steplens.server.search import entries
+from steplens.server.search import searchable_entries
 from steplens.worker_processes import SharedTasks, serve
 
 #: runs of which every two are compared
@@ -99,7 +99,8 @@ class Collector:
     def _end_of_answers(self, shown: OpenedRun, _: None, parts: Parts) -> None:
         answers.put(shown, self.answered[shown.id], parts)
         entries_by_kind = {
-            kind: [entry.model_dump() for entry in kind_entries] for kind, kind_entries in entries(shown, self._library).items()
+            kind: [entry.model_dump() for entry in kind_entries]
+            for kind, kind_entries in searchable_entries(shown, self._library).items()
         }
         if not parts.add(f"search/{shown.id}", entries_by_kind):
             parts.lost("answers", shown.id, None, "search", 0, sum(map(len, entries_by_kind.values())), "size")

@@ -57,7 +57,7 @@ def _kept(runs: pl.DataFrame, most: int) -> pl.DataFrame:
             break
         room -= count
     return (
-        pl.concat([shapes.extremes(of_type, max(cap, 2)) for of_type in numbered.partition_by("type")])
+        pl.concat([shapes.extreme_runs(of_type, max(cap, 2)) for of_type in numbered.partition_by("type")])
         .sort("place")
         .drop("place")
     )

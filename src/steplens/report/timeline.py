@@ -55,20 +55,20 @@ def _levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, part
     timeline = pyramid.timeline
     rows = range(len(timeline.offsets) - 1)
     low, high = timeline.bounds
-    tile_of_all = tiles.tile(pyramid, rows, low, high + 1, _PIXELS)
-    if not parts.add(f"level/{shown.id}/{trace}/0", tile_format.encode(tile_of_all, timeline)):
+    tile_of_all = tiles.build_tile(pyramid, rows, low, high + 1, _PIXELS)
+    if not parts.add(f"level/{shown.id}/{trace}/0", tile_format.encode_tile(tile_of_all, timeline)):
         return False
     # no bucket of the whole run lies half inside it; what is shorter than a bucket and begins before it ends before the window
     start = (max(window.start_ns, low) >> tile_of_all.shift) - 1 << tile_of_all.shift
     end = -(-min(window.end_ns, high + 1) // (1 << tile_of_all.shift)) << tile_of_all.shift
     made: list[Tile] = []
     for shift in range(0, tile_of_all.shift, _FINER) if start < end else ():
-        detailed = _inside(tiles.tile(pyramid, rows, start, end, max((end - start) >> shift, 1)), start, end)
+        detailed = _inside(tiles.build_tile(pyramid, rows, start, end, max((end - start) >> shift, 1)), start, end)
         if not made or (detailed.shift > made[-1].shift and len(detailed.items.start) * _WORTH <= len(made[-1].items.start)):
             made.append(detailed)
     tiles_by_level: list[Tile] = []
     for detailed in reversed(made):
-        if parts.add(f"level/{shown.id}/{trace}/{len(tiles_by_level) + 1}", tile_format.encode(detailed, timeline)):
+        if parts.add(f"level/{shown.id}/{trace}/{len(tiles_by_level) + 1}", tile_format.encode_tile(detailed, timeline)):
             tiles_by_level.append(detailed)
     events = int(made[0].items.count.sum()) if made else 0
     finest = tiles_by_level[-1] if tiles_by_level else tile_of_all
@@ -107,7 +107,7 @@ def _details(timeline: Timeline, shown: OpenedRun, trace: int, events: Int64Arra
         rows = timeline.table_row[rows_of_table].astype(np.int64)
         frame = details.row_columns(tables, table, rows)
         links = []
-        for kind, target, pairs in details.links(tables, table, np.unique(rows)):
+        for kind, target, pairs in details.find_links(tables, table, np.unique(rows)):
             found = _link(timeline, target, pairs)
             linked.append(found["event"].explode().drop_nulls().to_numpy().astype(np.int64))
             links.append({"kind": kind, **{name: found[name].to_list() for name in found.columns}})
@@ -155,7 +155,7 @@ def _column(column: pl.Series) -> dict[str, Any]:
     frame = pl.DataFrame({"value": column}).join(
         pl.DataFrame({"value": distinct}).with_row_index("place"), on="value", how="left", nulls_equal=True, maintain_order="left"
     )
-    return {"values": [columns.cell(value) for value in distinct.to_list()], "places": frame["place"].to_list()}
+    return {"values": [columns.json_value(value) for value in distinct.to_list()], "places": frame["place"].to_list()}
 
 
 def _briefs(timeline: Timeline, events: Int64Array) -> dict[str, Any]:

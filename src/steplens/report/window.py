@@ -45,7 +45,7 @@ def choose(library: RunLibrary, shown: OpenedRun, wanted: Wanted) -> Window:
     """
     if wanted.span_ns is not None:
         return Window(*wanted.span_ns)
-    steps = tables.frame(library, shown, "steps").filter("complete", pl.col("step").is_not_null())
+    steps = tables.table_frame(library, shown, "steps").filter("complete", pl.col("step").is_not_null())
     if "trace" in steps.columns and steps.height:
         steps = steps.filter(pl.col("trace") == steps["trace"].min())
     if wanted.step is not None:

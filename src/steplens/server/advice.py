@@ -77,19 +77,19 @@ class AdviceShown(BaseModel):
     silenced: list[SilencedShown]
 
 
-def judged(library: RunLibrary, shown: OpenedRun) -> Advice:
+def advise_on_run(library: RunLibrary, shown: OpenedRun) -> Advice:
     """The advice about a run, worked out once."""
     all_advice: Advice = library.answer(shown, ("advice",), lambda: advise(shown.run))
     return all_advice
 
 
-def judged_soon(library: RunLibrary, shown: OpenedRun, seconds: float) -> Advice | None:
+def advise_on_run_within(library: RunLibrary, shown: OpenedRun, seconds: float) -> Advice | None:
     """The advice about a run if it is there within some seconds; None otherwise, and it goes on being worked out."""
     all_advice: Advice | None = library.soon(shown, ("advice",), lambda: advise(shown.run), seconds)
     return all_advice
 
 
-def _judged_alone(library: RunLibrary, shown: OpenedRun, number: int) -> Advice:
+def _advise_on_trace(library: RunLibrary, shown: OpenedRun, number: int) -> Advice:
     trace = shown.trace(number)
     alone = Run(trace.source, [(shown.run.sources[number], trace)], [])
     rank_advice: Advice = library.answer(shown, ("advice", number), lambda: advise(alone))
@@ -103,7 +103,7 @@ def advice(
     trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="as if the run had only this trace")] = None,
 ) -> AdviceShown:
     """What to change, in all languages."""
-    judgement = judged(runs, chosen) if trace is None else _judged_alone(runs, chosen, trace)
+    judgement = advise_on_run(runs, chosen) if trace is None else _advise_on_trace(runs, chosen, trace)
     return AdviceShown(
         step_ns=judgement.step_ns,
         findings=[finding_shown(item) for item in judgement.findings],
@@ -123,19 +123,19 @@ def finding_shown(finding: Finding) -> FindingShown:
         confidence=finding.confidence,
         share=finding.share,
         saving=None if saving is None else SavingShown(low_ns=saving.low_ns, likely_ns=saving.likely_ns, high_ns=saving.high_ns),
-        evidence=[_evidence(item, words) for item in finding.evidence],
-        texts={item.language: _text(item.of(finding)) for item in words},
+        evidence=[_describe_evidence(item, words) for item in finding.evidence],
+        texts={item.language: _to_finding_text(item.of(finding)) for item in words},
     )
 
 
-def _text(text: Any) -> FindingText:
+def _to_finding_text(text: Any) -> FindingText:
     return FindingText(title=text.title, cause=text.cause, remedy=text.remedy, patch=text.patch)
 
 
-def _evidence(evidence: Any, words: list[Words]) -> EvidenceShown:
+def _describe_evidence(evidence: Any, words: list[Words]) -> EvidenceShown:
     return EvidenceShown(
         what=evidence.what,
-        value=columns.cell(float(evidence.value)),
+        value=columns.json_value(float(evidence.value)),
         unit=evidence.unit,
         per_step=evidence.per_step,
         steps=list(evidence.steps),

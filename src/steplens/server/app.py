@@ -50,7 +50,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 
 
-def addresses(library: RunLibrary) -> FastAPI:
+def create_api(library: RunLibrary) -> FastAPI:
     """Everything that is answered about some runs, for whoever may ask: without the guard and without pages."""
     # no /docs: it would load its scripts from elsewhere
     app = FastAPI(
@@ -85,10 +85,10 @@ def create_app(
         static: folder of the built front end; need not exist.
         control: asks trainings that run for captures; without it none can be asked.
     """
-    app = addresses(library)
+    app = create_api(library)
     app.state.captures = control
 
-    files = pages.held(static)
+    files = pages.read_page_files(static)
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:

@@ -131,7 +131,7 @@ class Asked(BaseModel):
 @router.get("")
 def captures(chosen: Chosen, request: Request) -> Captures:
     """What the processes do that watch this run's folder, and what became of requests for captures."""
-    control, folder = _found(chosen, request)
+    control, folder = _control_and_folder(chosen, request)
     if control is None or folder is None:
         return Captures(folder=None, processes=[])
     processes_told = control.processes(folder)[:_MOST_PROCESSES]
@@ -144,7 +144,7 @@ def captures(chosen: Chosen, request: Request) -> Captures:
 @router.post("")
 def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     """Ask a running training to record its next steps into this run's folder."""
-    control, folder = _found(chosen, request)
+    control, folder = _control_and_folder(chosen, request)
     if control is None or folder is None:
         raise Refusal(
             409,
@@ -169,7 +169,7 @@ def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     return Asked(request=control.ask(folder, changes), folder=path_text(folder))
 
 
-def _found(chosen: OpenedRun, request: Request) -> tuple[Control | None, Path | None]:
+def _control_and_folder(chosen: OpenedRun, request: Request) -> tuple[Control | None, Path | None]:
     control: Control | None = getattr(request.app.state, "captures", None)
     if control is None or not chosen.path.is_dir():
         return control, None

@@ -77,17 +77,17 @@ class Comparison(BaseModel):
 def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Comparison:
     """Two of the runs, such as before and after a change of the program."""
     first, second = runs.shown(before), runs.shown(after)
-    sides = _side(runs, first), _side(runs, second)
-    calls = _changes(*_per_step(runs, (first, second), "operators", _operators), time="self_ns")
-    tasks = _changes(*_per_step(runs, (first, second), "tasks", _tasks), time="total_ns")
-    change = compare_advice(advice.judged(runs, first), advice.judged(runs, second))
+    sides = _summarize_side(runs, first), _summarize_side(runs, second)
+    calls = _compare_by_name(*_per_step(runs, (first, second), "operators", _operator_times), time="self_ns")
+    tasks = _compare_by_name(*_per_step(runs, (first, second), "tasks", _task_times), time="total_ns")
+    change = compare_advice(advice.advise_on_run(runs, first), advice.advise_on_run(runs, second))
     return Comparison(
         before=sides[0],
         after=sides[1],
-        operators=columns.records(calls.head(limit)),
+        operators=columns.json_records(calls.head(limit)),
         different=calls.height,
-        parts=_parts(*sides),
-        tasks=columns.records(tasks.head(limit)),
+        parts=_compare_parts(*sides),
+        tasks=columns.json_records(tasks.head(limit)),
         different_tasks=tasks.height,
         cured=[advice.finding_shown(finding) for finding in change.cured],
         remaining=[advice.finding_shown(finding) for finding in change.remaining],
@@ -96,20 +96,20 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
     )
 
 
-def _side(runs: RunLibrary, chosen: OpenedRun) -> Side:
+def _summarize_side(runs: RunLibrary, chosen: OpenedRun) -> Side:
     summary = runs.answer(chosen, ("verdict",), chosen.run.verdict).summary
-    peak = tables.frame(runs, chosen, "memory")["peak_allocated"].max()
+    peak = tables.table_frame(runs, chosen, "memory")["peak_allocated"].max()
     return Side(
         run=chosen.id,
         path=path_text(chosen.path),
         steps=summary.steps,
         step_ns=summary.step_time_ns,
-        parts=overview.parts(summary),
+        parts=overview.step_parts(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
 
 
-def _parts(before: Side, after: Side) -> list[dict[str, Any]]:
+def _compare_parts(before: Side, after: Side) -> list[dict[str, Any]]:
     """Every part that one of the runs has, in the order of the step's parts."""
     names = list(dict.fromkeys([*before.parts, *after.parts]))
     both = [(name, before.parts.get(name), after.parts.get(name)) for name in names]
@@ -119,7 +119,7 @@ def _parts(before: Side, after: Side) -> list[dict[str, Any]]:
     ]
 
 
-def _changes(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFrame:
+def _compare_by_name(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFrame:
     """Names with calls and time of both runs, the largest change first; what a run has none of counts as 0."""
     renamed = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
     both = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(renamed)
@@ -127,11 +127,11 @@ def _changes(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFra
     return both.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
 
 
-def _operators(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
+def _operator_times(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
     return operators(trace, steps=steps).select("name", "calls", "self_ns")
 
 
-def _tasks(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
+def _task_times(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
     return kernel_statistics(trace, steps=steps).select("name", pl.col("count").alias("calls"), "total_ns")
 
 
@@ -140,11 +140,11 @@ def _per_step(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What ``rows`` counts in the chosen steps of all ranks, per step; in the whole run where there are no steps."""
 
-    def of(run: Run) -> pl.DataFrame:
+    def counts_per_step(run: Run) -> pl.DataFrame:
         step_numbers = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
         count = sum(map(len, step_numbers))
         parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, step_numbers, strict=True)]
         return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))
 
-    before, after = (runs.frame(one, ("compare", what), partial(of, one.run)) for one in both)
+    before, after = (runs.frame(one, ("compare", what), partial(counts_per_step, one.run)) for one in both)
     return before, after

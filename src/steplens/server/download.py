@@ -17,7 +17,7 @@ from steplens.exports.export import export
 from steplens.exports.merged import Member, write_merged
 from steplens.exports.subject import subjects
 from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment
+from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment_headers
 from steplens.server.runs import OpenedRun
 from steplens.trace.window import window
 
@@ -59,12 +59,12 @@ def download(
         if within[1] < within[0]:
             raise Refusal(422, "the window ends before it starts", "end_ns")
     if traces is None:
-        return _answer(chosen, str(trace), to, lambda file: _write_one(chosen, trace, to, within, file))
+        return _answer_with_file(chosen, str(trace), to, lambda file: _write_one(chosen, trace, to, within, file))
     if to != "chrome":
         raise Refusal(422, f"{to!r} holds one trace", "traces", "Leave it out, or ask for chrome")
     numbers = sorted({int(number) for number in traces.split(",")})
     traces_text = "-".join(map(str, numbers)) if len(numbers) <= _MOST_TOLD else f"{len(numbers)}_traces"
-    return _answer(chosen, traces_text, to, lambda file: _write_several(chosen, numbers, within, file))
+    return _answer_with_file(chosen, traces_text, to, lambda file: _write_several(chosen, numbers, within, file))
 
 
 def _write_one(chosen: OpenedRun, number: int, to: str, within: tuple[int, int] | None, file: Path) -> None:
@@ -75,11 +75,13 @@ def _write_one(chosen: OpenedRun, number: int, to: str, within: tuple[int, int] 
 
 
 def _write_several(chosen: OpenedRun, numbers: Sequence[int], within: tuple[int, int] | None, file: Path) -> None:
-    members = [Member(_name(chosen, number), subjects(chosen.trace(number))[0], chosen.origins[number]) for number in numbers]
+    members = [
+        Member(_trace_name(chosen, number), subjects(chosen.trace(number))[0], chosen.origins[number]) for number in numbers
+    ]
     write_merged(members, file, within)
 
 
-def _name(chosen: OpenedRun, number: int) -> str:
+def _trace_name(chosen: OpenedRun, number: int) -> str:
     """What a file calls a trace, as the pages do: by its rank, and by its number where that alone tells it."""
     rank = chosen.trace(number).rank
     if rank < 0:
@@ -88,13 +90,13 @@ def _name(chosen: OpenedRun, number: int) -> str:
     return f"Rank {rank}" if alone else f"Rank {rank} (trace {number})"
 
 
-def _answer(chosen: OpenedRun, told: str, to: str, write: Callable[[Path], None]) -> FileResponse:
+def _answer_with_file(chosen: OpenedRun, told: str, to: str, write: Callable[[Path], None]) -> FileResponse:
     folder = Path(tempfile.mkdtemp(prefix="steplens-view-"))
     with contextlib.ExitStack() as unless_answered:
         unless_answered.callback(shutil.rmtree, folder, ignore_errors=True)
         file = folder / f"trace{_ENDINGS[to]}"
         write(file)
-        headers = attachment(chosen, f"{told}_{to}{_ENDINGS[to]}")
+        headers = attachment_headers(chosen, f"{told}_{to}{_ENDINGS[to]}")
         answer = _Passing(file, media_type="application/octet-stream", headers=headers)
         unless_answered.pop_all()
     return answer

@@ -82,16 +82,16 @@ def flops(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Flops:
     peak = device_peak(tables)
     return Flops(
         work=Work.model_validate(done) if done is not None else None,
-        cube=_units(counted, "cube"),
-        vector=_units(counted, "vector"),
+        cube=_summarize_units(counted, "cube"),
+        vector=_summarize_units(counted, "vector"),
         peak_name=None if peak is None else peak.name,
         peak_flops_per_s=None if peak is None else peak.float32,
-        nodes=[Node(**row) for row in columns.records(tree.head(_MOST_NODES))],
+        nodes=[Node(**row) for row in columns.json_records(tree.head(_MOST_NODES))],
         left_out=max(tree.height - _MOST_NODES, 0),
     )
 
 
-def _units(counted: pl.DataFrame, kind: str) -> Units | None:
+def _summarize_units(counted: pl.DataFrame, kind: str) -> Units | None:
     counted_units = counted.drop_nulls(f"{kind}_flops")
     if not counted_units.height:
         return None

@@ -19,7 +19,7 @@ from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, encoded
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs, json_response
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns, tables
 from steplens.trace.building.devices import device_kind, device_names
@@ -219,22 +219,22 @@ class HealthFinding(BaseModel):
 @router.get("/overview")
 def overview(chosen: Chosen, runs: Runs) -> Overview:
     """The first page: ranks, where a step goes, what takes the most, and what to do first."""
-    judged = advice.judged_soon(runs, chosen, _PATIENCE_S)
+    judged = advice.advise_on_run_within(runs, chosen, _PATIENCE_S)
     findings = judged.findings if judged is not None else ()
-    operators = tables.frame(runs, chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
-    health = tables.frame(runs, chosen, "health")
+    operators = tables.table_frame(runs, chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
+    health = tables.table_frame(runs, chosen, "health")
     verdict = runs.answer(chosen, ("verdict",), chosen.run.verdict)
     return Overview(
-        verdict=_verdict(verdict),
-        figures=_figures(verdict.summary),
-        ranks=[_rank(runs, chosen, number) for number in range(len(chosen.run.traces))],
+        verdict=_describe_verdict(verdict),
+        figures=_to_step_figures(verdict.summary),
+        ranks=[_describe_rank(runs, chosen, number) for number in range(len(chosen.run.traces))],
         steps=verdict.summary.steps,
         step_ns=verdict.summary.step_time_ns,
-        parts=parts(verdict.summary),
-        operators=columns.records(operators.head(_TOP)),
-        types=columns.records(_types(tables.frame(runs, chosen, "kernels_by_type")).head(_MOST_TYPES)),
-        memory=columns.records(tables.frame(runs, chosen, "memory")),
-        pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline(chosen, number)],
+        parts=step_parts(verdict.summary),
+        operators=columns.json_records(operators.head(_TOP)),
+        types=columns.json_records(_times_by_type(tables.table_frame(runs, chosen, "kernels_by_type")).head(_MOST_TYPES)),
+        memory=columns.json_records(tables.table_frame(runs, chosen, "memory")),
+        pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline_bottlenecks(chosen, number)],
         advice=[advice.finding_shown(finding) for finding in findings[:_ADVICE]],
         findings=len(findings),
         judged=judged is not None,
@@ -245,7 +245,7 @@ def overview(chosen: Chosen, runs: Runs) -> Overview:
 @router.get("/ranks")
 def ranks(chosen: Chosen, runs: Runs) -> list[Rank]:
     """The traces of the run: where each comes from, what it holds, and how its steps went."""
-    return [_rank(runs, chosen, number) for number in range(len(chosen.run.traces))]
+    return [_describe_rank(runs, chosen, number) for number in range(len(chosen.run.traces))]
 
 
 @router.get("/steps", response_model=Steps)
@@ -253,18 +253,18 @@ def steps(
     chosen: Chosen, runs: Runs, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="only of this trace")] = None
 ) -> Any:
     """Every step with its phases, how their lengths spread, and which stand out."""
-    step_rows = tables.frame(runs, chosen, "steps", trace)
-    return encoded({"steps": columns.records(step_rows), "spread": _spread(step_distribution(step_rows))})
+    step_rows = tables.table_frame(runs, chosen, "steps", trace)
+    return json_response({"steps": columns.json_records(step_rows), "spread": _describe_spread(step_distribution(step_rows))})
 
 
 @router.get("/health")
 def health(chosen: Chosen, runs: Runs) -> list[HealthFinding]:
     """What is doubtful about the data, and what not to trust because of it."""
-    rows = tables.frame(runs, chosen, "health").to_dicts()
+    rows = tables.table_frame(runs, chosen, "health").to_dicts()
     return [HealthFinding(**{**row, "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word]}) for row in rows]
 
 
-def parts(summary: StepSummary) -> dict[str, float]:
+def step_parts(summary: StepSummary) -> dict[str, float]:
     """Phases of the host and parts of the device of a step, ns; without those of a device that was not recorded."""
     host_parts = dict(summary.host)
     if summary.host:
@@ -275,15 +275,15 @@ def parts(summary: StepSummary) -> dict[str, float]:
     return host_parts
 
 
-def _spread(found: StepDistribution) -> dict[str, Any]:
+def _describe_spread(found: StepDistribution) -> dict[str, Any]:
     numbers = {name: getattr(found, name) for name in Spread.model_fields if name not in ("edges_ns", "counts", "outliers")}
-    return {**numbers, "edges_ns": found.edges_ns, "counts": found.counts, "outliers": columns.records(found.outliers)}
+    return {**numbers, "edges_ns": found.edges_ns, "counts": found.counts, "outliers": columns.json_records(found.outliers)}
 
 
-def _rank(runs: RunLibrary, chosen: OpenedRun, number: int) -> Rank:
+def _describe_rank(runs: RunLibrary, chosen: OpenedRun, number: int) -> Rank:
     trace, source = chosen.trace(number), chosen.run.sources[number]
     summary = runs.answer(chosen, ("figures", number), lambda: summarize_steps([trace]))
-    peak = tables.frame(runs, chosen, "memory", number)["peak_allocated"].max()
+    peak = tables.table_frame(runs, chosen, "memory", number)["peak_allocated"].max()
     return Rank(
         trace=number,
         rank=trace.rank if trace.rank >= 0 else None,
@@ -293,16 +293,16 @@ def _rank(runs: RunLibrary, chosen: OpenedRun, number: int) -> Rank:
         device_kind=device_kind(trace),
         devices=device_names(trace),
         tables={name: trace.required(name).select(pl.len()).collect().item() for name in trace},
-        streams=runs.answer(chosen, ("streams", number), lambda: _streams(trace)),
+        streams=runs.answer(chosen, ("streams", number), lambda: _count_streams(trace)),
         steps=summary.steps,
         step_ns=summary.step_time_ns,
-        parts=parts(summary),
-        figures=_figures(summary),
+        parts=step_parts(summary),
+        figures=_to_step_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
 
 
-def _figures(summary: StepSummary) -> StepFigures:
+def _to_step_figures(summary: StepSummary) -> StepFigures:
     choice = next((choice for choice in summary.chosen if choice.steps), None)
     which: dict[str, Any] = {
         "sentence": summary.sentence(),
@@ -313,24 +313,24 @@ def _figures(summary: StepSummary) -> StepFigures:
     return StepFigures(**{name: getattr(summary, name) for name in StepFigures.model_fields if name not in which}, **which)
 
 
-def _verdict(verdict: Verdict) -> VerdictShown:
+def _describe_verdict(verdict: Verdict) -> VerdictShown:
     numbers = {name: getattr(verdict, name) for name in VerdictShown.model_fields if name != "sentence"}
     return VerdictShown(**numbers, sentence=verdict.sentence())
 
 
-def _streams(trace: Trace) -> int:
+def _count_streams(trace: Trace) -> int:
     count: int = trace.required("kernels").select(pl.struct("device", "stream").n_unique()).collect().item()
     return count
 
 
-def _types(tasks: pl.DataFrame) -> pl.DataFrame:
+def _times_by_type(tasks: pl.DataFrame) -> pl.DataFrame:
     """Rows of ``kernels_by_type`` over all ranks; those of communication, copies and waiting only where nothing computes."""
     computing = tasks.filter(pl.col("kind") == KIND_COMPUTE)
     rows = computing if computing["total_ns"].sum() else tasks
     return rows.group_by("type").agg(pl.col("count", "total_ns").sum()).sort("total_ns", "type", descending=[True, False])
 
 
-def _pipeline(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
+def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
     trace = chosen.trace(number)
     if trace.lazy("pipeline_loaders") is not None:
         # of a loader the stages were measured, and its one queue tells less
@@ -349,4 +349,4 @@ def _pipeline(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
         ]
     table = operations(trace)
     slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")
-    return [{"trace": number, **row} for row in columns.records(slow)]
+    return [{"trace": number, **row} for row in columns.json_records(slow)]

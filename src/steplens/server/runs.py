@@ -22,10 +22,12 @@ from steplens.server.http.errors import Problem, Refusal, path_text
 from steplens.server.live import Files
 from steplens.server.memo import AnswerCache
 from steplens.timeline import timeline_file
-from steplens.timeline.layout import build
+from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
 from steplens.timeline.time_origin import origins
+from steplens.timeline.time_origin import trace_origins
+from steplens.trace.run import Run, open_draft, open_run
 from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.server")
@@ -168,7 +170,7 @@ class OpenedRun:
             _LOG.exception("no draft of %s", self.path)
             return
         if drawn is not None:
-            opened = Opened(drawn.run, origins(drawn.run.traces), 1, {})
+            opened = Opened(drawn.run, trace_origins(drawn.run.traces), 1, {})
             self.draft = OpenedRun(number, self.path, Opening(state="ready"), opened, one_of=drawn.of_bytes / drawn.bytes)
             if not drawn.is_read:
                 self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
@@ -177,17 +179,17 @@ class OpenedRun:
         """Read it; never raises."""
         self.opening = opening = Opening(state="opening", started=time.monotonic())
 
-        def progress(number: int, total: int, path: Path) -> None:
+        def report_progress(number: int, total: int, path: Path) -> None:
             # the total last: once somebody who asks meanwhile is told it, the rest is there too
             opening.bytes = path.stat().st_size if path.is_file() else 0
             opening.what = path_text(path)
             opening.done, opening.total = number, total
 
         try:
-            files = live.files(self.path)
-            run = open_run(self.path, progress)
+            files = live.file_states(self.path)
+            run = open_run(self.path, report_progress)
             self._openings += 1
-            self.opened = Opened(run, origins(run.traces), self._openings, files)
+            self.opened = Opened(run, trace_origins(run.traces), self._openings, files)
             opening.what, opening.bytes = "", 0
             opening.state, opening.done, opening.total = "ready", len(run.traces), len(run.sources)
         except SteplensError as error:
@@ -204,7 +206,7 @@ class OpenedRun:
         opening.seconds = time.monotonic() - opening.started
 
 
-def _small(_: object) -> int:
+def _small_answer_size(_: object) -> int:
     """Bytes of an answer that is a few objects."""
     return 1 << 16
 
@@ -278,14 +280,16 @@ class RunLibrary:
         """A frame about a run, worked out once."""
         return self._answers.get((shown.id, shown.generation, *key), make, lambda frame: int(frame.estimated_size()))
 
-    def answer(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = _small) -> T:
+    def answer(
+        self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = _small_answer_size
+    ) -> T:
         """Anything else about a run, worked out once; ``size`` gives the bytes that it takes."""
         return self._answers.get((shown.id, shown.generation, *key), make, size)
 
     def soon(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], Any], seconds: float) -> Any:
         """Like ``answer``, but None when that takes longer than some seconds; it goes on in the background."""
 
-        def work() -> None:
+        def make_answer() -> None:
             try:
                 self.answer(shown, key, make)
             except Exception:  # whoever asks for it alone is told
@@ -293,7 +297,7 @@ class RunLibrary:
 
         full_key = (shown.id, shown.generation, *key)
         if self._answers.known(full_key) is None:
-            worker = threading.Thread(target=work, name="steplens-answer", daemon=True)
+            worker = threading.Thread(target=make_answer, name="steplens-answer", daemon=True)
             worker.start()
             worker.join(seconds)
         return self._answers.known(full_key)
@@ -302,18 +306,18 @@ class RunLibrary:
         """The timeline of a trace; the first request for it waits until it is laid out, or mapped where that was done before."""
         tables, origin = shown.trace(trace), shown.origins[trace]
 
-        def make() -> Pyramid:
-            saved = timeline_file.load(tables.kept, origin) if tables.kept is not None else None
+        def build_pyramid() -> Pyramid:
+            saved = timeline_file.load_timeline(tables.kept, origin) if tables.kept is not None else None
             sources = SOURCES if shown.one_of == 1 else RECORDED
-            return Pyramid(build(tables, origin, sources)) if saved is None else saved
+            return Pyramid(build_timeline(tables, origin, sources)) if saved is None else saved
 
-        return self._timelines.get((shown.id, shown.generation, trace), make, lambda pyramid: pyramid.size_bytes)
+        return self._timelines.get((shown.id, shown.generation, trace), build_pyramid, lambda pyramid: pyramid.size_bytes)
 
     def _keep(self, shown: OpenedRun, trace: int) -> None:
         """Put a timeline that is in memory into a file, for the next time and to free the memory."""
         place, pyramid = shown.trace(trace).kept, self.timeline(shown, trace)
-        if place is None or not pyramid.size_bytes or timeline_file.save(pyramid, place) is None:
+        if place is None or not pyramid.size_bytes or timeline_file.save_timeline(pyramid, place) is None:
             return
-        mapped = timeline_file.load(place, shown.origins[trace])
+        mapped = timeline_file.load_timeline(place, shown.origins[trace])
         if mapped is not None:
             self._timelines.replace((shown.id, shown.generation, trace), mapped, mapped.size_bytes)

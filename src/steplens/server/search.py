@@ -69,19 +69,21 @@ def search(chosen: Chosen, runs: Runs, text: Annotated[str, Query(min_length=1, 
     folded = text.lower()
     hits: list[Hit] = []
     matching: dict[str, int] = {}
-    for kind, kind_entries in runs.answer(chosen, ("search",), lambda: entries(chosen, runs), _size).items():
+    for kind, kind_entries in runs.answer(
+        chosen, ("search",), lambda: searchable_entries(chosen, runs), _size_of_entries
+    ).items():
         hits_of_kind = [entry for entry in kind_entries if folded in entry.words]
         matching[kind] = len(hits_of_kind)
         hits += [Hit(**entry.model_dump(exclude={"words"})) for entry in hits_of_kind[:PER_KIND]]
     return Hits(hits=hits, matching=matching)
 
 
-def entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[Entry]]:
+def searchable_entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[Entry]]:
     """Everything that can be found, by kind, in the order in which it is shown."""
     by_kind: dict[str, list[Entry]] = {}
     for kind, (count, total) in _SEARCHED.items():
         name = pl.col("name").cast(pl.String)
-        rows = _once(chosen, runs, kind).filter(name.is_not_null())
+        rows = _rows_counted_once(chosen, runs, kind).filter(name.is_not_null())
         added = rows.group_by(name).agg(pl.col(count).sum(), pl.col(total).sum()).collect()
         by_kind[kind] = [
             Entry(kind=kind, name=text, title=text, count=calls, total_ns=time, words=text.lower())
@@ -96,7 +98,7 @@ def entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[Entry]]:
                 f"{item.id} {finding_text.title} {finding_text.cause}".lower() for finding_text in item.texts.values()
             ),
         )
-        for item in map(advice.finding_shown, advice.judged(runs, chosen).findings)
+        for item in map(advice.finding_shown, advice.advise_on_run(runs, chosen).findings)
     ]
     by_kind[TABLE] = [
         Entry(kind=TABLE, name=item.name, title=item.title, words=" ".join((item.name, *item.aliases, item.title)).lower())
@@ -105,16 +107,18 @@ def entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[Entry]]:
     return by_kind
 
 
-def _once(chosen: OpenedRun, runs: RunLibrary, kind: str) -> pl.LazyFrame:
+def _rows_counted_once(chosen: OpenedRun, runs: RunLibrary, kind: str) -> pl.LazyFrame:
     """Rows of a table without those that tell of operator calls a second time: the CPU's tasks, the framework's own layer."""
-    table = tables.table(kind)
+    table = tables.find_table(kind)
     if kind == "kernels" and any(cpu_is_device(trace) for trace in chosen.run.traces):
         with_device = [number for number, trace in enumerate(chosen.run.traces) if not cpu_is_device(trace)]
         empty = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
-        return pl.concat([empty, *(tables.rows(runs, chosen, table, number) for number in with_device)], how="diagonal_relaxed")
-    rows = tables.rows(runs, chosen, table, None)
+        return pl.concat(
+            [empty, *(tables.table_rows(runs, chosen, table, number) for number in with_device)], how="diagonal_relaxed"
+        )
+    rows = tables.table_rows(runs, chosen, table, None)
     return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "api_calls" else rows
 
 
-def _size(found: dict[str, list[Entry]]) -> int:
+def _size_of_entries(found: dict[str, list[Entry]]) -> int:
     return sum(512 + 3 * len(entry.words) for kind_entries in found.values() for entry in kind_entries)

@@ -124,19 +124,19 @@ class Live(BaseModel):
 @router.get("/session")
 def session(runs: Runs) -> Session:
     """What is shown."""
-    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state(opened) for opened in runs.runs])
+    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state_of_run(opened) for opened in runs.runs])
 
 
 @router.get("/runs/{run}")
 def run_state(chosen: Living) -> RunState:
     """One run, and how far the opening of it is. Poll it until its state is "ready" or "failed"."""
-    return state(chosen)
+    return state_of_run(chosen)
 
 
 @router.get("/runs/{run}/live")
 def is_changed(chosen: Living) -> Live:
     """Whether a training has written more since the run was opened."""
-    now = live.files(chosen.path)
+    now = live.file_states(chosen.path)
     return Live(generation=chosen.generation, changed=now != chosen.files, files=len(now))
 
 
@@ -144,10 +144,10 @@ def is_changed(chosen: Living) -> Live:
 def reopen(chosen: Living, runs: Runs) -> RunState:
     """Read the run again; what was read before is shown until then."""
     runs.reopen(chosen)
-    return state(chosen)
+    return state_of_run(chosen)
 
 
-def state(chosen: OpenedRun) -> RunState:
+def state_of_run(chosen: OpenedRun) -> RunState:
     """A run as the session lists it."""
     opening = chosen.opening
     running = time.monotonic() - opening.started if opening.started else 0.0
@@ -157,7 +157,7 @@ def state(chosen: OpenedRun) -> RunState:
         name=path_text(chosen.path.resolve().name),
         origin_ns=str(chosen.origin_ns),
         generation=chosen.generation,
-        traces=_traces(chosen),
+        traces=_states_of_traces(chosen),
         strategy=chosen.opened is not None and chosen.opened.has_strategy,
         progress=Progress(
             state=opening.state,
@@ -169,11 +169,11 @@ def state(chosen: OpenedRun) -> RunState:
             timelines=opening.timelines,
             problem=opening.problem,
         ),
-        draft=_draft(chosen),
+        draft=_draft_of_run(chosen),
     )
 
 
-def _draft(chosen: OpenedRun) -> Draft | None:
+def _draft_of_run(chosen: OpenedRun) -> Draft | None:
     """Of its first trace, until that is laid out."""
     drawn = chosen.draft
     if drawn is None or chosen.opening.timelines or chosen.opening.state == "failed":
@@ -181,7 +181,7 @@ def _draft(chosen: OpenedRun) -> Draft | None:
     return Draft(run=drawn.id, one_of=drawn.one_of, origin_ns=str(drawn.origin_ns))
 
 
-def _traces(chosen: OpenedRun) -> list[TraceState]:
+def _states_of_traces(chosen: OpenedRun) -> list[TraceState]:
     opened = chosen.opened
     if opened is None:
         return []

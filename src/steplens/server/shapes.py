@@ -86,7 +86,7 @@ class RunList(BaseModel):
 @router.get("")
 def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level = "operator") -> TypeList:
     """The types of operators or kernels that ran in steps."""
-    sums = _sums(runs, chosen, trace, level)
+    sums = _sums_by_type(runs, chosen, trace, level)
     order = {name: place for place, name in enumerate(dynamic_shape.types_of(sums))}
     grouped = (
         sums.group_by("type")
@@ -98,7 +98,7 @@ def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level
         )
         .sort("total_ns", "type", descending=[True, False])
     )
-    listed = sorted(columns.records(grouped.head(_MOST_LISTED)), key=lambda row: order[row["type"]])
+    listed = sorted(columns.json_records(grouped.head(_MOST_LISTED)), key=lambda row: order[row["type"]])
     return TypeList(
         types=[TypeShown(**row) for row in listed],
         first=[row["type"] for row in listed[: dynamic_shape.SHOWN_TYPES]],
@@ -110,7 +110,7 @@ def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level
 @router.get("/series")
 def shape_series(chosen: Chosen, runs: Runs, types: Types, trace: TraceNumber = 0, level: Level = "operator") -> list[TypeSeries]:
     """Some types from step to step."""
-    sums = _sums(runs, chosen, trace, level)
+    sums = _sums_by_type(runs, chosen, trace, level)
     unknown = sorted(set(types) - set(sums["type"].to_list()))
     if unknown:
         raise Refusal(404, "no such type ran in a step", f"types {unknown[0][:200]}", "GET /api/runs/{run}/shapes lists them")
@@ -136,16 +136,16 @@ def shape_runs(
     if name:
         held = pl.col("name").str.to_lowercase().str.contains(name.lower(), literal=True)
         runs_of_shapes = runs_of_shapes.filter(held)
-    rows = extremes(runs_of_shapes.drop_nulls(["step", "duration_ns"]), points)
-    return RunList(runs=[RunShown(**row) for row in columns.records(rows)], total=runs_of_shapes.height)
+    rows = extreme_runs(runs_of_shapes.drop_nulls(["step", "duration_ns"]), points)
+    return RunList(runs=[RunShown(**row) for row in columns.json_records(rows)], total=runs_of_shapes.height)
 
 
-def _sums(library: RunLibrary, shown: OpenedRun, trace: int, level: str) -> pl.DataFrame:
+def _sums_by_type(library: RunLibrary, shown: OpenedRun, trace: int, level: str) -> pl.DataFrame:
     tables = shown.trace(trace)
     return library.frame(shown, ("shapes", level, trace), lambda: dynamic_shape.sums(tables, level)).drop_nulls(["step", "type"])
 
 
-def extremes(runs: pl.DataFrame, most: int) -> pl.DataFrame:
+def extreme_runs(runs: pl.DataFrame, most: int) -> pl.DataFrame:
     """At most so many runs: of every stretch of equal length the shortest and the longest."""
     if runs.height <= most:
         return runs

@@ -103,8 +103,8 @@ def step_trace_figure(
         step=figure.step,
         steps=list(figure.steps),
         excluded=list(figure.excluded),
-        rows=[_row(row) for row in figure.rows],
-        parts=[PartShown(**row) for row in columns.records(figure.parts)],
+        rows=[_figure_row(row) for row in figure.rows],
+        parts=[PartShown(**row) for row in columns.json_records(figure.parts)],
         forward_names=list(figure.forward_names),
         backward_names=list(figure.backward_names),
         forward_point=forward_point or points.forward,
@@ -112,7 +112,7 @@ def step_trace_figure(
     )
 
 
-def _row(row: Row) -> FigureRow:
+def _figure_row(row: Row) -> FigureRow:
     longest = sorted(row.segments, key=lambda one: -one.duration_ns)[:_MOST]
     segments = sorted(longest, key=lambda one: one.start_ns)
     shown = [SegmentShown(name=one.name, start_ns=one.start_ns, duration_ns=one.duration_ns, steps=one.steps) for one in segments]

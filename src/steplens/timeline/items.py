@@ -62,7 +62,7 @@ TYPES: dict[str, type[np.signedinteger[Any] | np.unsignedinteger[Any]]] = {
 }  # fmt: skip
 
 
-def events(timeline: Timeline, index: Int64Array | slice) -> Items:
+def events_as_items(timeline: Timeline, index: Int64Array | slice) -> Items:
     """Events as items of their own."""
     start, end = timeline.start[index], timeline.end[index]
     duration = end - start
@@ -71,24 +71,24 @@ def events(timeline: Timeline, index: Int64Array | slice) -> Items:
     return Items(start, end, duration, duration, count, ids.astype(np.uint32), timeline.name[index])
 
 
-def heads(items: Items, row: Int64Array, shift: int) -> BoolArray:
+def mark_item_starts(items: Items, row: Int64Array, shift: int) -> BoolArray:
     """Which items are not merged with the one before them, where the events of a row follow one another.
 
     There the short events of a bucket are neighbours: a long one between two of them would have ended in a later bucket.
     """
-    alone = _alone(items, shift)
+    alone = _is_long_event(items, shift)
     bucket = items.start >> shift
     first = np.ones(len(row), dtype=bool)
     first[1:] = (bucket[1:] != bucket[:-1]) | (row[1:] != row[:-1]) | alone[1:] | alone[:-1]
     return first
 
 
-def _alone(items: Items, shift: int) -> BoolArray:
+def _is_long_event(items: Items, shift: int) -> BoolArray:
     alone: BoolArray = (items.count == 1) & (items.busy >= 1 << shift)
     return alone
 
 
-def merged(items: Items, row: Int64Array, shift: int, *, crossing: bool) -> tuple[Items, Int64Array]:
+def merge_items(items: Items, row: Int64Array, shift: int, *, crossing: bool) -> tuple[Items, Int64Array]:
     """Items at a coarser resolution, and their rows.
 
     Args:
@@ -99,15 +99,15 @@ def merged(items: Items, row: Int64Array, shift: int, *, crossing: bool) -> tupl
     """
     if crossing:
         return _merged_across(items, row, shift)
-    place = np.flatnonzero(heads(items, row, shift))
+    place = np.flatnonzero(mark_item_starts(items, row, shift))
     if len(place) == len(row):
         return items, row
-    return _together(items, place, shift), row[place]
+    return _merge_stretches(items, place, shift), row[place]
 
 
-def _together(items: Items, place: Int64Array, shift: int) -> Items:
+def _merge_stretches(items: Items, place: Int64Array, shift: int) -> Items:
     """One item for each stretch of items that begins at one of the places."""
-    leading = _longest(items.peak, place, shift)
+    leading = _places_of_longest(items.peak, place, shift)
     return Items(
         items.start[place],
         np.maximum.reduceat(items.end, place),
@@ -119,7 +119,7 @@ def _together(items: Items, place: Int64Array, shift: int) -> Items:
     )
 
 
-def _longest(peak: Int64Array, place: Int64Array, shift: int) -> Int64Array:
+def _places_of_longest(peak: Int64Array, place: Int64Array, shift: int) -> Int64Array:
     """The place of the first of the largest values of each stretch."""
     if shift <= _NARROW_SHIFT and len(peak) < 1 << 32:
         # the length above, the distance from the end below: one maximum finds both; what does not fit is alone in its stretch
@@ -135,12 +135,12 @@ def _longest(peak: Int64Array, place: Int64Array, shift: int) -> Int64Array:
 
 def _merged_across(items: Items, row: Int64Array, shift: int) -> tuple[Items, Int64Array]:
     """The same where long events may lie between the short ones of a bucket."""
-    alone = _alone(items, shift)
+    alone = _is_long_event(items, shift)
     alone_at, short = np.flatnonzero(alone), np.flatnonzero(~alone)
     if not len(short):
         return items, row
-    first = np.flatnonzero(heads(items.take(short), row[short], shift))
-    both = Items.joined([items.take(alone_at), _together(items.take(short), first, shift)])
+    first = np.flatnonzero(mark_item_starts(items.take(short), row[short], shift))
+    both = Items.joined([items.take(alone_at), _merge_stretches(items.take(short), first, shift)])
     # both are in order; a stable sort by place merges them
     place = np.concatenate((alone_at, short[first]))
     order = np.argsort(place, kind="stable")

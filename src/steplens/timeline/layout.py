@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.timeline.rows import MOST_ROWS, PIECE, WORKERS, Int64Array, IntArray, placed
+from steplens.timeline.rows import MOST_ROWS, PIECE, WORKERS, Int64Array, IntArray, assign_rows
 from steplens.timeline.sources import SOURCES, Labels, LaneSource
 from steplens.trace.trace import Trace
 
@@ -138,7 +138,7 @@ class _Rows:
             values = self[column]
             if values.has_nulls():
                 return self._without_the_others()
-            found.append(_joined(values))
+            found.append(_to_single_array(values))
         return found[0], found[1], 0
 
     def _without_the_others(self) -> tuple[Int64Array, Int64Array, int]:
@@ -146,7 +146,7 @@ class _Rows:
         all_events = numbered.collect()
         self._kept = all_events.drop_nulls(["start_ns", "end_ns"])
         self.columns = all_events.columns
-        return _joined(self["start_ns"]), _joined(self["end_ns"]), all_events.height - self._kept.height
+        return _to_single_array(self["start_ns"]), _to_single_array(self["end_ns"]), all_events.height - self._kept.height
 
     def of(self, *columns: str) -> pl.DataFrame:
         """Some of the columns."""
@@ -156,7 +156,7 @@ class _Rows:
         return self.of(column)[column]
 
 
-def build(trace: Trace, origin_ns: int, sources: Sequence[LaneSource] = SOURCES) -> Timeline:
+def build_timeline(trace: Trace, origin_ns: int, sources: Sequence[LaneSource] = SOURCES) -> Timeline:
     """Lay out all events of a trace.
 
     Args:
@@ -166,21 +166,27 @@ def build(trace: Trace, origin_ns: int, sources: Sequence[LaneSource] = SOURCES)
     """
     labels = Labels(trace)
     with ThreadPoolExecutor(WORKERS) as threads:
-        made = list(threads.map(lambda source: _part(source, trace, labels), sources))
+        made = list(threads.map(lambda source: _read_source_events(source, trace, labels), sources))
         unplaced = {source.id: lost for source, (_, lost) in zip(sources, made, strict=True) if lost}
         parts = [part for part, _ in made if part is not None]
         del made
         ends = np.cumsum([0, *(len(part.order) for part in parts)])
         columns = tuple(np.empty(ends[-1], dtype=dtype) for dtype in (np.int64, np.int64, np.uint32, np.uint32))
-        place, names = _names({code: text for part in parts for code, text in part.texts.items()})
-        works = [work for number, part in enumerate(parts) for work in _moves(part, columns, int(ends[number]), origin_ns, place)]
+        place, names = _index_names({code: text for part in parts for code, text in part.texts.items()})
+        works = [
+            work
+            for number, part in enumerate(parts)
+            for work in _column_moves(part, columns, int(ends[number]), origin_ns, place)
+        ]
         list(threads.map(lambda work: work(), works))
     start, end, name, table_row = columns
-    lanes, offsets = _laned(parts, ends, start, end)
-    return Timeline(origin_ns, lanes, offsets, _crossing(offsets, start, end), start, end, name, table_row, names, unplaced)
+    lanes, offsets = _build_lanes(parts, ends, start, end)
+    return Timeline(
+        origin_ns, lanes, offsets, _find_crossing_rows(offsets, start, end), start, end, name, table_row, names, unplaced
+    )
 
 
-def _laned(parts: list[_Part], ends: Int64Array, start: Int64Array, end: Int64Array) -> tuple[tuple[Lane, ...], Int64Array]:
+def _build_lanes(parts: list[_Part], ends: Int64Array, start: Int64Array, end: Int64Array) -> tuple[tuple[Lane, ...], Int64Array]:
     """All lanes, and the first event of each of their rows."""
     lanes: list[Lane] = []
     offsets: list[Int64Array] = []
@@ -207,7 +213,7 @@ def _rows_of(row: IntArray) -> tuple[Int64Array, Int64Array, Int64Array]:
     return used // MOST_ROWS, used % MOST_ROWS, np.r_[0, np.cumsum(counts[used])]
 
 
-def _crossing(offsets: Int64Array, start: Int64Array, end: Int64Array) -> npt.NDArray[np.bool_]:
+def _find_crossing_rows(offsets: Int64Array, start: Int64Array, end: Int64Array) -> npt.NDArray[np.bool_]:
     """Whether an event of a row begins before the one before it has ended."""
     early = np.flatnonzero(start[1:] < end[:-1]) + 1
     row = np.searchsorted(offsets, early, side="right") - 1
@@ -216,7 +222,7 @@ def _crossing(offsets: Int64Array, start: Int64Array, end: Int64Array) -> npt.ND
     return crossing
 
 
-def _part(source: LaneSource, trace: Trace, labels: Labels) -> tuple[_Part | None, int]:
+def _read_source_events(source: LaneSource, trace: Trace, labels: Labels) -> tuple[_Part | None, int]:
     """The events of a source, and how many more have no time."""
     lazy = source.events(trace)
     if lazy is None:
@@ -225,20 +231,20 @@ def _part(source: LaneSource, trace: Trace, labels: Labels) -> tuple[_Part | Non
     start, end, lost = rows.times()
     if not len(start):
         return None, lost
-    lane, keys = _lanes(rows.of(*source.keys), len(start))
+    lane, keys = _number_lanes(rows.of(*source.keys), len(start))
     if (end < start).any():
         end = np.maximum(end, start)
     depth = rows["depth"] if "depth" in rows.columns else None
-    depths = _joined(depth) if depth is not None and not depth.has_nulls() else None
-    order = _order(lane, start, end)
+    depths = _to_single_array(depth) if depth is not None and not depth.has_nulls() else None
+    order = _order_by_lane(lane, start, end)
     if order is None:
-        row, by_row = placed(lane, start, end, depths)
+        row, by_row = assign_rows(lane, start, end, depths)
     else:
-        row, by_row = placed(lane[order], start[order], end[order], depths[order] if depths is not None else None)
+        row, by_row = assign_rows(lane[order], start[order], end[order], depths[order] if depths is not None else None)
     name = rows["name"]
     physical = name.to_physical()
-    numbers = _joined(physical.fill_null(0) if name.has_nulls() else physical)
-    distinct = name.drop_nulls().unique() if name.has_nulls() else name.gather(_places(numbers))
+    numbers = _to_single_array(physical.fill_null(0) if name.has_nulls() else physical)
+    distinct = name.drop_nulls().unique() if name.has_nulls() else name.gather(_places_of_distinct(numbers))
     part = _Part(
         source=source,
         lanes=[(source.label(key, labels), key) for key in keys],
@@ -246,7 +252,7 @@ def _part(source: LaneSource, trace: Trace, labels: Labels) -> tuple[_Part | Non
         start=start,
         end=end,
         name=numbers,
-        table_row=_joined(rows["table_row"]) if "table_row" in rows.columns else None,
+        table_row=_to_single_array(rows["table_row"]) if "table_row" in rows.columns else None,
         order=by_row if order is None else order[by_row],
         unnamed=name.is_null().to_numpy() if name.has_nulls() else None,
         texts=dict(zip(distinct.to_physical().to_list(), distinct.cast(pl.String).to_list(), strict=True)),
@@ -254,40 +260,40 @@ def _part(source: LaneSource, trace: Trace, labels: Labels) -> tuple[_Part | Non
     return part, lost
 
 
-def _moves(
+def _column_moves(
     part: _Part, columns: tuple[npt.NDArray[Any], ...], first: int, origin_ns: int, place: npt.NDArray[np.uint32]
 ) -> list[Callable[[], Any]]:
     """What brings the columns of a part to their places among all, one work for each column."""
     start, end, name, table_row = (column[first : first + len(part.order)] for column in columns)
 
-    def moment(source: Int64Array, target: Int64Array) -> None:
+    def move_times(source: Int64Array, target: Int64Array) -> None:
         np.take(source, part.order, out=target, mode="clip")
         target -= origin_ns
 
-    def numbered() -> None:
+    def move_names() -> None:
         np.take(part.name, part.order, out=name, mode="clip")
         for low in range(0, len(name), PIECE):
             np.take(place, name[low : low + PIECE], out=name[low : low + PIECE], mode="clip")
         if part.unnamed is not None:
             name[part.unnamed[part.order]] = place[-1]
 
-    def numbers() -> None:
+    def move_table_rows() -> None:
         if part.table_row is None:
             table_row[:] = part.order
         else:
             np.take(part.table_row, part.order, out=table_row, mode="clip")
 
-    return [partial(moment, part.start, start), partial(moment, part.end, end), numbers, numbered]
+    return [partial(move_times, part.start, start), partial(move_times, part.end, end), move_table_rows, move_names]
 
 
-def _joined(values: pl.Series) -> npt.NDArray[Any]:
+def _to_single_array(values: pl.Series) -> npt.NDArray[Any]:
     """Values without nulls as one array; ``Series.to_numpy`` takes longer over several chunks, and more memory."""
     if values.n_chunks() < 2:
         return values.to_numpy()
     return np.concatenate([chunk.to_numpy() for chunk in values.get_chunks()])
 
 
-def _places(numbers: npt.NDArray[np.uint32]) -> Int64Array:
+def _places_of_distinct(numbers: npt.NDArray[np.uint32]) -> Int64Array:
     """A place of each of the different values of small numbers."""
     place = np.full(int(numbers.max()) + 1, -1, dtype=np.int64)
     for low in range(0, len(numbers), PIECE):
@@ -296,7 +302,7 @@ def _places(numbers: npt.NDArray[np.uint32]) -> Int64Array:
     return place[place >= 0]
 
 
-def _order(lane: IntArray, start: Int64Array, end: Int64Array) -> Int64Array | None:
+def _order_by_lane(lane: IntArray, start: Int64Array, end: Int64Array) -> Int64Array | None:
     """The order by (lane, start, -end); None where they have it already, as most tables do."""
     same, later = lane[1:] == lane[:-1], start[1:] > start[:-1]
     tied = (start[1:] == start[:-1]) & (end[1:] <= end[:-1])
@@ -305,13 +311,13 @@ def _order(lane: IntArray, start: Int64Array, end: Int64Array) -> Int64Array | N
     return np.lexsort((-end, start, lane)).astype(np.int64)
 
 
-def _lanes(frame: pl.DataFrame, height: int) -> tuple[IntArray, list[dict[str, Any]]]:
+def _number_lanes(frame: pl.DataFrame, height: int) -> tuple[IntArray, list[dict[str, Any]]]:
     """The number of the lane of every event, and the key of every lane, sorted by it; the columns are the keys."""
     keys = frame.columns
     if not keys:
         return np.zeros(height, dtype=np.int32), [{}]
     # tables are sorted by thread: a run of equal keys is looked up once
-    first = np.unique(np.concatenate([np.zeros(1, dtype=np.int64), *(_changes(frame[key]) for key in keys)]))
+    first = np.unique(np.concatenate([np.zeros(1, dtype=np.int64), *(_find_changed_rows(frame[key]) for key in keys)]))
     runs = frame.select(keys)[first]
     distinct = runs.unique()
     # names sort by when they were met, not by their text
@@ -324,7 +330,7 @@ def _lanes(frame: pl.DataFrame, height: int) -> tuple[IntArray, list[dict[str, A
     return np.repeat(lane.to_numpy().astype(narrow), np.diff(np.r_[first, frame.height])), ordered.drop("_place").to_dicts()
 
 
-def _changes(values: pl.Series) -> Int64Array:
+def _find_changed_rows(values: pl.Series) -> Int64Array:
     """Rows that differ from the one before them."""
     number = values.to_physical() if values.dtype == pl.Categorical else values
     if number.has_nulls() or not number.dtype.is_integer():
@@ -342,7 +348,7 @@ def _changes(values: pl.Series) -> Int64Array:
     return np.concatenate(changes)
 
 
-def _names(texts: Mapping[int, str]) -> tuple[npt.NDArray[np.uint32], tuple[str, ...]]:
+def _index_names(texts: Mapping[int, str]) -> tuple[npt.NDArray[np.uint32], tuple[str, ...]]:
     """The place of every name by the number that the process gives it, behind them that of a missing one; and the names."""
     pool = sorted(texts)
     place = np.full(pool[-1] + 2 if pool else 1, len(pool), dtype=np.uint32)

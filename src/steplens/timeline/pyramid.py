@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steplens.timeline.items import Items, events, heads, merged
+from steplens.timeline.items import Items, events_as_items, mark_item_starts, merge_items
 from steplens.timeline.layout import Timeline
 from steplens.timeline.rows import WORKERS, Int64Array
 
@@ -57,7 +57,7 @@ class Pyramid:
 
     def __init__(self, timeline: Timeline, levels: Sequence[Level] | None = None) -> None:
         self.timeline = timeline
-        self.levels = [Level(-1, timeline.offsets, None), *(_levels(timeline) if levels is None else levels)]
+        self.levels = [Level(-1, timeline.offsets, None), *(_build_levels(timeline) if levels is None else levels)]
 
     def level_for(self, shift: int) -> Level:
         """The coarsest kept resolution that is as fine as ``shift`` or finer."""
@@ -70,34 +70,36 @@ class Pyramid:
         return sum(column.nbytes for column in columns if not isinstance(column.base, np.memmap))
 
 
-def _levels(timeline: Timeline) -> list[Level]:
+def _build_levels(timeline: Timeline) -> list[Level]:
     levels = []
     level = Level(-1, timeline.offsets, None)
     rows = len(timeline.offsets) - 1
     shift = -1
     with ThreadPoolExecutor(WORKERS) as threads:
         while level.offsets[-1] > rows and (shift := _next_shift(timeline, level, shift)) <= LAST_SHIFT:
-            pieces = _pieces(level.offsets, timeline)
+            pieces = _split_into_pieces(level.offsets, timeline)
             # some pieces tell whether a level is worth it, as all of them would
             some = pieces[:: -(-len(pieces) // _PIECES_LOOKED_AT)]
-            left = sum(threads.map(lambda piece: _count(timeline, level, shift, *piece), some))  # noqa: B023
+            left = sum(threads.map(lambda piece: _count_merged_items(timeline, level, shift, *piece), some))  # noqa: B023
             if left * _FEWER <= sum(high - low for low, high in some):
-                level = _coarser(timeline, level, shift, pieces, threads)
+                level = _coarsen_level(timeline, level, shift, pieces, threads)
                 levels.append(level)
     return levels
 
 
-def _coarser(timeline: Timeline, level: Level, shift: int, pieces: list[tuple[int, int]], threads: ThreadPoolExecutor) -> Level:
+def _coarsen_level(
+    timeline: Timeline, level: Level, shift: int, pieces: list[tuple[int, int]], threads: ThreadPoolExecutor
+) -> Level:
     """A level at a coarser resolution."""
-    borders = [_border(timeline, level, shift, low) for low, _ in pieces] + [int(level.offsets[-1])]
+    borders = [_find_item_border(timeline, level, shift, low) for low, _ in pieces] + [int(level.offsets[-1])]
     whole = [piece for piece in itertools.pairwise(borders) if piece[0] < piece[1]]
-    made = list(threads.map(lambda piece: _merged(timeline, level, shift, *piece), whole))
+    made = list(threads.map(lambda piece: _merge_piece(timeline, level, shift, *piece), whole))
     items = Items.joined([part for part, _ in made])
     first = np.concatenate([np.zeros(0, dtype=np.int64), *(row for _, row in made)])
     return Level(shift, np.searchsorted(first, np.arange(len(level.offsets))), items)
 
 
-def _pieces(offsets: Int64Array, timeline: Timeline) -> list[tuple[int, int]]:
+def _split_into_pieces(offsets: Int64Array, timeline: Timeline) -> list[tuple[int, int]]:
     """The items in pieces; a row whose events cross is in one piece."""
     pieces = []
     low = 0
@@ -111,21 +113,21 @@ def _pieces(offsets: Int64Array, timeline: Timeline) -> list[tuple[int, int]]:
     return pieces
 
 
-def _take(timeline: Timeline, level: Level, low: int, high: int) -> tuple[Items, Int64Array]:
+def _items_in_range(timeline: Timeline, level: Level, low: int, high: int) -> tuple[Items, Int64Array]:
     """The items ``[low, high)`` of a level, and their rows."""
-    items = events(timeline, slice(low, high)) if level.items is None else level.items.take(slice(low, high))
+    items = events_as_items(timeline, slice(low, high)) if level.items is None else level.items.take(slice(low, high))
     first, last = np.searchsorted(level.offsets, [low, high - 1], side="right") - 1
     stops = np.clip(level.offsets[first : last + 2], low, high)
     row = np.repeat(np.arange(first, last + 1), stops[1:] - stops[:-1])
     return items, row
 
 
-def _count(timeline: Timeline, level: Level, shift: int, low: int, high: int) -> int:
+def _count_merged_items(timeline: Timeline, level: Level, shift: int, low: int, high: int) -> int:
     """Items that are left of a piece; one that reaches beyond it counts twice."""
-    return int(np.count_nonzero(heads(*_take(timeline, level, low, high), shift)))
+    return int(np.count_nonzero(mark_item_starts(*_items_in_range(timeline, level, low, high), shift)))
 
 
-def _border(timeline: Timeline, level: Level, shift: int, place: int) -> int:
+def _find_item_border(timeline: Timeline, level: Level, shift: int, place: int) -> int:
     """The first item from a place on that is not merged with the one before it."""
     if place == 0:
         return 0
@@ -133,7 +135,7 @@ def _border(timeline: Timeline, level: Level, shift: int, place: int) -> int:
     width = 64
     while True:
         stop = min(place + width, last)
-        borders = np.flatnonzero(heads(*_take(timeline, level, place - 1, stop), shift)[1:])
+        borders = np.flatnonzero(mark_item_starts(*_items_in_range(timeline, level, place - 1, stop), shift)[1:])
         if len(borders):
             return place + int(borders[0])
         if stop == last:
@@ -141,9 +143,9 @@ def _border(timeline: Timeline, level: Level, shift: int, place: int) -> int:
         width *= 8
 
 
-def _merged(timeline: Timeline, level: Level, shift: int, low: int, high: int) -> tuple[Items, Int64Array]:
-    items, row = _take(timeline, level, low, high)
-    return merged(items, row, shift, crossing=bool(timeline.crossing[row[0]]) or bool(timeline.crossing[row[-1]]))
+def _merge_piece(timeline: Timeline, level: Level, shift: int, low: int, high: int) -> tuple[Items, Int64Array]:
+    items, row = _items_in_range(timeline, level, low, high)
+    return merge_items(items, row, shift, crossing=bool(timeline.crossing[row[0]]) or bool(timeline.crossing[row[-1]]))
 
 
 def _next_shift(timeline: Timeline, level: Level, shift: int) -> int:

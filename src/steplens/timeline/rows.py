@@ -23,7 +23,7 @@ PIECE = 1 << 18
 WORKERS = min(os.cpu_count() or 1, 4)
 
 
-def placed(lane: IntArray, start: Int64Array, end: Int64Array, known: IntArray | None) -> tuple[IntArray, Int64Array]:
+def assign_rows(lane: IntArray, start: Int64Array, end: Int64Array, known: IntArray | None) -> tuple[IntArray, Int64Array]:
     """The row of every event, and the order by (row, start). Row d of lane l is number ``l * MOST_ROWS + d``.
 
     Nested calls lie below the call that makes them. In a lane where that leaves two events of a row at the same time (tasks
@@ -41,7 +41,7 @@ def placed(lane: IntArray, start: Int64Array, end: Int64Array, known: IntArray |
     depth = nest(lane, start, end).depth if known is None else known
     row += np.clip(depth, 0, MOST_ROWS - 1).astype(row.dtype, copy=False)
     order = sorted_by_row(row)
-    crossed = _crossed(row, start, end, order)
+    crossed = _find_crossing_lanes(row, start, end, order)
     if not len(crossed):
         return row, order
     for number in crossed.tolist():
@@ -50,7 +50,7 @@ def placed(lane: IntArray, start: Int64Array, end: Int64Array, known: IntArray |
     return row, sorted_by_row(row)
 
 
-def _crossed(row: IntArray, start: Int64Array, end: Int64Array, order: Int64Array) -> Int64Array:
+def _find_crossing_lanes(row: IntArray, start: Int64Array, end: Int64Array, order: Int64Array) -> Int64Array:
     """The lanes with a row in which an event begins before the one before it has ended."""
     crossed = []
     for low in range(0, len(order), PIECE):
@@ -85,13 +85,13 @@ def first_free(start: Int64Array, end: Int64Array) -> Int64Array:
             break
         # an event that takes no time is followed by the next one, not by itself
         after = np.maximum(np.searchsorted(start[left], end[left], side="left"), np.arange(1, len(left) + 1))
-        occupied = walked(after)
+        occupied = mark_visited_places(after)
         depth[left[occupied]] = row
         left = left[~occupied]
     return depth
 
 
-def walked(after: Int64Array) -> BoolArray:
+def mark_visited_places(after: Int64Array) -> BoolArray:
     """Which places a walk from the first one meets.
 
     Args:

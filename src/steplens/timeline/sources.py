@@ -35,12 +35,12 @@ class Labels:
 
     def marks(self, key: Key) -> str:
         """Marks of a thread, or of a stream where they were recorded on the device."""
-        place = f"stream {_or(key['stream'], '?')}" if key["tid"] is None else self.thread(key)
+        place = f"stream {_value_or_default(key['stream'], '?')}" if key["tid"] is None else self.thread(key)
         return f"marks of {place}" + (f", domain {key['domain']}" if key["domain"] else "")
 
     def stream(self, key: Key) -> str:
         """The stream of a lane."""
-        return f"{self._kind} {_or(key['device'], 0)} stream {_or(key['stream'], '?')}"
+        return f"{self._kind} {_value_or_default(key['device'], 0)} stream {_value_or_default(key['stream'], '?')}"
 
 
 @dataclass(frozen=True)
@@ -65,33 +65,35 @@ class LaneSource:
     label: Callable[[Key, Labels], str]
 
 
-def _rows(table: str, *keys: str, name: pl.Expr | None = None, depth: bool = False) -> Callable[[Trace], pl.LazyFrame | None]:
-    def events(trace: Trace) -> pl.LazyFrame | None:
+def _events_of_table(
+    table: str, *keys: str, name: pl.Expr | None = None, depth: bool = False
+) -> Callable[[Trace], pl.LazyFrame | None]:
+    def read_events(trace: Trace) -> pl.LazyFrame | None:
         rows = trace.lazy(table)
         if rows is None:
             return None
         event_name = (pl.col("name") if name is None else name).alias("name")
         return rows.select("start_ns", "end_ns", event_name, *keys, *(["depth"] if depth else []))
 
-    return events
+    return read_events
 
 
 def _of_device(table: str, *keys: str) -> Callable[[Trace], pl.LazyFrame | None]:
     """Rows of an accelerator. What the CPU computes and communicates are operator calls, which lie on their threads."""
-    rows = _rows(table, *keys)
+    rows = _events_of_table(table, *keys)
     return lambda trace: None if cpu_is_device(trace) else rows(trace)
 
 
-def _queue(end: str) -> Callable[[Trace], pl.LazyFrame | None]:
-    def events(trace: Trace) -> pl.LazyFrame | None:
+def _events_of_queue(end: str) -> Callable[[Trace], pl.LazyFrame | None]:
+    def read_events(trace: Trace) -> pl.LazyFrame | None:
         rows = trace.lazy("task_queue")
         times = {"start_ns": f"{end}_start_ns", "end_ns": f"{end}_end_ns", "tid": f"{end}_tid"}
         return None if rows is None else rows.select("name", "pid", **{name: pl.col(column) for name, column in times.items()})
 
-    return events
+    return read_events
 
 
-def _batches(trace: Trace) -> pl.LazyFrame | None:
+def _batch_events(trace: Trace) -> pl.LazyFrame | None:
     """Batches at a place; drawn as long as they took, and at least as moments."""
     rows = trace.lazy("pipeline_batches")
     if rows is None:
@@ -159,11 +161,11 @@ def _device_states(trace: Trace) -> pl.LazyFrame | None:
     return pl.concat(frames).lazy().with_columns(name=pl.col("state").cast(pl.Categorical()))
 
 
-def _or(value: Any, other: Any) -> Any:
+def _value_or_default(value: Any, other: Any) -> Any:
     return other if value is None else value
 
 
-def _who(key: Key) -> str:
+def _loader_place_label(key: Key) -> str:
     if key["place"] == "loop":
         return "what the loop waits for"
     return "training process" if key["worker"] is None else f"worker {key['worker']}"
@@ -173,34 +175,41 @@ _STEP = pl.format("step {}", pl.col("id")).cast(pl.Categorical())
 _COLLECTION = pl.format("generation {}", pl.col("generation")).cast(pl.Categorical())
 
 SOURCES: tuple[LaneSource, ...] = (
-    LaneSource("steps", "steps", PROGRAM, (), _rows("steps", name=_STEP), lambda key, labels: "steps"),
+    LaneSource("steps", "steps", PROGRAM, (), _events_of_table("steps", name=_STEP), lambda key, labels: "steps"),
     LaneSource("device_states", "", PROGRAM, ("state",), _device_states, lambda key, labels: f"device: {key['state']}"),
-    LaneSource("batches", "pipeline_batches", PROGRAM, ("kind",), _batches, lambda key, labels: f"data pipeline: {key['kind']}"),
+    LaneSource(
+        "batches", "pipeline_batches", PROGRAM, ("kind",), _batch_events, lambda key, labels: f"data pipeline: {key['kind']}"
+    ),
     LaneSource(
         "loader",
         "pipeline_tasks",
         PROGRAM,
         ("loader", "place", "worker"),
         _loader_stages,
-        lambda key, labels: f"data loader {key['loader']}: {_who(key)}",
+        lambda key, labels: f"data loader {key['loader']}: {_loader_place_label(key)}",
     ),
     LaneSource(
         "marks",
         "marks",
         HOST,
         ("domain", "pid", "tid", "stream"),
-        _rows("marks", "domain", "pid", "tid", "stream", name=pl.col("message")),
+        _events_of_table("marks", "domain", "pid", "tid", "stream", name=pl.col("message")),
         lambda key, labels: labels.marks(key),
     ),
     LaneSource(
-        "operators", "ops", HOST, ("pid", "tid"), _rows("ops", "pid", "tid", depth=True), lambda key, labels: labels.thread(key)
+        "operators",
+        "ops",
+        HOST,
+        ("pid", "tid"),
+        _events_of_table("ops", "pid", "tid", depth=True),
+        lambda key, labels: labels.thread(key),
     ),
     LaneSource(
         "python",
         "python",
         HOST,
         ("pid", "tid"),
-        _rows("python", "pid", "tid"),
+        _events_of_table("python", "pid", "tid"),
         lambda key, labels: f"Python, {labels.thread(key)}",
     ),
     LaneSource(
@@ -208,21 +217,31 @@ SOURCES: tuple[LaneSource, ...] = (
         "api",
         HOST,
         ("layer", "pid", "tid"),
-        _rows("api", "layer", "pid", "tid"),
-        lambda key, labels: f"{_or(key['layer'], 'runtime')}, {labels.thread(key)}",
+        _events_of_table("api", "layer", "pid", "tid"),
+        lambda key, labels: f"{_value_or_default(key['layer'], 'runtime')}, {labels.thread(key)}",
     ),
     LaneSource(
-        "enqueue", "task_queue", HOST, ("pid", "tid"), _queue("enqueue"), lambda key, labels: f"enqueue, {labels.thread(key)}"
+        "enqueue",
+        "task_queue",
+        HOST,
+        ("pid", "tid"),
+        _events_of_queue("enqueue"),
+        lambda key, labels: f"enqueue, {labels.thread(key)}",
     ),
     LaneSource(
-        "dequeue", "task_queue", HOST, ("pid", "tid"), _queue("dequeue"), lambda key, labels: f"dequeue, {labels.thread(key)}"
+        "dequeue",
+        "task_queue",
+        HOST,
+        ("pid", "tid"),
+        _events_of_queue("dequeue"),
+        lambda key, labels: f"dequeue, {labels.thread(key)}",
     ),
     LaneSource(
         "gc",
         "gc",
         HOST,
         ("pid", "tid"),
-        _rows("gc", "pid", "tid", name=_COLLECTION),
+        _events_of_table("gc", "pid", "tid", name=_COLLECTION),
         lambda key, labels: f"garbage collection, {labels.thread(key)}",
     ),
     LaneSource(
@@ -239,7 +258,7 @@ SOURCES: tuple[LaneSource, ...] = (
         DEVICE,
         ("device", "group"),
         _of_device("communication", "device", "group"),
-        lambda key, labels: f"communication, group {_or(key['group'], '?')}",
+        lambda key, labels: f"communication, group {_value_or_default(key['group'], '?')}",
     ),
 )
 

@@ -15,12 +15,12 @@ _TABLES = (
 )  # fmt: skip
 
 
-def origins(traces: Sequence[Trace]) -> tuple[int, ...]:
+def trace_origins(traces: Sequence[Trace]) -> tuple[int, ...]:
     """The origin of every trace.
 
     Traces whose first events are further apart than a training takes are not on one clock: old device logs count ticks.
     """
-    firsts = [_first(trace) for trace in traces]
+    firsts = [_first_event_ns(trace) for trace in traces]
     origin_of: dict[int, int] = {}
     origin = previous = None
     for first in sorted(set(firsts)):
@@ -31,7 +31,7 @@ def origins(traces: Sequence[Trace]) -> tuple[int, ...]:
     return tuple(origin_of[first] for first in firsts)
 
 
-def _first(trace: Trace) -> int:
+def _first_event_ns(trace: Trace) -> int:
     """Time of the first event; 0 where nothing has a time. Of a trace with several clocks that of the latest one counts."""
     first_moments = extents(trace)
     firsts = [first for table in _TABLES if table in first_moments and (first := first_moments[table].first_ns) is not None]

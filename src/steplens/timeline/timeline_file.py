@@ -56,7 +56,7 @@ _COLUMNS = {
 }
 
 
-def save(pyramid: Pyramid, kept: Kept) -> Path | None:
+def save_timeline(pyramid: Pyramid, kept: Kept) -> Path | None:
     """Write a timeline beside its tables; None where it is not worth it or cannot be written.
 
     Args:
@@ -75,9 +75,9 @@ def save(pyramid: Pyramid, kept: Kept) -> Path | None:
             partial.sweep(place)
             if rundir.free_bytes(kept.folder) < 2 * size:
                 return None
-            path = _path(kept, timeline.origin_ns)
+            path = _timeline_path(kept, timeline.origin_ns)
             with rundir.atomic_path(place / path.name) as temporary:
-                _write(temporary, _header(pyramid, kept), columns)
+                _write_timeline(temporary, _build_header(pyramid, kept), columns)
             files = sorted(place.glob(f"{_NAME}*.bin"), key=lambda file: file.lstat().st_mtime_ns)
             for old in files[:-_MOST_FILES]:
                 old.unlink()
@@ -94,29 +94,29 @@ def seems_there(folder: Path) -> bool:
 
 def is_there(kept: Kept) -> bool:
     """Whether there is a timeline of these tables, from whatever origin; whether its columns are whole is not looked at."""
-    return any(_load_header(kept, origin_ns) is not None for origin_ns in _origins(kept))
+    return any(_load_header(kept, origin_ns) is not None for origin_ns in _stored_origins(kept))
 
 
-def load(kept: Kept, origin_ns: int) -> Pyramid | None:
+def load_timeline(kept: Kept, origin_ns: int) -> Pyramid | None:
     """The timeline that was made of these tables, with times from an origin; None where there is none that can be trusted.
 
     A trace has another origin alone than among other ranks: where its file has another one, the times of that are moved.
     """
-    found = _load(kept, origin_ns)
-    for other in _origins(kept) if found is None else ():
-        if (its := _load(kept, other)) is not None:
-            return Pyramid(_moved(its.timeline, other - origin_ns))
+    found = _load_with_origin(kept, origin_ns)
+    for other in _stored_origins(kept) if found is None else ():
+        if (its := _load_with_origin(kept, other)) is not None:
+            return Pyramid(_shift_times(its.timeline, other - origin_ns))
     return found
 
 
-def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
+def _load_with_origin(kept: Kept, origin_ns: int) -> Pyramid | None:
     found = _load_header(kept, origin_ns)
     if found is None:
         return None
     content, header = found
     try:
-        columns = _mapped(content, header)
-        return None if columns is None else _pyramid(header, columns, origin_ns)
+        columns = _map_columns(content, header)
+        return None if columns is None else _build_pyramid(header, columns, origin_ns)
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, msgspec.MsgspecError):
         return None
 
@@ -124,25 +124,28 @@ def _load(kept: Kept, origin_ns: int) -> Pyramid | None:
 def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dict[str, Any]] | None:
     """The mapped file of an origin, and its header; None where there is none that was made of these tables."""
     try:
-        with seal.cache_folder(kept.folder) as inside, open(seal.open_file(_path(kept, origin_ns).name, inside), "rb") as file:
+        with (
+            seal.cache_folder(kept.folder) as inside,
+            open(seal.open_file(_timeline_path(kept, origin_ns).name, inside), "rb") as file,
+        ):
             content = np.memmap(file, dtype=np.uint8, mode="r")
         header = _checked_header(content)
-        return None if header is None or header["key"] != _key(kept, origin_ns) else (content, header)
+        return None if header is None or header["key"] != _provenance_key(kept, origin_ns) else (content, header)
     except (OSError, ValueError, KeyError, TypeError, IndexError, msgspec.MsgspecError):
         return None
 
 
-def _path(kept: Kept, origin_ns: int) -> Path:
+def _timeline_path(kept: Kept, origin_ns: int) -> Path:
     return kept.folder / f"{_NAME}{origin_ns}.bin"
 
 
-def _origins(kept: Kept) -> list[int]:
+def _stored_origins(kept: Kept) -> list[int]:
     """The origins that there are files for, as their names say."""
     texts = [path.stem.removeprefix(_NAME) for path in sorted(kept.folder.glob(f"{_NAME}*.bin"))]
     return [int(text) for text in texts if text.isascii() and text.removeprefix("-").isdigit()]
 
 
-def _moved(timeline: Timeline, by_ns: int) -> Timeline:
+def _shift_times(timeline: Timeline, by_ns: int) -> Timeline:
     """The same with all times later; its resolutions are of no use then, since their buckets begin elsewhere."""
     return replace(
         timeline,
@@ -153,7 +156,7 @@ def _moved(timeline: Timeline, by_ns: int) -> Timeline:
     )
 
 
-def _key(kept: Kept, origin_ns: int) -> dict[str, Any]:
+def _provenance_key(kept: Kept, origin_ns: int) -> dict[str, Any]:
     """What a file has to be made of and by."""
     version: str = sys.modules["steplens"].__version__
     return {"tables": kept.fingerprint, "origin_ns": str(origin_ns), "steplens": version, "byteorder": sys.byteorder}
@@ -167,11 +170,11 @@ def _columns_of(pyramid: Pyramid) -> list[npt.NDArray[Any]]:
     return found
 
 
-def _types(levels: int) -> list[type[np.generic]]:
+def _column_types(levels: int) -> list[type[np.generic]]:
     return [*_COLUMNS.values(), *([np.int64, *TYPES.values()] * levels)]
 
 
-def _header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
+def _build_header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
     timeline = pyramid.timeline
     lanes = [
         {
@@ -181,7 +184,7 @@ def _header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
         for lane in timeline.lanes
     ]  # fmt: skip
     return {
-        "key": _key(kept, timeline.origin_ns),
+        "key": _provenance_key(kept, timeline.origin_ns),
         "lanes": lanes,
         "names": timeline.names,
         "unplaced": dict(timeline.unplaced),
@@ -189,9 +192,9 @@ def _header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, header: dict[str, Any], columns: list[npt.NDArray[Any]]) -> None:
+def _write_timeline(path: Path, header: dict[str, Any], columns: list[npt.NDArray[Any]]) -> None:
     with ThreadPoolExecutor(WORKERS) as threads:
-        digests = list(threads.map(_digest, columns))
+        digests = list(threads.map(_digest_column, columns))
     described = [{"count": len(column), "digest": digest} for column, digest in zip(columns, digests, strict=True)]
     text = msgspec.json.encode({**header, "columns": described})
     mark = seal.seal(_SEALED, text)
@@ -201,11 +204,11 @@ def _write(path: Path, header: dict[str, Any], columns: list[npt.NDArray[Any]]) 
         file.write(MAGIC + len(text).to_bytes(8, "little") + mark + text)
         for column in columns:
             file.write(bytes(-file.tell() % _ALIGNMENT))
-            for piece in _pieces(column):
+            for piece in _column_pieces(column):
                 file.write(piece)
 
 
-def _pieces(column: npt.NDArray[Any]) -> Iterator[memoryview]:
+def _column_pieces(column: npt.NDArray[Any]) -> Iterator[memoryview]:
     """The bytes of a column in pieces, so that other threads come through."""
     raw = np.ascontiguousarray(column).view(np.uint8)
     return (raw[place : place + _PIECE].data for place in range(0, len(raw), _PIECE))
@@ -223,11 +226,11 @@ def _checked_header(content: npt.NDArray[np.uint8]) -> dict[str, Any] | None:
     return {**header, "end": _PREFIX + length} if isinstance(header, dict) else None
 
 
-def _mapped(content: npt.NDArray[np.uint8], header: dict[str, Any]) -> list[npt.NDArray[Any]] | None:
+def _map_columns(content: npt.NDArray[np.uint8], header: dict[str, Any]) -> list[npt.NDArray[Any]] | None:
     """The columns, laid over the file; None where one is damaged."""
     at = header["end"]
     columns = []
-    for one, dtype in zip(header["columns"], _types(len(header["shifts"])), strict=True):
+    for one, dtype in zip(header["columns"], _column_types(len(header["shifts"])), strict=True):
         at += -at % _ALIGNMENT
         size = int(one["count"]) * np.dtype(dtype).itemsize
         if size < 0 or at + size > len(content):
@@ -235,15 +238,15 @@ def _mapped(content: npt.NDArray[np.uint8], header: dict[str, Any]) -> list[npt.
         columns.append(content[at : at + size].view(dtype))
         at += size
     with ThreadPoolExecutor(WORKERS) as threads:
-        digests = list(threads.map(_digest, columns))
+        digests = list(threads.map(_digest_column, columns))
     return columns if digests == [one["digest"] for one in header["columns"]] else None
 
 
-def _digest(column: npt.NDArray[Any]) -> str:
-    return seal.digest_of(_pieces(column))
+def _digest_column(column: npt.NDArray[Any]) -> str:
+    return seal.digest_of(_column_pieces(column))
 
 
-def _pyramid(header: dict[str, Any], columns: list[npt.NDArray[Any]], origin_ns: int) -> Pyramid | None:
+def _build_pyramid(header: dict[str, Any], columns: list[npt.NDArray[Any]], origin_ns: int) -> Pyramid | None:
     sources = {source.id: source for source in SOURCES}
     lanes = tuple(Lane(number, sources[one.pop("source")], **one) for number, one in enumerate(header["lanes"]))
     timeline = Timeline(

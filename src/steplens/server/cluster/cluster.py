@@ -150,11 +150,11 @@ def cluster_parts(
         .select("rank", "trace", "stage", *parts, "steps", "stored")
     )
     return ClusterSteps(
-        job=_told(job),
+        job=_to_job(job),
         steps=sorted(step_parts["step"].unique().to_list()),
         parts=list(parts),
         stacked=list(_STACKED.get(job.mode, _CLASSIC)),
-        rows=columns.records(page),
+        rows=columns.json_records(page),
         matching=rows.height,
         communication_rate=shares.communication,
         between_stages_rate=shares.between_stages,
@@ -171,13 +171,13 @@ def cluster_heat(chosen: Chosen, runs: Runs) -> list[Heat]:
             metric=name,
             unit=group["unit"][0],
             of=group["of"][0],
-            ranks=columns.records(group.select("rank", "trace", "stage", "value", "share")),
+            ranks=columns.json_records(group.select("rank", "trace", "stage", "value", "share")),
         )
         for (name,), group in heat.group_by("metric", maintain_order=True)
     ]
 
 
-def _told(job: Layout) -> Job:
+def _to_job(job: Layout) -> Job:
     return Job(mode=job.mode, size=job.size, stages=job.stages, missing=list(job.missing[:100]))
 
 
@@ -201,4 +201,4 @@ def trace_of_rank(chosen: OpenedRun, rank: int) -> int:
 
 def job_of(runs: RunLibrary, chosen: OpenedRun) -> Job:
     """How the job of a run is spread."""
-    return _told(runs.answer(chosen, ("layout",), partial(layout, chosen.run.traces)))
+    return _to_job(runs.answer(chosen, ("layout",), partial(layout, chosen.run.traces)))

@@ -52,7 +52,7 @@ class Communication(BaseModel):
 @router.get("/communication")
 def communication(chosen: Chosen, runs: Runs) -> Communication:
     """Overlap with computing, arrival at collectives, and the rank that the others wait for."""
-    frame = partial(tables.frame, runs, chosen)
+    frame = partial(tables.table_frame, runs, chosen)
     arrived = frame("arrivals")
     waits = arrived.group_by("rank").agg(
         collectives=pl.len().cast(pl.Int64), wait_ns=pl.col("wait_ns").sum(), transfer_ns=pl.col("transfer_ns").sum()
@@ -63,10 +63,10 @@ def communication(chosen: Chosen, runs: Runs) -> Communication:
     slow = slow_rank(counted, float(length)) if isinstance(length, (int, float)) else None
     ranks, job = recorded_ranks(chosen.run.traces)
     return Communication(
-        overlap=columns.records(frame("overlap")),
-        waits=columns.records(waits.sort("rank")),
+        overlap=columns.json_records(frame("overlap")),
+        waits=columns.json_records(waits.sort("rank")),
         recorded_ranks=len(ranks),
         job_ranks=job,
-        hold_ups=columns.records(frame("hold_ups")),
+        hold_ups=columns.json_records(frame("hold_ups")),
         slow_rank=None if slow is None else SlowRank(**{**asdict(slow), "steps": list(slow.steps)}),
     )

@@ -128,7 +128,7 @@ def communication_costs(chosen: Chosen, runs: Runs, step: StepNumber = None, sta
     return Costs(
         job=job_of(runs, chosen),
         steps=runs.answer(chosen, ("cost_steps",), partial(cost_steps, traces)),
-        rows=columns.records(rows),
+        rows=columns.json_records(rows),
         no_data=sorted({trace.rank for trace in traces if trace.rank >= 0} - ranks_with_costs),
     )
 
@@ -159,7 +159,7 @@ def communication_links(
     ordered = rows.sort(sort, "source", "destination", "transport", descending=[descending, False, False, False], nulls_last=True)
     return Links(
         kind=edges["kind"][0] if edges.height else "",
-        rows=columns.records(ordered.slice(offset, limit).drop("kind")),
+        rows=columns.json_records(ordered.slice(offset, limit).drop("kind")),
         matching=rows.height,
         sources=sorted(edges["source"].unique().to_list()),
         destinations=sorted(edges["destination"].unique().to_list()),
@@ -174,7 +174,7 @@ def operations_of_rank(
     """What each communication operation cost one rank."""
     trace_of_rank(chosen, rank)
     operations = runs.frame(chosen, ("rank_operations", rank, step), partial(rank_operations, chosen.run.traces, rank, step))
-    return Operations(rows=columns.records(operations.head(limit)), matching=operations.height)
+    return Operations(rows=columns.json_records(operations.head(limit)), matching=operations.height)
 
 
 @router.get("/operation_links")
@@ -186,4 +186,4 @@ def links_of_operation(
 ) -> Annotated[list[dict[str, Any]], documented.as_type(list[OperationLink])]:
     """The links that an operation of a rank moved data over; rows of ``analysis.cluster.rank_communication.operation_links``."""
     trace_of_rank(chosen, rank)
-    return columns.records(operation_links(chosen.run.traces, rank, operation, step).head(_MOST))
+    return columns.json_records(operation_links(chosen.run.traces, rank, operation, step).head(_MOST))

@@ -122,13 +122,13 @@ class Joined(BaseModel):
 @router.get("/steps")
 def marey_steps(chosen: Chosen, runs: Runs) -> RankSteps:
     """When every rank ran every step, on one clock."""
-    all_steps = _steps(runs, chosen)
+    all_steps = _cached_rank_steps(runs, chosen)
     origin = all_steps["start_ns"].min() or 0
     from_origin = all_steps.with_columns(pl.col("start_ns", "end_ns") - origin)
     ranks = max(from_origin["rank"].n_unique(), 1)
     first_steps = from_origin.group_by("rank", maintain_order=True).head(max(_MOST_STEPS // ranks, 1))
     return RankSteps(
-        job=job_of(runs, chosen), rows=columns.records(first_steps), left_out=from_origin.height - first_steps.height
+        job=job_of(runs, chosen), rows=columns.json_records(first_steps), left_out=from_origin.height - first_steps.height
     )
 
 
@@ -146,7 +146,7 @@ def marey_operators(
     buckets: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Joined:
     """The operators of a step on every rank, those of one name joined; of those that overlap a window the longest."""
-    all_steps = _steps(runs, chosen)
+    all_steps = _cached_rank_steps(runs, chosen)
     ranks = all_steps.filter(step=step)
     if ranks.is_empty():
         raise Refusal(404, f"no rank has recorded step {step}", "step", "GET ./marey/steps lists them")
@@ -175,15 +175,15 @@ def marey_operators(
     return Joined(
         step=step,
         end_ns=end,
-        ranks=columns.records(page.with_columns(pl.col("start_ns", "end_ns") - origin).drop("step")),
+        ranks=columns.json_records(page.with_columns(pl.col("start_ns", "end_ns") - origin).drop("step")),
         matching_ranks=ranks.height,
-        operators=columns.records(lines.sort("first", *key).drop("first")),
-        bands=columns.records(bands(intervals)),
+        operators=columns.json_records(lines.sort("first", *key).drop("first")),
+        bands=columns.json_records(bands(intervals)),
         matching=lengths.height,
-        loads=columns.records(load.filter(pl.col("rank").is_in(numbers))),
+        loads=columns.json_records(load.filter(pl.col("rank").is_in(numbers))),
         buckets=buckets,
     )
 
 
-def _steps(runs: RunLibrary, chosen: OpenedRun) -> pl.DataFrame:
+def _cached_rank_steps(runs: RunLibrary, chosen: OpenedRun) -> pl.DataFrame:
     return runs.frame(chosen, ("rank_steps",), partial(rank_steps, chosen.run.traces))

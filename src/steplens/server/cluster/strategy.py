@@ -166,8 +166,10 @@ def strategy_stages(chosen: Chosen, runs: Runs) -> Stages:
     )
     return Stages(
         parallel_type=kind,
-        stages=columns.records(runs.frame(chosen, ("strategy_stages",), partial(stages, traces))),
-        transfers=columns.records(runs.frame(chosen, ("strategy_transfers",), partial(transfers, traces)).head(_MOST_TRANSFERS)),
+        stages=columns.json_records(runs.frame(chosen, ("strategy_stages",), partial(stages, traces))),
+        transfers=columns.json_records(
+            runs.frame(chosen, ("strategy_transfers",), partial(transfers, traces)).head(_MOST_TRANSFERS)
+        ),
     )
 
 
@@ -180,8 +182,10 @@ def strategy_graph(
     most: Annotated[int, Query(ge=1, le=1000)] = 300,
 ) -> StrategyGraph:
     """The merged graph of a stage; a closed scope stands for its operators."""
-    graph = collapse_scopes(_operators(runs, chosen, stage), expanded or (), most)
-    return StrategyGraph(nodes=columns.records(graph.nodes), edges=columns.records(graph.edges), left_out=graph.left_out)
+    graph = collapse_scopes(_cached_stage_operators(runs, chosen, stage), expanded or (), most)
+    return StrategyGraph(
+        nodes=columns.json_records(graph.nodes), edges=columns.json_records(graph.edges), left_out=graph.left_out
+    )
 
 
 @router.get("/operator")
@@ -189,7 +193,7 @@ def strategy_operator(
     chosen: Chosen, runs: Runs, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1
 ) -> StrategyOperator:
     """Everything about one operator."""
-    operators = _operators(runs, chosen, stage)
+    operators = _cached_stage_operators(runs, chosen, stage)
     matches = operators.filter(pl.col("node") == node)
     if matches.is_empty():
         raise Refusal(404, f"stage {stage} has no operator {node[:64]!r}", "node", "GET ./strategy/graph lists them")
@@ -218,9 +222,9 @@ def strategy_find(
     """Operators of a stage whose name or type holds a text, in either case of letters."""
     folded = text.lower()
     is_match = pl.any_horizontal(pl.col(name).str.to_lowercase().str.contains(folded, literal=True) for name in ("name", "type"))
-    hits = _operators(runs, chosen, stage).filter(is_match).select("node", "name", "type", "scope")
+    hits = _cached_stage_operators(runs, chosen, stage).filter(is_match).select("node", "name", "type", "scope")
     return StrategyHits(hits=[StrategyHit(**row) for row in hits.head(limit).to_dicts()], matching=hits.height)
 
 
-def _operators(runs: RunLibrary, chosen: OpenedRun, stage: int) -> pl.DataFrame:
+def _cached_stage_operators(runs: RunLibrary, chosen: OpenedRun, stage: int) -> pl.DataFrame:
     return runs.frame(chosen, ("stage_operators", stage), partial(stage_operators, chosen.run.traces, stage))

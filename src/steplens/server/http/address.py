@@ -8,7 +8,7 @@ import socket
 from steplens.errors import SteplensError
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket.
 
     Raises:

@@ -36,35 +36,35 @@ _LOG = logging.getLogger("steplens")
 
 
 @contextlib.contextmanager
-def shown(link: str) -> Iterator[None]:
+def open_in_browser(link: str) -> Iterator[None]:
     """Open a link in the user's browser; where that cannot be done, one line says so and all else goes on.
 
     Args:
         link: an address that is a secret.
     """
-    path = _made(link)
+    path = _write_redirect_page(link)
     if path is None:
         yield
         return
     ended = threading.Event()
     # a browser on a terminal would take it over, and some wait until they are closed
-    threading.Thread(target=_open, args=(path, ended), daemon=True).start()
+    threading.Thread(target=_open_page, args=(path, ended), daemon=True).start()
     try:
         yield
     finally:
         ended.set()
-        _remove(path)
+        _remove_page(path)
 
 
-def _made(link: str) -> Path | None:
+def _write_redirect_page(link: str) -> Path | None:
     """A file that leads to a link, where there is a place for one."""
     reason: Exception | None = None
     for place in places():
         try:
             folder = opened(place)
             try:
-                _tidy(folder)
-                return place / _write(folder, _PAGE.format(link=html.escape(link)))
+                _remove_stale_pages(folder)
+                return place / _write_private_file(folder, _PAGE.format(link=html.escape(link)))
             finally:
                 os.close(folder)
         except RefusedError as error:
@@ -77,7 +77,7 @@ def _made(link: str) -> Path | None:
     return None
 
 
-def _write(folder: int, text: str) -> str:
+def _write_private_file(folder: int, text: str) -> str:
     name = f"view-{secrets.token_hex(8)}.html"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
@@ -89,7 +89,7 @@ def _write(folder: int, text: str) -> str:
     return name
 
 
-def _tidy(folder: int) -> None:
+def _remove_stale_pages(folder: int) -> None:
     """Remove what servers left that were killed; their tokens ended with them."""
     for name in filter(_NAME.fullmatch, os.listdir(folder)):
         with contextlib.suppress(OSError):
@@ -97,13 +97,13 @@ def _tidy(folder: int) -> None:
                 os.unlink(name, dir_fd=folder)
 
 
-def _open(path: Path, ended: threading.Event) -> None:
+def _open_page(path: Path, ended: threading.Event) -> None:
     with contextlib.suppress(webbrowser.Error):
         webbrowser.open(path.as_uri())
     ended.wait(_KEPT_S)
-    _remove(path)
+    _remove_page(path)
 
 
-def _remove(path: Path) -> None:
+def _remove_page(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()

@@ -70,7 +70,7 @@ def strangers_of(files: int) -> int:
     return _STRANGERS if files < 0 else max(1, min(_STRANGERS, files // _PART_OF_FILES))
 
 
-def server(app: ASGIApp, limits: Limits | None = None, **settings: Any) -> uvicorn.Server:
+def create_server(app: ASGIApp, limits: Limits | None = None, **settings: Any) -> uvicorn.Server:
     """A server of the application with bounded connections.
 
     Args:
@@ -150,19 +150,19 @@ class _Server(uvicorn.Server):
     def open(self, stranger: _Stranger, taken: socket.socket) -> None:
         """Make an HTTP connection of a socket that something has come from."""
 
-        def made() -> _Connection:
+        def make_connection() -> _Connection:
             connection: _Connection = self.config.http_protocol_class(  # type: ignore[assignment, call-arg]
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=stranger.loop
             )
             connection.stranger = stranger
             return connection
 
-        task = stranger.loop.create_task(_opened(stranger.loop, made, taken))
+        task = stranger.loop.create_task(_open_connection(stranger.loop, make_connection, taken))
         self.opening.add(task)
         task.add_done_callback(self.opening.discard)
 
 
-async def _opened(loop: asyncio.AbstractEventLoop, made: Callable[[], _Connection], taken: socket.socket) -> None:
+async def _open_connection(loop: asyncio.AbstractEventLoop, made: Callable[[], _Connection], taken: socket.socket) -> None:
     with contextlib.suppress(OSError):
         await loop.connect_accepted_socket(made, taken)
 
@@ -255,7 +255,7 @@ class _Connection(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.conn: _Reading = _Reading(h11.SERVER)
-        self.app = _telling(self.app, self._known)
+        self.app = _with_token_callback(self.app, self._known)
         self._waits_for = ""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -267,7 +267,7 @@ class _Connection(H11Protocol):
         else:
             # the time of the first request began with the connection
             self._waits_for = "head"
-            self._timer = self.loop.call_at(self.stranger.until, self._late)
+            self._timer = self.loop.call_at(self.stranger.until, self._close_late_connection)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -322,7 +322,7 @@ class _Connection(H11Protocol):
         self._stop()
         self._waits_for = waits_for
         if waits_for:
-            self._timer = self.loop.call_later(limit_s, self._late)
+            self._timer = self.loop.call_later(limit_s, self._close_late_connection)
 
     def _stop(self) -> None:
         self._waits_for = ""
@@ -330,7 +330,7 @@ class _Connection(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _late(self) -> None:
+    def _close_late_connection(self) -> None:
         begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         is_told = self.conn.trailing_data[0] or self.conn.their_state is h11.SEND_BODY
         if is_told and not begun and not self.transport.is_closing():
@@ -342,10 +342,10 @@ class _Connection(H11Protocol):
         self.drop()
 
 
-def _telling(app: ASGIApp, known: Callable[[], None]) -> ASGIApp:
+def _with_token_callback(app: ASGIApp, known: Callable[[], None]) -> ASGIApp:
     """The application, told by each request's scope whom to tell that it brought the token."""
 
-    async def told(scope: Scope, receive: Receive, send: Send) -> None:
+    async def call_app(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, SHOWN: known}, receive, send)
 
-    return told
+    return call_app

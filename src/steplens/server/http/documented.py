@@ -22,8 +22,8 @@ def as_type(described: Any) -> Any:
     if rows:
         schema["items"] = next(iter(rows.values()))
 
-    def replace(field: dict[str, Any]) -> None:
+    def replace_schema(field: dict[str, Any]) -> None:
         field.clear()
         field.update(schema)
 
-    return Field(json_schema_extra=replace)
+    return Field(json_schema_extra=replace_schema)

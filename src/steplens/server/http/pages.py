@@ -35,7 +35,7 @@ class PageFile(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-def held(folder: Path) -> dict[str, PageFile]:
+def read_page_files(folder: Path) -> dict[str, PageFile]:
     """The files below a folder by the paths of requests; no path but these leads to one, and none to what links lead to outside.
 
     Args:

@@ -33,33 +33,33 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def library(request: Request) -> RunLibrary:
+async def library_of_server(request: Request) -> RunLibrary:
     """The runs of this server."""
     run_library: RunLibrary = request.app.state.library
     return run_library
 
 
-async def shown(run: RunNumber, runs: Annotated[RunLibrary, Depends(library)]) -> OpenedRun:
+async def run_by_number(run: RunNumber, runs: Annotated[RunLibrary, Depends(library_of_server)]) -> OpenedRun:
     """The run that an address names."""
     return runs.shown(run)
 
 
-async def as_read(run: Annotated[OpenedRun, Depends(shown)]) -> OpenedRun:
+async def as_read(run: Annotated[OpenedRun, Depends(run_by_number)]) -> OpenedRun:
     """The same as it was read last: an answer is of one reading, though the run may be read again meanwhile."""
     return dataclasses.replace(run)
 
 
-Runs = Annotated[RunLibrary, Depends(library)]
+Runs = Annotated[RunLibrary, Depends(library_of_server)]
 Chosen = Annotated[OpenedRun, Depends(as_read)]
 #: for what is asked about the reading itself
-Living = Annotated[OpenedRun, Depends(shown)]
+Living = Annotated[OpenedRun, Depends(run_by_number)]
 
 
-def encoded(value: Any) -> Response:
+def json_response(value: Any) -> Response:
     """An answer as JSON, for those that are too long to be checked against their model one cell at a time."""
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
-def attachment(chosen: OpenedRun, told: str) -> dict[str, str]:
+def attachment_headers(chosen: OpenedRun, told: str) -> dict[str, str]:
     """Headers of an answer that is a file of its own: it is named after the run, and by what is told of it."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{path_text(chosen.path.resolve().name)}_{told}')}"}

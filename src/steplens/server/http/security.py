@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steplens.server.http.connections import SHOWN
-from steplens.server.http.error_answers import response
+from steplens.server.http.error_answers import problem_response
 from steplens.server.http.errors import Problem
 from steplens.server.http.pages import PAGE
 from steplens.server.http.tickets import AT, Tickets
@@ -100,17 +100,22 @@ class Guard:
             scope, is_known = self._let_in(headers, scope)
             if is_known:
                 # so that its connection is kept; a server without such connections tells nothing
-                scope.get(SHOWN, _nothing)()
+                scope.get(SHOWN, _do_nothing)()
                 if socket_wanted:
                     problem = 400, Problem(problem="there are no WebSockets here", where=scope["path"], remedy=_PLAIN)
                 elif int(headers.get("content-length", "0")) > _MOST_BODY:
                     problem = 413, Problem(problem=_TOO_LARGE, where=scope["path"])
-            elif self._given(headers, scope) or scope["path"] not in self._open or scope["method"] != "GET" or socket_wanted:
+            elif (
+                self._tokens_of_request(headers, scope)
+                or scope["path"] not in self._open
+                or scope["method"] != "GET"
+                or socket_wanted
+            ):
                 problem = 401, Problem(problem="the token is missing or wrong", where=scope["path"], remedy=_REMEDY)
 
         came = 0
 
-        async def bounded() -> Message:
+        async def receive_bounded() -> Message:
             nonlocal came
             message = await receive()
             came += len(message.get("body", b""))
@@ -119,7 +124,7 @@ class Guard:
                 raise HTTPException(413, _TOO_LARGE)
             return message
 
-        async def secured(message: Message) -> None:
+        async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -130,10 +135,10 @@ class Guard:
             await send(message)
 
         if problem is None:
-            await self._app(scope, bounded, secured)
+            await self._app(scope, receive_bounded, send_secured)
         else:
             status, body = problem
-            await response(status, body)(scope, receive, secured)
+            await problem_response(status, body)(scope, receive, send_secured)
 
     def _from_elsewhere(self, headers: Headers, scope: Scope) -> tuple[int, Problem] | None:
         hosts = headers.getlist("host")
@@ -157,7 +162,7 @@ class Guard:
                 path, _, query = address.partition("?")
                 return {**scope, "path": path, "raw_path": path.encode(), "query_string": query.encode()}, True
         secret = self._token.encode()
-        return scope, any(hmac.compare_digest(token.encode(), secret) for token in self._given(headers, scope))
+        return scope, any(hmac.compare_digest(token.encode(), secret) for token in self._tokens_of_request(headers, scope))
 
     def _is_ours(self, host: str) -> bool:
         name = host.lower().rsplit(":", 1)[0] if not host.endswith("]") else host.lower()
@@ -170,7 +175,7 @@ class Guard:
             return False
         return True
 
-    def _given(self, headers: Headers, scope: Scope) -> list[str]:
+    def _tokens_of_request(self, headers: Headers, scope: Scope) -> list[str]:
         """The tokens that a request carries, right or wrong."""
         tokens = []
         # only of the page itself, so that no other address with a token is ever made
@@ -182,5 +187,5 @@ class Guard:
         return tokens
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None

@@ -17,14 +17,14 @@ from steplens.server.app import create_app
 from steplens.server.captures import Control
 from steplens.server.http import connections
 from steplens.server.http.address import in_link
-from steplens.server.http.browser import shown
+from steplens.server.http.browser import open_in_browser
 from steplens.server.runs import RunLibrary
 
 #: how long answers that are under way may take when the server ends
 _GRACE_S = 2
 
 
-def serve(
+def serve_runs(
     library: RunLibrary,
     bound: socket.socket,
     host: str,
@@ -47,14 +47,14 @@ def serve(
         token = secrets.token_urlsafe(32)
         link = f"http://{in_link(host)}:{port}/?token={token}"
         app = create_app(library, token, host, control=control)
-        server = connections.server(app, timeout_graceful_shutdown=_GRACE_S)
+        server = connections.create_server(app, timeout_graceful_shutdown=_GRACE_S)
         # that answers were given up with the server is what the user wanted, and no failure
         quiet = partial(_is_running, server)
         logging.getLogger("uvicorn.error").addFilter(quiet)
         # whoever reads the link may end the server at once, long before it listens to signals itself
         with _ended_by_ctrl_c(server):
             say(link)
-            with shown(link) if browser else contextlib.nullcontext():
+            with open_in_browser(link) if browser else contextlib.nullcontext():
                 server.run(sockets=[bound])
         logging.getLogger("uvicorn.error").removeFilter(quiet)
 
@@ -66,10 +66,10 @@ def _ended_by_ctrl_c(server: uvicorn.Server) -> Iterator[None]:
         yield
         return
 
-    def end(number: int, frame: object) -> None:
+    def stop_server(number: int, frame: object) -> None:
         server.should_exit = True
 
-    before = signal.signal(signal.SIGINT, end)
+    before = signal.signal(signal.SIGINT, stop_server)
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-def reduced(
+def reduce_series(
     time: Int64Array, value: FloatArray, start_ns: int, end_ns: int, points: int
 ) -> dict[str, list[float] | float | None]:
     """A series in at most ``points`` buckets of equal width, each with its exact extremes.

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.step_trace.step_trace import step_trace
-from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, encoded
+from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, json_response
 from steplens.server.tables import columns, tables
 
 router = APIRouter(prefix="/api/runs/{run}/memory", tags=["memory"], responses=PROBLEMS)
@@ -80,10 +80,10 @@ def memory(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Any:
     overview = runs.frame(chosen, ("memory_overview", trace), lambda: memory_overview(source))
     points = runs.frame(chosen, ("step_points", trace), lambda: step_trace(source)).head(_MOST_STEPS)
     moments = ("start_ns", "forward_ns", "backward_ns", "end_ns")
-    return encoded(
+    return json_response(
         {
-            "devices": columns.records(overview.with_columns(pl.col("peak_ns") - origin)),
-            "steps": columns.records(points.select("step", *(pl.col(name) - origin for name in moments))),
+            "devices": columns.json_records(overview.with_columns(pl.col("peak_ns") - origin)),
+            "steps": columns.json_records(points.select("step", *(pl.col(name) - origin for name in moments))),
         }
     )
 
@@ -95,23 +95,25 @@ def alive(
     """The allocations that had begun and not ended at a moment."""
     ends = pl.coalesce("release_ns", "active_release_ns")
     is_alive = (pl.col("allocation_ns") <= time_ns) & (ends.is_null() | (ends > time_ns))
-    allocations = runs.frame(chosen, ("told", "allocations", trace), partial(tables.frame, runs, chosen, "allocations", trace))
+    allocations = runs.frame(
+        chosen, ("told", "allocations", trace), partial(tables.table_frame, runs, chosen, "allocations", trace)
+    )
     alive_allocations = allocations.filter(is_alive)
     keys = ["name", "device_type", "device"]
     owners = (
-        columns.texts(alive_allocations.lazy())
+        columns.names_as_text(alive_allocations.lazy())
         .group_by(keys)
         .agg(allocations=pl.len().cast(pl.Int64), bytes=pl.col("bytes").sum())
     )
     largest = alive_allocations.sort("bytes", "allocation_ns", descending=[True, False]).head(limit)
-    return encoded(
+    return json_response(
         {
             "time_ns": time_ns,
             "allocations": alive_allocations.height,
             "bytes": int(alive_allocations["bytes"].sum()),
-            "by_owner": columns.records(
+            "by_owner": columns.json_records(
                 owners.sort("bytes", *keys, descending=[True, False, False, False]).head(limit).collect()
             ),
-            "largest": columns.records(largest),
+            "largest": columns.json_records(largest),
         }
     )

@@ -72,7 +72,7 @@ def planned_graphs(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> list[P
     """Every graph whose memory was planned."""
     tables = chosen.trace(trace)
     graphs = runs.frame(chosen, ("memory_graphs", trace), lambda: memory_graphs(tables))
-    return [PlannedGraph(**row) for row in columns.records(graphs)]
+    return [PlannedGraph(**row) for row in columns.json_records(graphs)]
 
 
 @router.get("/{graph}")
@@ -82,9 +82,9 @@ def planned_curve(chosen: Chosen, runs: Runs, graph: GraphNumber, trace: TraceNu
     try:
         values = runs.frame(chosen, ("memory_graph", trace, graph), lambda: pl.DataFrame({"bytes": graph_curve(tables, graph)}))
     except ValueError as error:
-        raise _unknown(error) from None
+        raise _unknown_graph(error) from None
     count = values.height
-    curve: Any = curves.reduced(
+    curve: Any = curves.reduce_series(
         np.arange(count, dtype=np.int64), values["bytes"].cast(pl.Float64).to_numpy(), 0, max(count, 1), points
     )
     return NodeCurve(nodes=count, node=curve["time_ns"], **{name: curve[name] for name in ("min", "max", "last")})
@@ -104,11 +104,11 @@ def planned_tensors(
     try:
         tensors = runs.frame(chosen, ("memory_graph_tensors", trace, graph), lambda: graph_tensors(tables, graph))
     except ValueError as error:
-        raise _unknown(error) from None
+        raise _unknown_graph(error) from None
     alive_tensors = tensors_at(tensors, node)
-    page = [Tensor(**row) for row in columns.records(alive_tensors.head(limit))]
+    page = [Tensor(**row) for row in columns.json_records(alive_tensors.head(limit))]
     return NodeTensors(node=node, count=alive_tensors.height, bytes=int(alive_tensors["bytes"].sum()), tensors=page)
 
 
-def _unknown(error: ValueError) -> Refusal:
+def _unknown_graph(error: ValueError) -> Refusal:
     return Refusal(404, str(error), "graph", "GET /api/runs/{run}/memory/graphs lists them")

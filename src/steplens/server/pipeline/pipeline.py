@@ -75,7 +75,7 @@ def pipeline(chosen: Chosen, trace: TraceNumber = 0) -> Pipeline:
     tables = chosen.trace(trace)
     pipeline_operations = operations(tables)
     return Pipeline(
-        operations=columns.records(pipeline_operations),
+        operations=columns.json_records(pipeline_operations),
         bottlenecks=bottlenecks(pipeline_operations),
         places=recorded_places(tables),
     )
@@ -97,7 +97,7 @@ def queue(
     samples = rows.select("sample", pl.col("value").cast(pl.Float64)).drop_nulls().sort("sample").collect()
     place = samples["sample"].cast(pl.Int64).to_numpy()
     last = int(place[-1]) + 1 if len(place) else 1
-    curve: Any = curves.reduced(place, samples["value"].to_numpy(), 0, last, points)
+    curve: Any = curves.reduce_series(place, samples["value"].to_numpy(), 0, last, points)
     return QueueCurve(
         samples=samples.height,
         capacity=operation_rows["queue_capacity"][0],

@@ -105,7 +105,7 @@ def pipeline_batches(chosen: Chosen, kind: Kind, trace: TraceNumber = 0, points:
             continue
         place: Any = rows["batch"].to_numpy()
         value = rows[name].cast(float).to_numpy()
-        curve: Any = curves.reduced(place, value, int(place[0]), int(place[-1]) + 1, points)
+        curve: Any = curves.reduce_series(place, value, int(place[0]), int(place[-1]) + 1, points)
         three = {key: curve[key] for key in ("min", "max", "last")}
         page.append(BatchCurve(name=name, mean=float(np.mean(value)), batch=curve["time_ns"], **three))
     return BatchCurves(kind=kind, batches=batch_rows.height, curves=page)
@@ -124,10 +124,10 @@ def pipeline_one(
         operation = pipeline_operation(tables, op)
     except ValueError as error:
         raise Refusal(404, str(error), f"op {op}", "GET /api/runs/{run}/pipeline lists them") from None
-    operations_by_id = {row["id"]: row for row in columns.records(operations(tables).select("id", "type", "workers"))}
+    operations_by_id = {row["id"]: row for row in columns.json_records(operations(tables).select("id", "type", "workers"))}
     name = operation_name(operation.type, operation.id)
-    judged = advice.judged_soon(runs, chosen, _PATIENCE_S)
-    findings = [finding for finding in (judged.findings if judged is not None else ()) if _names(finding, name)]
+    judged = advice.advise_on_run_within(runs, chosen, _PATIENCE_S)
+    findings = [finding for finding in (judged.findings if judged is not None else ()) if _is_about_operation(finding, name)]
     return OperationShown(
         id=operation.id,
         type=operation.type,
@@ -144,5 +144,5 @@ def pipeline_one(
     )
 
 
-def _names(finding: Finding, operation: str) -> bool:
+def _is_about_operation(finding: Finding, operation: str) -> bool:
     return operation in finding.subject.split("/") or any(operation in evidence.places for evidence in finding.evidence)

@@ -92,20 +92,20 @@ def processors(
     parts = selected.drop_nulls("value").partition_by(keys, maintain_order=True)
     meta = tables.meta_values()
     return Processors(
-        cores=_number(meta.get("cpu_processor_num")),
-        interval_ms=_number(meta.get("pipeline_sampling_interval_ms")),
-        first_batch=_bound(samples["batch"].min()),
-        last_batch=_bound(samples["batch"].max()),
+        cores=_number_or_none(meta.get("cpu_processor_num")),
+        interval_ms=_number_or_none(meta.get("pipeline_sampling_interval_ms")),
+        first_batch=_integer_or_none(samples["batch"].min()),
+        last_batch=_integer_or_none(samples["batch"].max()),
         idle_percent=host_idle(cpu_means(selected)),
-        curves=[_curve(part, types, points) for part in parts[:_MOST]],
+        curves=[_processor_curve(part, types, points) for part in parts[:_MOST]],
         left_out=max(len(parts) - _MOST, 0),
     )
 
 
-def _curve(part: pl.DataFrame, types: dict[int, str | None], points: int) -> ProcessorCurve:
+def _processor_curve(part: pl.DataFrame, types: dict[int, str | None], points: int) -> ProcessorCurve:
     rows = part.sort("sample")
     place: Any = rows["sample"].cast(pl.Int64).to_numpy()
-    curve: Any = curves.reduced(place, rows["value"].to_numpy(), int(place[0]), int(place[-1]) + 1, points)
+    curve: Any = curves.reduce_series(place, rows["value"].to_numpy(), int(place[0]), int(place[-1]) + 1, points)
     scope, op, name, unit = rows.select("scope", "op", "name", "unit").row(0)
     mean: Any = rows["value"].mean()
     three = {key: curve[key] for key in ("min", "max", "last")}
@@ -115,9 +115,9 @@ def _curve(part: pl.DataFrame, types: dict[int, str | None], points: int) -> Pro
     )
 
 
-def _number(value: Any) -> Any:
+def _number_or_none(value: Any) -> Any:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _bound(value: Any) -> int | None:
+def _integer_or_none(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None

@@ -32,7 +32,7 @@ class Column(BaseModel):
     unit: str
 
 
-def describe(schema: Mapping[str, pl.DataType], units: Mapping[str, str]) -> list[Column]:
+def describe_columns(schema: Mapping[str, pl.DataType], units: Mapping[str, str]) -> list[Column]:
     """The columns of a table.
 
     Args:
@@ -56,12 +56,12 @@ def kind_of(dtype: pl.DataType) -> Kind:
     return "list" if isinstance(dtype, pl.List) else "text"
 
 
-def texts(frame: pl.LazyFrame) -> pl.LazyFrame:
+def names_as_text(frame: pl.LazyFrame) -> pl.LazyFrame:
     """The frame with its names as text."""
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def cell(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A value as JSON holds it exactly: integers that a double cannot hold are texts of digits; no NaN, no infinity."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
@@ -70,24 +70,24 @@ def cell(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
-        return [cell(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): cell(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     return str(value)
 
 
-def rows(frame: pl.DataFrame) -> list[list[Any]]:
+def json_rows(frame: pl.DataFrame) -> list[list[Any]]:
     """The cells of each row of a frame whose names are text, as JSON holds them."""
-    columns = [_cells(column) for column in frame.iter_columns()]
+    columns = [_json_cells(column) for column in frame.iter_columns()]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _cells(column: pl.Series) -> list[Any]:
+def _json_cells(column: pl.Series) -> list[Any]:
     """The cells of a column; only values that JSON does not hold are looked at one by one."""
     values = column.to_list()
     if _holds_exactly(column):
         return values
-    return [cell(value) for value in values]
+    return [json_value(value) for value in values]
 
 
 def _holds_exactly(column: pl.Series) -> bool:
@@ -100,7 +100,7 @@ def _holds_exactly(column: pl.Series) -> bool:
     return column.dtype.is_float() and column.is_finite().all(ignore_nulls=True)
 
 
-def records(frame: pl.DataFrame) -> list[dict[str, Any]]:
+def json_records(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows of a small frame as JSON objects."""
     named = any(isinstance(dtype, pl.Categorical) for dtype in frame.dtypes)
-    return [cell(row) for row in (texts(frame.lazy()).collect() if named else frame).to_dicts()]
+    return [json_value(row) for row in (names_as_text(frame.lazy()).collect() if named else frame).to_dicts()]

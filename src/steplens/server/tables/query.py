@@ -119,57 +119,59 @@ class TablePage(BaseModel):
     total: int
 
 
-def page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]:
+def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]:
     """One page of a table, as ``TablePage`` has it; ``rows`` are told from an origin."""
-    told = _described(rows, table)
-    found = _ordered(_matching(rows, told, query), told, query)
+    told = _columns_without_origin(rows, table)
+    found = _sort_rows(_filter_rows(rows, told, query), told, query)
     total = rows.select(pl.len()).collect().item()
     matching = found.select(pl.len()).collect().item() if query.where else total
     # polars counts rows in 32 bits and panics over a larger place
-    part = columns.texts(found.slice(min(query.offset, matching), query.limit).drop(ORIGIN, strict=False)).collect()
+    part = columns.names_as_text(found.slice(min(query.offset, matching), query.limit).drop(ORIGIN, strict=False)).collect()
     return {
         "name": table.name,
         "title": table.title,
         "columns": [column.model_dump() for column in told],
-        "rows": columns.rows(part),
+        "rows": columns.json_rows(part),
         "matching": matching,
         "total": total,
     }
 
 
-def csv(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes]:
+def csv_pieces(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes]:
     """All matching rows as CSV, in pieces; times are Unix ns again. What a spreadsheet would take for a formula is quoted."""
-    told = _described(rows, table)
-    found = _ordered(_matching(rows, told, query), told, query)
+    told = _columns_without_origin(rows, table)
+    found = _sort_rows(_filter_rows(rows, told, query), told, query)
     moments = [column.name for column in told if column.unit == "moment"]
     frame = found.with_columns(pl.col(moments) + pl.col(ORIGIN)).drop(ORIGIN).collect()
     lists = [column.name for column in told if column.type == "list"]
     texts = [column.name for column in told if column.type == "text"]
     for start in range(0, max(frame.height, 1), _CSV_ROWS):
         part = frame.slice(start, _CSV_ROWS)
-        part = part.with_columns(pl.Series(name, [_json(value) for value in part[name]], dtype=pl.String) for name in lists)
+        part = part.with_columns(
+            pl.Series(name, [_list_as_json(value) for value in part[name]], dtype=pl.String) for name in lists
+        )
         part = part.with_columns(names(part[name]).alias(name) for name in texts)
         yield guarded_header(part).write_csv(include_header=start == 0, line_terminator="\r\n").encode()
 
 
-def _described(rows: pl.LazyFrame, table: Table) -> list[Column]:
+def _columns_without_origin(rows: pl.LazyFrame, table: Table) -> list[Column]:
     schema = {name: dtype for name, dtype in rows.collect_schema().items() if name != ORIGIN}
-    return columns.describe(schema, table.units)
+    return columns.describe_columns(schema, table.units)
 
 
-def _json(value: Any) -> str | None:
-    return None if value is None else msgspec.json.encode(columns.cell(list(value))).decode()
+def _list_as_json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(columns.json_value(list(value))).decode()
 
 
-def _matching(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
+def _filter_rows(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
     known = {column.name: column for column in told}
     distinct: Distinct = {}
     found = []
     for condition in query.where:
         column = known.get(condition.column)
         if column is None:
-            raise _unknown(condition.column, told)
-        found += _expressions(rows, column, condition, distinct)
+            raise _unknown_column(condition.column, told)
+        found += _condition_expressions(rows, column, condition, distinct)
     return rows.filter(*found) if found else rows
 
 
@@ -177,13 +179,13 @@ def _matching(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFr
 Distinct = dict[str, pl.DataFrame]
 
 
-def _expressions(rows: pl.LazyFrame, column: Column, condition: Condition, distinct: Distinct) -> list[pl.Expr]:
+def _condition_expressions(rows: pl.LazyFrame, column: Column, condition: Condition, distinct: Distinct) -> list[pl.Expr]:
     value = pl.col(column.name)
     found = []
     if condition.missing is not None:
         found.append(value.is_null() if condition.missing else value.is_not_null())
     if condition.contains is not None:
-        found.append(_contains(rows, column, condition.contains, distinct))
+        found.append(_contains_expression(rows, column, condition.contains, distinct))
     if condition.one_of is not None:
         found.append(_one_of(column, condition.one_of))
     for bound, above in ((condition.at_least, True), (condition.at_most, False)):
@@ -202,7 +204,7 @@ def _expressions(rows: pl.LazyFrame, column: Column, condition: Condition, disti
     return found
 
 
-def _contains(rows: pl.LazyFrame, column: Column, text: str, distinct: Distinct) -> pl.Expr:
+def _contains_expression(rows: pl.LazyFrame, column: Column, text: str, distinct: Distinct) -> pl.Expr:
     value = pl.col(column.name)
     if column.type == "list":
         return (
@@ -238,13 +240,13 @@ def _one_of(column: Column, values: list[Scalar]) -> pl.Expr:
     return value.is_in(pl.Series(whole, dtype=pl.Int64).implode())
 
 
-def _ordered(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
+def _sort_rows(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
     known = {column.name: column for column in told}
     keys = []
     for order in query.sort:
         column = known.get(order.column)
         if column is None:
-            raise _unknown(order.column, told)
+            raise _unknown_column(order.column, told)
         key = pl.col(order.column)
         keys.append(key.list.len() if column.type == "list" else key.cast(pl.String) if column.type == "text" else key)
     if not keys:
@@ -252,5 +254,5 @@ def _ordered(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFra
     return rows.sort(keys, descending=[order.descending for order in query.sort], nulls_last=True, maintain_order=True)
 
 
-def _unknown(name: str, told: list[Column]) -> Refusal:
+def _unknown_column(name: str, told: list[Column]) -> Refusal:
     return Refusal(422, "the table has no such column", name, f"Its columns are {', '.join(column.name for column in told)}")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 
 from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, attachment, encoded
+from steplens.server.http.requests import PROBLEMS, Chosen, Runs, attachment_headers, json_response
 from steplens.server.tables import query, tables
 from steplens.server.tables.query import Query, TablePage
 
@@ -52,8 +52,8 @@ def list_tables(chosen: Chosen) -> list[TableShown]:
 @router.post("/tables/{table}", response_model=TablePage)
 def read_page(chosen: Chosen, runs: Runs, table: TableName, wanted: Query) -> Any:
     """Rows of a table that satisfy conditions, sorted, one page of them."""
-    found = tables.table(table)
-    return encoded(query.page(tables.rows(runs, chosen, found, wanted.trace, told=True), found, wanted))
+    found = tables.find_table(table)
+    return json_response(query.table_page(tables.table_rows(runs, chosen, found, wanted.trace, told=True), found, wanted))
 
 
 _CSV: dict[int | str, Any] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
@@ -74,13 +74,15 @@ def read_csv(
     except ValidationError as error:
         first = error.errors()[0]
         raise Refusal(422, first["msg"], "query", "Give the body of a page's request") from None
-    found = tables.table(table)
-    rows = query.csv(tables.rows(runs, chosen, found, asked.trace, told=True), found, asked)
+    found = tables.find_table(table)
+    rows = query.csv_pieces(tables.table_rows(runs, chosen, found, asked.trace, told=True), found, asked)
     # the first piece is made here, so that a wrong condition is answered as one
     first_piece = next(rows)
 
-    def pieces() -> Any:
+    def all_pieces() -> Any:
         yield first_piece
         yield from rows
 
-    return StreamingResponse(pieces(), media_type="text/csv; charset=utf-8", headers=attachment(chosen, f"{found.name}.csv"))
+    return StreamingResponse(
+        all_pieces(), media_type="text/csv; charset=utf-8", headers=attachment_headers(chosen, f"{found.name}.csv")
+    )

@@ -46,7 +46,7 @@ class Table:
     aliases: tuple[str, ...] = ()
 
 
-def _catalogued(analysis: Analysis, name: str, by: str | None) -> Table:
+def _table_of_analysis(analysis: Analysis, name: str, by: str | None) -> Table:
     def of_trace(trace: Trace) -> pl.DataFrame:
         return analysis.answer(Run(trace.source, [(Source(trace.source), trace)], []), by)
 
@@ -63,7 +63,7 @@ def _catalogued(analysis: Analysis, name: str, by: str | None) -> Table:
     )
 
 
-def _rows(name: str, trace: Trace) -> pl.DataFrame:
+def _recorded_rows(name: str, trace: Trace) -> pl.DataFrame:
     return trace.required(name).collect()
 
 
@@ -78,24 +78,24 @@ _STORED = {
 STORED_PREFIX = "stored_"
 
 
-def _stored(name: str, trace: Trace) -> pl.DataFrame:
+def _stored_rows(name: str, trace: Trace) -> pl.DataFrame:
     return stored_table(trace, name)
 
 
 @functools.cache
 def every_table() -> dict[str, Table]:
     """Every table by its name."""
-    tables = [_catalogued(analysis, name, by) for analysis in analyses() for name, by in analysis.tables()]
-    tables += [Table(STORED_PREFIX + name, title, partial(_stored, name)) for name, title in _STORED.items()]
+    tables = [_table_of_analysis(analysis, name, by) for analysis in analyses() for name, by in analysis.tables()]
+    tables += [Table(STORED_PREFIX + name, title, partial(_stored_rows, name)) for name, title in _STORED.items()]
     tables += [
-        Table(f"recorded_{name}", f"Recorded: {name}", partial(_rows, name), units=recorded_units(name), recorded=True)
+        Table(f"recorded_{name}", f"Recorded: {name}", partial(_recorded_rows, name), units=recorded_units(name), recorded=True)
         for name in SCHEMA
         if name != "health"
     ]
     return {table.name: table for table in tables}
 
 
-def table(name: str) -> Table:
+def find_table(name: str) -> Table:
     """A table by its name, or an earlier one.
 
     Raises:
@@ -107,7 +107,7 @@ def table(name: str) -> Table:
     return found
 
 
-def rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int | None, *, told: bool = False) -> pl.LazyFrame:
+def table_rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int | None, *, told: bool = False) -> pl.LazyFrame:
     """The rows of a table of a run.
 
     Args:
@@ -134,24 +134,24 @@ def rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int | None
             pl.lit(number, dtype=pl.Int64).alias("trace"), pl.lit(one.rank, dtype=pl.Int64).alias("rank"), pl.all()
         )
         for number, one in enumerate(every)
-        if not chosen.recorded or _source(chosen) in one
+        if not chosen.recorded or _recorded_name(chosen) in one
     ]
     if frames:
         return pl.concat(frames, how="diagonal_relaxed")
-    schema = SCHEMA[_source(chosen)]
+    schema = SCHEMA[_recorded_name(chosen)]
     nothing = pl.LazyFrame(schema=schema)
     return _from_origin(nothing, list(schema), chosen, shown.origin_ns) if told else nothing
 
 
-def frame(library: RunLibrary, shown: OpenedRun, name: str, trace: int | None = None) -> pl.DataFrame:
+def table_frame(library: RunLibrary, shown: OpenedRun, name: str, trace: int | None = None) -> pl.DataFrame:
     """A whole table, told from the origin."""
-    return rows(library, shown, table(name), trace, told=True).drop(ORIGIN, strict=False).collect()
+    return table_rows(library, shown, find_table(name), trace, told=True).drop(ORIGIN, strict=False).collect()
 
 
 def _of_trace(library: RunLibrary, shown: OpenedRun, chosen: Table, number: int, told: bool) -> pl.LazyFrame:
     trace = shown.trace(number)
     if chosen.recorded:
-        found, names = trace.required(_source(chosen)), list(SCHEMA[_source(chosen)])
+        found, names = trace.required(_recorded_name(chosen)), list(SCHEMA[_recorded_name(chosen)])
     else:
         assert chosen.of_trace is not None
         whole = library.frame(shown, ("table", chosen.name, number), partial(chosen.of_trace, trace))
@@ -167,5 +167,5 @@ def _from_origin(found: pl.LazyFrame, names: Sequence[str], chosen: Table, origi
     return found.with_columns(own.alias(ORIGIN)).with_columns(pl.col(moments) - pl.col(ORIGIN))
 
 
-def _source(chosen: Table) -> str:
+def _recorded_name(chosen: Table) -> str:
     return chosen.name.removeprefix("recorded_")

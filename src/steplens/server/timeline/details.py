@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens.server.timeline.search import brief
+from steplens.server.timeline.search import brief_of_event
 from steplens.timeline.layout import Timeline
 from steplens.timeline.rows import Int64Array
 from steplens.trace.building.devices import cpu_is_device
@@ -18,8 +18,8 @@ from steplens.trace.trace import Trace
 MOST_LINKS = 100
 
 
-def details(trace: Trace, timeline: Timeline, event: int) -> dict[str, Any]:
-    """One event: ``brief``, its row of the table it comes from (times as in the table), and its links; see ``links``.
+def describe_event(trace: Trace, timeline: Timeline, event: int) -> dict[str, Any]:
+    """One event: ``brief_of_event``, its row of the table it comes from (times as in the table), its links; see ``find_links``.
 
     Args:
         trace: the tables.
@@ -33,11 +33,13 @@ def details(trace: Trace, timeline: Timeline, event: int) -> dict[str, Any]:
     if table:
         rows = timeline.table_row[event : event + 1].astype(np.int64)
         columns = {name: value for name, value in row_columns(trace, table, rows).to_dicts()[0].items() if value is not None}
-        for kind, target, pairs in links(trace, table, rows):
+        for kind, target, pairs in find_links(trace, table, rows):
             if pairs.height:
                 ids = events_of(timeline, target, pairs["target"].head(MOST_LINKS)).sort("start", "event")["event"]
-                related.append({"kind": kind, "count": pairs.height, "events": [brief(timeline, number) for number in ids]})
-    return {**brief(timeline, event), "source": lane.source.id, "table": table, "columns": columns, "links": related}
+                related.append(
+                    {"kind": kind, "count": pairs.height, "events": [brief_of_event(timeline, number) for number in ids]}
+                )
+    return {**brief_of_event(timeline, event), "source": lane.source.id, "table": table, "columns": columns, "links": related}
 
 
 def row_columns(trace: Trace, table: str, rows: Int64Array) -> pl.DataFrame:
@@ -51,7 +53,7 @@ def row_columns(trace: Trace, table: str, rows: Int64Array) -> pl.DataFrame:
 Link = tuple[str, str, pl.DataFrame]
 
 
-def links(trace: Trace, table: str, rows: Int64Array) -> list[Link]:
+def find_links(trace: Trace, table: str, rows: Int64Array) -> list[Link]:
     """What rows of a table are tied to.
 
     The call around it (``parent``), the calls that it makes (``child``), the device tasks that it launched (``task``), the
@@ -71,41 +73,41 @@ def links(trace: Trace, table: str, rows: Int64Array) -> list[Link]:
 
 
 def _of_ops(trace: Trace, rows: pl.Series) -> list[Link]:
-    calls = _numbered(trace, "ops", "parent", "sequence", "scope")
+    calls = _number_rows(trace, "ops", "parent", "sequence", "scope")
     selected_calls = calls.filter(pl.col("row").is_in(rows.implode()))
     ahead = selected_calls.filter(pl.col("sequence") >= 0).select("row", "sequence", "scope")
     other_calls = calls.select("sequence", target="row", other="scope")
     directions = ahead.join(other_calls, on="sequence").filter(pl.col("scope") != pl.col("other"))
     relations = [
-        ("parent", "ops", _pairs(selected_calls.filter(pl.col("parent") >= 0), pl.col("parent"))),
-        ("child", "ops", _inverse(calls, "parent", rows)),
-        ("autograd", "ops", _pairs(directions, pl.col("target"))),
+        ("parent", "ops", _link_pairs(selected_calls.filter(pl.col("parent") >= 0), pl.col("parent"))),
+        ("child", "ops", _reverse_pairs(calls, "parent", rows)),
+        ("autograd", "ops", _link_pairs(directions, pl.col("target"))),
     ]
     if not cpu_is_device(trace):
         # a call that is its own task is there once
-        relations.insert(2, ("task", "kernels", _inverse(_numbered(trace, "kernels", "op"), "op", rows)))
+        relations.insert(2, ("task", "kernels", _reverse_pairs(_number_rows(trace, "kernels", "op"), "op", rows)))
     return relations
 
 
 def _of_tasks(table: str) -> Callable[[Trace, pl.Series], list[Link]]:
-    def find(trace: Trace, rows: pl.Series) -> list[Link]:
-        selected = _numbered(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
-        called = _pairs(selected.filter(pl.col("op") >= 0), pl.col("op"))
-        return [("operator", "ops", called), ("runtime", "api", _correlated(trace, selected, "api"))]
+    def links_of_tasks(trace: Trace, rows: pl.Series) -> list[Link]:
+        selected = _number_rows(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
+        called = _link_pairs(selected.filter(pl.col("op") >= 0), pl.col("op"))
+        return [("operator", "ops", called), ("runtime", "api", _correlated_pairs(trace, selected, "api"))]
 
-    return find
+    return links_of_tasks
 
 
 def _of_calls(trace: Trace, rows: pl.Series) -> list[Link]:
-    selected = _numbered(trace, "api", "correlation").filter(pl.col("row").is_in(rows.implode()))
-    return [("task", "kernels", _correlated(trace, selected, "kernels"))]
+    selected = _number_rows(trace, "api", "correlation").filter(pl.col("row").is_in(rows.implode()))
+    return [("task", "kernels", _correlated_pairs(trace, selected, "kernels"))]
 
 
 def _of_python(trace: Trace, rows: pl.Series) -> list[Link]:
-    frames = _numbered(trace, "python", "id", "parent")
+    frames = _number_rows(trace, "python", "id", "parent")
     selected = frames.filter(pl.col("row").is_in(rows.implode()) & (pl.col("parent") >= 0))
     callers = frames.select(parent="id", target="row")
-    return [("parent", "python", _pairs(selected.join(callers, on="parent"), pl.col("target")))]
+    return [("parent", "python", _link_pairs(selected.join(callers, on="parent"), pl.col("target")))]
 
 
 _FINDERS: dict[str, Callable[[Trace, pl.Series], list[Link]]] = {
@@ -117,24 +119,24 @@ _FINDERS: dict[str, Callable[[Trace, pl.Series], list[Link]]] = {
 }
 
 
-def _numbered(trace: Trace, table: str, *columns: str) -> pl.LazyFrame:
+def _number_rows(trace: Trace, table: str, *columns: str) -> pl.LazyFrame:
     """Columns of a table with the numbers of its rows."""
     return trace.required(table).select(columns).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
 
 
-def _pairs(found: pl.LazyFrame, target: pl.Expr) -> pl.DataFrame:
+def _link_pairs(found: pl.LazyFrame, target: pl.Expr) -> pl.DataFrame:
     return found.select("row", target=target.cast(pl.Int64)).sort("row", "target").collect()
 
 
-def _inverse(others: pl.LazyFrame, column: str, rows: pl.Series) -> pl.DataFrame:
+def _reverse_pairs(others: pl.LazyFrame, column: str, rows: pl.Series) -> pl.DataFrame:
     """The rows whose ``column`` names one of ``rows``."""
     children = others.filter(pl.col(column).is_in(rows.implode())).select(row=column, target="row")
-    return _pairs(children, pl.col("target"))
+    return _link_pairs(children, pl.col("target"))
 
 
-def _correlated(trace: Trace, own: pl.LazyFrame, table: str) -> pl.DataFrame:
-    correlated = _numbered(trace, table, "correlation").select("correlation", target="row")
-    return _pairs(own.filter(pl.col("correlation") > 0).join(correlated, on="correlation"), pl.col("target"))
+def _correlated_pairs(trace: Trace, own: pl.LazyFrame, table: str) -> pl.DataFrame:
+    correlated = _number_rows(trace, table, "correlation").select("correlation", target="row")
+    return _link_pairs(own.filter(pl.col("correlation") > 0).join(correlated, on="correlation"), pl.col("target"))
 
 
 def events_of(timeline: Timeline, table: str, rows: pl.Series) -> pl.DataFrame:

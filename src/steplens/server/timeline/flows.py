@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.server.timeline.window import overlapping
+from steplens.server.timeline.window import overlapping_events
 from steplens.timeline.layout import Timeline
 from steplens.trace.trace import Trace
 
@@ -30,15 +30,15 @@ class Flows:
 _COLUMNS = {"kind": pl.String, "from_lane": pl.Int64, "from_ns": pl.Int64, "to_lane": pl.Int64, "to_ns": pl.Int64}
 
 
-def flows(trace: Trace, timeline: Timeline) -> Flows:
+def find_flows(trace: Trace, timeline: Timeline) -> Flows:
     """Find the lanes of all arrows.
 
     A task's arrow starts on the thread of the operator that launched it, at the start of the runtime call, and ends where the
     task starts; a call of the CPU is its own task and has none. Recorded arrows that end on a device are left out: they say
     the same.
     """
-    threads = _lanes(timeline, "operators", ("pid", "tid"))
-    streams = _lanes(timeline, "kernels", ("device", "stream"))
+    threads = _lanes_by_key(timeline, "operators", ("pid", "tid"))
+    streams = _lanes_by_key(timeline, "kernels", ("device", "stream"))
     calls = trace.required("ops").select(op="id", pid="pid", tid="tid").collect()
     tasks = trace.required("kernels").select("op", "device", "stream", "launch_ns", "start_ns").drop_nulls(["launch_ns", "op"])
     launched = (
@@ -64,7 +64,7 @@ def flows(trace: Trace, timeline: Timeline) -> Flows:
     return Flows(frame, recorded.height - placed.height)
 
 
-def _lanes(timeline: Timeline, source: str, keys: tuple[str, ...]) -> pl.DataFrame:
+def _lanes_by_key(timeline: Timeline, source: str, keys: tuple[str, ...]) -> pl.DataFrame:
     """The keys of the lanes of a source, with the lane."""
     rows = [{**{key: lane.key[key] for key in keys}, "lane": lane.id} for lane in timeline.lanes if lane.source.id == source]
     types = {"device": pl.Int32}
@@ -81,15 +81,15 @@ def in_window(found: Flows, timeline: Timeline, start_ns: int, end_ns: int, limi
     longest = crossing.with_columns(length=late - early).sort("length", "from_ns", descending=[True, False]).head(limit)
     arrows = []
     for kind, from_lane, from_ns, to_lane, to_ns, _ in longest.iter_rows():
-        ends = {"from": _end(timeline, from_lane, from_ns), "to": _end(timeline, to_lane, to_ns)}
+        ends = {"from": _arrow_end(timeline, from_lane, from_ns), "to": _arrow_end(timeline, to_lane, to_ns)}
         arrows.append({"kind": kind, **ends})
     return arrows, crossing.height
 
 
-def _end(timeline: Timeline, number: int, time_ns: int) -> dict[str, Any]:
+def _arrow_end(timeline: Timeline, number: int, time_ns: int) -> dict[str, Any]:
     lane = timeline.lanes[number]
     for depth in reversed(range(lane.rows)):
-        events = overlapping(timeline, lane.first_row + depth, time_ns, time_ns + 1)
+        events = overlapping_events(timeline, lane.first_row + depth, time_ns, time_ns + 1)
         if len(events):
             return {"lane": number, "time_ns": time_ns, "event": int(events[0]), "depth": depth}
     return {"lane": number, "time_ns": time_ns, "event": None, "depth": 0}

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, encoded
+from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, json_response
 from steplens.server.memory import curves
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
@@ -62,12 +62,12 @@ def timeline(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> TimelineShow
         end_ns=end,
         events=len(laid_out.start),
         unplaced=dict(laid_out.unplaced),
-        lanes=[_lane(lane) for lane in laid_out.lanes],
+        lanes=[_describe_lane(lane) for lane in laid_out.lanes],
         series=[
             SeriesShown(series=number, label=curve.label, unit=curve.unit, samples=curve.samples.height)
-            for number, curve in enumerate(_series(runs, chosen, trace))
+            for number, curve in enumerate(_cached_series(runs, chosen, trace))
         ],
-        steps=_steps(chosen, trace),
+        steps=_recorded_steps(chosen, trace),
     )
 
 
@@ -83,15 +83,15 @@ def tile(
     form: Annotated[Literal["binary", "json"], Query(alias="format")] = "binary",
 ) -> Response:
     """What a window looks like at a width in pixels: events, and buckets of those that are shorter than a pixel."""
-    _ordered(start_ns, end_ns)
+    _check_window(start_ns, end_ns)
     pyramid = runs.timeline(chosen, trace)
-    lane_numbers = _lanes(pyramid.timeline, lanes)
+    lane_numbers = _select_lanes(pyramid.timeline, lanes)
     rows = [lane.first_row + depth for lane in lane_numbers for depth in range(lane.rows)]
-    drawn = tiles.tile(pyramid, rows, start_ns, end_ns, pixels)
+    drawn = tiles.build_tile(pyramid, rows, start_ns, end_ns, pixels)
     chosen.seen.set()
     if form == "json":
-        return encoded(tile_format.document(drawn, pyramid.timeline))
-    return Response(tile_format.encode(drawn, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)
+        return json_response(tile_format.tile_as_json(drawn, pyramid.timeline))
+    return Response(tile_format.encode_tile(drawn, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)
 
 
 @router.get("/events/{event}", response_model=EventShown)
@@ -100,7 +100,7 @@ def event(chosen: Chosen, runs: Runs, event: Annotated[int, Path(ge=0, le=1 << 3
     laid_out = runs.timeline(chosen, trace).timeline
     if event >= len(laid_out.start):
         raise Refusal(404, f"the timeline has {len(laid_out.start)} events, numbered from 0", f"event {event}")
-    return encoded(columns.cell(details.details(chosen.trace(trace), laid_out, event)))
+    return json_response(columns.json_value(details.describe_event(chosen.trace(trace), laid_out, event)))
 
 
 @router.get("/selection")
@@ -114,9 +114,9 @@ def selection(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Selection:
     """What happened in a window, by name and by lane."""
-    _ordered(start_ns, end_ns)
+    _check_window(start_ns, end_ns)
     laid_out = runs.timeline(chosen, trace).timeline
-    names, covered = window.selection(laid_out, _lanes(laid_out, lanes), start_ns, end_ns)
+    names, covered = window.summarize_window(laid_out, _select_lanes(laid_out, lanes), start_ns, end_ns)
     return Selection(
         names=[NameInSelection(**row) for row in names.head(limit).to_dicts()],
         different=names.height,
@@ -138,12 +138,12 @@ def find(
 ) -> Found:
     """How often a name occurs on each lane, and the next or previous occurrence from a time and event."""
     laid_out = runs.timeline(chosen, trace).timeline
-    events, counts = search.on_lanes(laid_out, search.matching(laid_out, text, whole=whole), _lanes(laid_out, lanes))
-    place = search.neighbour(laid_out, events, from_ns, from_event, forward=direction == "next")
+    events, counts = search.on_lanes(laid_out, search.find_events(laid_out, text, whole=whole), _select_lanes(laid_out, lanes))
+    place = search.neighbouring_event(laid_out, events, from_ns, from_event, forward=direction == "next")
     return Found(
         total=len(events),
         lanes={lane: count for lane, count in counts.items() if count},
-        next=None if place is None else Brief(**search.brief(laid_out, place)),
+        next=None if place is None else Brief(**search.brief_of_event(laid_out, place)),
     )
 
 
@@ -161,8 +161,8 @@ def occurrences(
 ) -> Occurrences:
     """The events of a name."""
     laid_out = runs.timeline(chosen, trace).timeline
-    events, _ = search.on_lanes(laid_out, search.matching(laid_out, text, whole=whole), _lanes(laid_out, lanes))
-    page = search.occurrences(laid_out, events, by, offset, limit)
+    events, _ = search.on_lanes(laid_out, search.find_events(laid_out, text, whole=whole), _select_lanes(laid_out, lanes))
+    page = search.page_of_events(laid_out, events, by, offset, limit)
     return Occurrences(total=len(events), events=[Brief(**brief) for brief in page])
 
 
@@ -176,12 +176,12 @@ def arrows(
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
 ) -> Arrows:
     """The arrows of a window, from launches to their tasks and those that were recorded, the longest first."""
-    _ordered(start_ns, end_ns)
+    _check_window(start_ns, end_ns)
     placed = runs.timeline(chosen, trace).timeline
     all_flows = runs.answer(
         chosen,
         ("flows", trace),
-        lambda: flows.flows(chosen.trace(trace), placed),
+        lambda: flows.find_flows(chosen.trace(trace), placed),
         lambda found: int(found.frame.estimated_size()),
     )
     found, total = flows.in_window(all_flows, placed, start_ns, end_ns, limit)
@@ -200,39 +200,39 @@ def curve(
     points: Points = 1000,
 ) -> Any:
     """A series in buckets, each with its exact smallest, largest and last value."""
-    _ordered(start_ns, end_ns)
-    known = _series(runs, chosen, trace)
+    _check_window(start_ns, end_ns)
+    known = _cached_series(runs, chosen, trace)
     if series >= len(known):
         raise Refusal(404, f"the trace has {len(known)} series, numbered from 0", f"series {series}")
     samples = known[series].samples
     time = samples["time_ns"].to_numpy() - chosen.origins[trace]
-    return encoded(curves.reduced(time, samples["value"].to_numpy(), start_ns, end_ns, points))
+    return json_response(curves.reduce_series(time, samples["value"].to_numpy(), start_ns, end_ns, points))
 
 
-def _series(runs: RunLibrary, chosen: OpenedRun, trace: int) -> list[Series]:
+def _cached_series(runs: RunLibrary, chosen: OpenedRun, trace: int) -> list[Series]:
     tables = chosen.trace(trace)
     return runs.answer(
         chosen,
         ("series", trace),
-        lambda: counters.series(tables),
+        lambda: counters.list_series(tables),
         lambda found: sum(int(curve.samples.estimated_size()) for curve in found),
     )
 
 
-def _steps(chosen: OpenedRun, trace: int) -> list[StepShown]:
+def _recorded_steps(chosen: OpenedRun, trace: int) -> list[StepShown]:
     origin = chosen.origins[trace]
     rows = chosen.trace(trace).required("steps").select("id", "start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
     return [StepShown(step=step, start_ns=start - origin, end_ns=end - origin) for step, start, end in rows.iter_rows()]
 
 
-def _lane(lane: Lane) -> LaneShown:
+def _describe_lane(lane: Lane) -> LaneShown:
     return LaneShown(
         lane=lane.id,
         source=lane.source.id,
         table=lane.source.table,
         group=lane.source.group,
         label=lane.label,
-        key=columns.cell(dict(lane.key)),
+        key=columns.json_value(dict(lane.key)),
         depths=lane.rows,
         events=lane.events,
         start_ns=lane.start_ns,
@@ -240,7 +240,7 @@ def _lane(lane: Lane) -> LaneShown:
     )
 
 
-def _lanes(found: Timeline, numbers: str | None) -> list[Lane]:
+def _select_lanes(found: Timeline, numbers: str | None) -> list[Lane]:
     if numbers is None:
         return list(found.lanes)
     lane_numbers = list(dict.fromkeys(int(number) for number in numbers.split(",")))
@@ -249,6 +249,6 @@ def _lanes(found: Timeline, numbers: str | None) -> list[Lane]:
     return [found.lanes[number] for number in lane_numbers]
 
 
-def _ordered(start_ns: int, end_ns: int) -> None:
+def _check_window(start_ns: int, end_ns: int) -> None:
     if end_ns < start_ns:
         raise Refusal(422, "the window ends before it starts", "end_ns")

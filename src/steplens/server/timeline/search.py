@@ -12,7 +12,7 @@ from steplens.timeline.layout import Lane, Timeline
 from steplens.timeline.rows import Int64Array
 
 
-def matching(timeline: Timeline, text: str, *, whole: bool) -> Int64Array:
+def find_events(timeline: Timeline, text: str, *, whole: bool) -> Int64Array:
     """Ids of the events whose name is ``text`` (whole) or holds it, in either case of letters."""
     folded = text.casefold()
     names = (name == text if whole else folded in name.casefold() for name in timeline.names)
@@ -32,7 +32,7 @@ def on_lanes(timeline: Timeline, events: Int64Array, lanes: Sequence[Lane]) -> t
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]), counts
 
 
-def neighbour(timeline: Timeline, events: Int64Array, from_ns: int, from_event: int, *, forward: bool) -> int | None:
+def neighbouring_event(timeline: Timeline, events: Int64Array, from_ns: int, from_event: int, *, forward: bool) -> int | None:
     """The event that comes next (or before) in order of start, then of id; None behind the last one.
 
     Args:
@@ -57,14 +57,14 @@ def neighbour(timeline: Timeline, events: Int64Array, from_ns: int, from_event: 
     return int(nearest.min() if forward else nearest.max())
 
 
-def occurrences(timeline: Timeline, events: Int64Array, by: str, offset: int, limit: int) -> list[dict[str, Any]]:
+def page_of_events(timeline: Timeline, events: Int64Array, by: str, offset: int, limit: int) -> list[dict[str, Any]]:
     """A page of events: in order of ``start``, or the longest first (``duration``)."""
     duration = timeline.end[events] - timeline.start[events]
     order = np.argsort(timeline.start[events] if by == "start" else -duration, kind="stable")[offset : offset + limit]
-    return [brief(timeline, int(event)) for event in events[order]]
+    return [brief_of_event(timeline, int(event)) for event in events[order]]
 
 
-def brief(timeline: Timeline, event: int) -> dict[str, Any]:
+def brief_of_event(timeline: Timeline, event: int) -> dict[str, Any]:
     """One event in short: id, name, lane, depth, start_ns and end_ns (from the origin)."""
     lane = timeline.lane_of(event)
     row = int(np.searchsorted(timeline.offsets, event, side="right")) - 1

@@ -20,20 +20,20 @@ _ALIGNMENT = 8
 _LABEL_CHARACTERS = 256
 
 
-def document(tile: Tile, timeline: Timeline) -> dict[str, Any]:
+def tile_as_json(tile: Tile, timeline: Timeline) -> dict[str, Any]:
     """The tile as JSON: the header and the columns as lists."""
-    return {**_header(tile, timeline), "columns": {name: column.tolist() for name, column in _columns(tile).items()}}
+    return {**_tile_header(tile, timeline), "columns": {name: column.tolist() for name, column in _tile_columns(tile).items()}}
 
 
-def encode(tile: Tile, timeline: Timeline) -> bytes:
+def encode_tile(tile: Tile, timeline: Timeline) -> bytes:
     """The tile in its binary form."""
-    columns = _columns(tile)
+    columns = _tile_columns(tile)
     offset = 0
     described = []
     for name, column in columns.items():
         described.append({"name": name, "type": column.dtype.str[1:], "offset": offset})
         offset += -(-column.nbytes // _ALIGNMENT) * _ALIGNMENT
-    header = msgspec.json.encode({**_header(tile, timeline), "columns": described})
+    header = msgspec.json.encode({**_tile_header(tile, timeline), "columns": described})
     start = len(MAGIC) + 4
     header += b" " * (-(start + len(header)) % _ALIGNMENT)
     parts = [MAGIC, len(header).to_bytes(4, "little"), header]
@@ -42,7 +42,7 @@ def encode(tile: Tile, timeline: Timeline) -> bytes:
     return b"".join(parts)
 
 
-def _columns(tile: Tile) -> dict[str, npt.NDArray[Any]]:
+def _tile_columns(tile: Tile) -> dict[str, npt.NDArray[Any]]:
     items = tile.items
     return {
         "start_ns": items.start.astype("<f8"),
@@ -54,7 +54,7 @@ def _columns(tile: Tile) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _header(tile: Tile, timeline: Timeline) -> dict[str, Any]:
+def _tile_header(tile: Tile, timeline: Timeline) -> dict[str, Any]:
     lane_of = np.repeat([lane.id for lane in timeline.lanes], [lane.rows for lane in timeline.lanes])
     rows = [
         {

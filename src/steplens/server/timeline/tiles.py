@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steplens.timeline.items import Items, events, merged
+from steplens.timeline.items import Items, events_as_items, merge_items
 from steplens.timeline.pyramid import LAST_SHIFT, Level, Pyramid
 from steplens.timeline.rows import Int64Array
 
@@ -42,7 +42,7 @@ def shift_of(start_ns: int, end_ns: int, pixels: int) -> int:
     return min(max((max(end_ns - start_ns, 1) // max(pixels, 1)).bit_length() - 1, 0), LAST_SHIFT)
 
 
-def tile(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, pixels: int) -> Tile:
+def build_tile(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, pixels: int) -> Tile:
     """The items of some rows that overlap ``[start_ns, end_ns)`` at a width of ``pixels``.
 
     Args:
@@ -54,27 +54,27 @@ def tile(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, pixe
     """
     shift = shift_of(start_ns, end_ns, pixels)
     while True:
-        drawn = _tile(pyramid, rows, start_ns, end_ns, shift)
+        drawn = _tile_at_shift(pyramid, rows, start_ns, end_ns, shift)
         if len(drawn.items.start) <= MOST_ITEMS or shift >= LAST_SHIFT:
             return drawn
         shift = min(shift + 2, LAST_SHIFT)
 
 
-def _tile(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, shift: int) -> Tile:
+def _tile_at_shift(pyramid: Pyramid, rows: Sequence[int], start_ns: int, end_ns: int, shift: int) -> Tile:
     low = ((start_ns >> shift) - 1) << shift
     high = -(-end_ns >> shift) << shift
     level = pyramid.level_for(shift)
-    row_events = [_inside(pyramid, level, row, low, high, shift) for row in rows]
+    row_events = [_find_items_inside(pyramid, level, row, low, high, shift) for row in rows]
     index = np.concatenate([np.empty(0, dtype=np.int64), *row_events])
     row = np.repeat(np.arange(len(rows)), [len(found) for found in row_events])
     timeline = pyramid.timeline
-    items = events(timeline, index) if level.items is None else level.items.take(index)
+    items = events_as_items(timeline, index) if level.items is None else level.items.take(index)
     places = np.asarray(rows, dtype=np.int64)
-    items, row = merged(items, row, shift, crossing=bool(timeline.crossing[places].any()))
+    items, row = merge_items(items, row, shift, crossing=bool(timeline.crossing[places].any()))
     return Tile(low, high, shift, places, np.searchsorted(row, np.arange(len(rows) + 1)), items)
 
 
-def _inside(pyramid: Pyramid, level: Level, row: int, low: int, high: int, shift: int) -> Int64Array:
+def _find_items_inside(pyramid: Pyramid, level: Level, row: int, low: int, high: int, shift: int) -> Int64Array:
     """Places of the items of a row that begin in ``[low, high)``, and of those before them that reach into it.
 
     Only an item that is wider than a bucket can begin before ``low`` and matter: what is shorter ends before the window.
@@ -83,6 +83,6 @@ def _inside(pyramid: Pyramid, level: Level, row: int, low: int, high: int, shift
     start = pyramid.timeline.start if level.items is None else level.items.start
     begin, stop = first + np.searchsorted(start[first:last], [low, high], side="left")
     before = np.arange(first, begin) if pyramid.timeline.crossing[row] else np.arange(max(begin - 1, first), begin)
-    items = events(pyramid.timeline, before) if level.items is None else level.items.take(before)
+    items = events_as_items(pyramid.timeline, before) if level.items is None else level.items.take(before)
     reaching = (items.count == 1) & (items.end > low) & (items.busy >= 1 << shift)
     return np.concatenate((before[reaching], np.arange(begin, stop)))

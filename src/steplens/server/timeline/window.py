@@ -21,16 +21,16 @@ _SUMS = pl.Schema(
 )  # fmt: skip
 
 
-def overlapping(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> Int64Array:
+def overlapping_events(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> Int64Array:
     """Ids of the events of a row that overlap ``[start_ns, end_ns)``; a moment overlaps where it lies inside."""
-    low, high = _stretch(timeline, row, start_ns, end_ns)
+    low, high = _overlap_bounds(timeline, row, start_ns, end_ns)
     if not timeline.crossing[row]:
         return np.arange(low, high)
     is_inside = (timeline.end[low:high] > start_ns) | (timeline.start[low:high] >= start_ns)
     return np.flatnonzero(is_inside) + low
 
 
-def _stretch(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> tuple[int, int]:
+def _overlap_bounds(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> tuple[int, int]:
     """First and behind the last of the events of a row that may overlap a window; where none cross, all between do."""
     first, last = int(timeline.offsets[row]), int(timeline.offsets[row + 1])
     start = timeline.start[first:last]
@@ -43,7 +43,9 @@ def _stretch(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> tuple[
     return first + min(ends_later, begins_later), first + high
 
 
-def selection(timeline: Timeline, lanes: Sequence[Lane], start_ns: int, end_ns: int) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def summarize_window(
+    timeline: Timeline, lanes: Sequence[Lane], start_ns: int, end_ns: int
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """What happened in a window on some lanes.
 
     Times are the parts of the events inside the window. A call and the calls that it makes both count under their names;
@@ -65,10 +67,10 @@ def selection(timeline: Timeline, lanes: Sequence[Lane], start_ns: int, end_ns: 
     for lane in lanes:
         count = outermost = 0
         for depth in range(lane.rows):
-            for events in _pieces(timeline, lane.first_row + depth, start_ns, end_ns):
+            for events in _overlapping_pieces(timeline, lane.first_row + depth, start_ns, end_ns):
                 overlap_ns = np.minimum(timeline.end[events], end_ns) - np.maximum(timeline.start[events], start_ns)
                 parts.append(
-                    _sums(timeline, events, overlap_ns).select(pl.lit(sources[lane.source.id]).alias("source"), pl.all())
+                    _sums_by_name(timeline, events, overlap_ns).select(pl.lit(sources[lane.source.id]).alias("source"), pl.all())
                 )
                 count += len(overlap_ns)
                 outermost += int(overlap_ns.sum()) if depth == 0 else 0
@@ -91,17 +93,17 @@ def selection(timeline: Timeline, lanes: Sequence[Lane], start_ns: int, end_ns: 
     return grouped.with_columns(name=texts).sort(order, descending=[True, False, False]), covered
 
 
-def _pieces(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> Iterator[slice | Int64Array]:
+def _overlapping_pieces(timeline: Timeline, row: int, start_ns: int, end_ns: int) -> Iterator[slice | Int64Array]:
     """The events of a row that overlap a window, some at a time, so that a selection of everything takes little memory."""
     if timeline.crossing[row]:
-        events = overlapping(timeline, row, start_ns, end_ns)
+        events = overlapping_events(timeline, row, start_ns, end_ns)
         yield from (events[low : low + _PIECE] for low in range(0, len(events), _PIECE))
         return
-    low, high = _stretch(timeline, row, start_ns, end_ns)
+    low, high = _overlap_bounds(timeline, row, start_ns, end_ns)
     yield from (slice(place, min(place + _PIECE, high)) for place in range(low, high, _PIECE))
 
 
-def _sums(timeline: Timeline, events: slice | Int64Array, inside_ns: Int64Array) -> pl.DataFrame:
+def _sums_by_name(timeline: Timeline, events: slice | Int64Array, inside_ns: Int64Array) -> pl.DataFrame:
     """Some events by name."""
     ids = np.arange(events.start, events.stop) if isinstance(events, slice) else events
     frame = pl.DataFrame(
